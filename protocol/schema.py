@@ -1,0 +1,192 @@
+"""How a Kafka message is declared: dataclass fields that carry their version range.
+
+One class stands for all versions of a message; the fields *are* the schema. ``codec`` reads it to compile one decoder and one
+encoder for each (class, version). The vocabulary is that of Kafka's own message schemas (``clients/src/main/resources/common/
+message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` versions, tagged fields (KIP-482).
+
+    @message("0-9", flexible="8+", api_key=8)
+    class OffsetCommitRequest:
+        group_id: str = string(default="")
+        member_id: str = string("1+", default="")
+        topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, default_factory=list)
+
+A field outside its version range is neither read nor written: it keeps its default. Integers are range-checked when written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+ZERO_UUID = bytes(16)
+"""The uuid that stands for "no id"; uuids are 16 raw bytes everywhere."""
+
+_NO_VERSION = 32767
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions; ``low > high`` is the empty range."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """``"none"``, ``"3"``, ``"3+"`` or ``"3-8"``; raises ValueError for anything else."""
+        if text == "none":
+            return cls(1, 0)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), _NO_VERSION)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+    def __str__(self) -> str:
+        if self.low > self.high:
+            return "none"
+        if self.high == _NO_VERSION:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+NONE = Versions(1, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """The wire side of one field: its type name in Kafka's schemas, and where it is present, nullable or tagged.
+
+    ``kind`` is a primitive's name, ``"struct"`` or ``"array"``; ``item`` is the struct class of a struct, the struct class or the
+    primitive's name of an array's elements. ``flexible`` overrides the message's flexible versions (RequestHeader's client id).
+    """
+
+    kind: str
+    versions: Versions
+    nullable: Versions = NONE
+    tag: int | None = None
+    tagged: Versions = NONE
+    item: Any = None
+    flexible: Versions | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MessageSpec:
+    """The wire side of a whole message: the versions we speak, from which on it is flexible, and its API or record key."""
+
+    versions: Versions
+    flexible: Versions
+    api_key: int | None
+
+
+def _specifier(kind: str) -> Callable[..., Any]:
+    def specify(
+        versions: str = "0+",
+        *,
+        default: Any = dataclasses.MISSING,
+        default_factory: Any = dataclasses.MISSING,
+        nullable: str = "none",
+        tag: int | None = None,
+        tagged: str = "none",
+        flexible: str | None = None,
+    ) -> Any:
+        spec = FieldSpec(
+            kind,
+            Versions.parse(versions),
+            Versions.parse(nullable),
+            tag,
+            Versions.parse(tagged),
+            None,
+            None if flexible is None else Versions.parse(flexible),
+        )
+        if default_factory is not dataclasses.MISSING:
+            return dataclasses.field(default_factory=default_factory, metadata={"kafka": spec})
+        return dataclasses.field(default=default, metadata={"kafka": spec})
+
+    specify.__name__ = kind
+    return specify
+
+
+boolean = _specifier("bool")
+int8 = _specifier("int8")
+int16 = _specifier("int16")
+uint16 = _specifier("uint16")
+int32 = _specifier("int32")
+uint32 = _specifier("uint32")
+int64 = _specifier("int64")
+float64 = _specifier("float64")
+uuid = _specifier("uuid")
+string = _specifier("string")
+bytestring = _specifier("bytes")
+records = _specifier("records")
+
+
+def _nested(
+    kind: str, item: Any, versions: str, nullable: str, tag: int | None, tagged: str, default: Any, default_factory: Any
+) -> Any:
+    spec = FieldSpec(kind, Versions.parse(versions), Versions.parse(nullable), tag, Versions.parse(tagged), item)
+    if default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata={"kafka": spec})
+    return dataclasses.field(default=default, metadata={"kafka": spec})
+
+
+def array(
+    item: Any,
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str = "none",
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+) -> Any:
+    """An array of structs (``item`` a struct class) or of primitives (``item`` the primitive's name in the schemas)."""
+    return _nested("array", item, versions, nullable, tag, tagged, default, default_factory)
+
+
+def nested(
+    item: Any,
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str = "none",
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+) -> Any:
+    """One struct inside another."""
+    return _nested("struct", item, versions, nullable, tag, tagged, default, default_factory)
+
+
+def _build(cls: type[T], spec: MessageSpec | None) -> type[T]:
+    built: Any = dataclasses.dataclass(slots=True)(cls)
+    built.__fields__ = tuple((f.name, f.metadata["kafka"]) for f in dataclasses.fields(built))
+    if spec is not None:
+        built.__spec__ = spec
+    return built  # type: ignore[no-any-return]
+
+
+@dataclass_transform(
+    field_specifiers=(
+        boolean, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytestring, records, array, nested,
+    )
+)  # fmt: skip
+def struct(cls: type[T]) -> type[T]:
+    """Declare a struct that is nested in messages; it has no versions of its own."""
+    return _build(cls, None)
+
+
+@dataclass_transform(
+    field_specifiers=(
+        boolean, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytestring, records, array, nested,
+    )
+)  # fmt: skip
+def message(versions: str, *, flexible: str = "none", api_key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """Declare a top-level message: the versions we speak, and those that are flexible (KIP-482)."""
+    spec = MessageSpec(Versions.parse(versions), Versions.parse(flexible), api_key)
+    return lambda cls: _build(cls, spec)
