@@ -5,7 +5,7 @@
         kafka.nodes[1].pause()                             # SIGSTOP: a replica that stopped answering
 
 Rules:
-1. A machine without java or mvn (or without a way to the Maven repository) skips with the reason; where CI=true it fails.
+1. Without java, mvn or a way to the Maven repository a test skips with the reason; where CI=true it fails.
 2. The jars live in a cache (env BROKER_SIM_CACHE, else ~/.cache/broker-sim), filled once under a file lock.
 3. A broker inherits no lock, pipe or terminal; it dies with this process where the platform can do that (setpriv),
    it is ended by its pid, and its directory is removed.
