@@ -1,0 +1,24 @@
+"""The one thing a broker reads in the bytes that members exchange: which topics a consumer subscribed to.
+
+JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A newer version than
+the newest we know is read as the newest (its authors may only append, ConsumerProtocol.java).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from protocol.codec import DecodeError, decode
+from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+_INT16 = struct.Struct(">h")
+_NEWEST = 3
+
+
+def subscribed_topics(metadata: bytes) -> list[str] | None:
+    """The topics of a subscription in the member's order; None when the bytes are no consumer subscription."""
+    try:
+        (version,) = _INT16.unpack_from(metadata)
+        return decode(ConsumerProtocolSubscription, min(version, _NEWEST), metadata, 2).topics
+    except (struct.error, DecodeError):
+        return None
