@@ -1,0 +1,165 @@
+"""Codecs of record batches: gzip, snappy (xerial framing or raw), lz4 frames, zstd; output is always bounded.
+
+Rules:
+1. The broker passes compressed batches through; only who must look inside (compaction, lookup by timestamp, tests)
+   comes here, and pays for the import then.
+2. No input makes more than `max_bytes` of output: a zip bomb ends in DecompressedTooLarge, not in memory.
+3. gzip is the standard library's; the others need cramjam (the extra `broker-sim[compression]`).
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from typing import Any
+
+MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = struct.Struct(">i")
+
+
+class Codec(enum.IntEnum):
+    """CompressionType.id of Kafka: bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(ValueError):
+    """The compressed bytes are not what their codec says."""
+
+
+class DecompressedTooLarge(CompressionError):
+    """The output would exceed the caller's bound; nothing beyond the bound was unpacked."""
+
+
+class CodecUnavailable(RuntimeError):
+    """The library of this codec is not installed."""
+
+
+def available(codec: Codec) -> bool:
+    """Whether `compress` and `decompress` can work with `codec` in this installation."""
+    try:
+        _library(codec)
+    except CodecUnavailable:
+        return False
+    return True
+
+
+def decompress(codec: Codec, data: bytes, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """The plain bytes of `data`.
+
+    Raises CompressionError (bad bytes), DecompressedTooLarge (more than max_bytes), CodecUnavailable (no library).
+    """
+    if codec == Codec.NONE:
+        return data
+    if codec == Codec.GZIP:
+        return _gunzip(data, max_bytes)
+    library = _library(codec)
+    if codec == Codec.SNAPPY:
+        return _unsnappy(library, data, max_bytes)
+    return _decompress_frame(library, data, max_bytes)
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    """`data` as a Kafka client would send it under `codec` (snappy in xerial framing). Raises CodecUnavailable."""
+    if codec == Codec.NONE:
+        return data
+    if codec == Codec.GZIP:
+        packer = zlib.compressobj(wbits=31)
+        return packer.compress(data) + packer.flush()
+    library = _library(codec)
+    if codec == Codec.SNAPPY:
+        parts = [_XERIAL_HEADER]
+        for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+            block = bytes(library.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+            parts += (_INT32.pack(len(block)), block)
+        return b"".join(parts)
+    return bytes(library.compress(data))
+
+
+def _library(codec: Codec) -> Any:
+    """The cramjam module of `codec` (None where no library is needed)."""
+    if codec in (Codec.NONE, Codec.GZIP):
+        return None
+    try:
+        import cramjam
+    except ImportError:
+        raise CodecUnavailable(
+            f"{codec.name.lower()} needs the library cramjam: pip install 'broker-sim[compression]'"
+        ) from None
+    return getattr(cramjam, codec.name.lower())
+
+
+def _gunzip(data: bytes, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    room = max_bytes
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            part = member.decompress(data, room + 1)
+        except zlib.error as error:
+            raise CompressionError(f"gzip: {error}") from None
+        room -= len(part)
+        if room < 0:
+            raise DecompressedTooLarge(f"gzip: more than {max_bytes} bytes when unpacked")
+        if not member.eof:
+            raise CompressionError("gzip: the stream ends early")
+        parts.append(part)
+        data = member.unused_data
+    return b"".join(parts)
+
+
+def _unsnappy(library: Any, data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(library, data, max_bytes)
+    parts: list[bytes] = []
+    room = max_bytes
+    pos = len(_XERIAL_HEADER)
+    while pos < len(data):
+        if pos + 4 > len(data):
+            raise CompressionError("snappy: the stream ends within a block's length")
+        (size,) = _INT32.unpack_from(data, pos)
+        pos += 4
+        if size < 0 or pos + size > len(data):
+            raise CompressionError(f"snappy: a block of {size} bytes where {len(data) - pos} are left")
+        part = _unsnappy_block(library, data[pos : pos + size], room)
+        room -= len(part)
+        parts.append(part)
+        pos += size
+    return b"".join(parts)
+
+
+def _unsnappy_block(library: Any, block: bytes, max_bytes: int) -> bytes:
+    if not block:
+        return b""
+    try:
+        size = library.decompress_raw_len(block)
+        if size > max_bytes:
+            raise DecompressedTooLarge(f"snappy: a block of {size} bytes when unpacked, the limit is {max_bytes}")
+        return bytes(library.decompress_raw(block))
+    except CompressionError:
+        raise
+    except Exception as error:  # cramjam.DecompressionError derives from Exception alone
+        raise CompressionError(f"snappy: {error}") from None
+
+
+def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> bytes:
+    """lz4 and zstd do not tell the size reliably: try buffers that double up to the bound."""
+    size = min(max_bytes, max(4096, 4 * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            return bytes(memoryview(out)[: library.decompress_into(data, out)])
+        except Exception as error:
+            if "whole buffer" not in str(error):
+                raise CompressionError(f"{library.__name__}: {error}") from None
+        if size >= max_bytes:
+            raise DecompressedTooLarge(f"{library.__name__}: more than {max_bytes} bytes when unpacked")
+        size = min(max_bytes, size * 2)
