@@ -1,14 +1,15 @@
-"""A raw client of Kafka's wire: one connection, any request, any version, any bytes. It knows protocol/ and nothing of the broker.
+"""A raw client of Kafka's wire: one connection, any request, any version, any bytes. It knows protocol/ alone.
 
     wire = await Wire.connect("127.0.0.1:9092")
     response = await wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
-    first, second = wire.start(request, 8), wire.start(other, 8)      # pipelined: both are on their way, both are futures
+    first, second = wire.start(request, 8), wire.start(other, 8)      # pipelined: two futures
     wire.write_raw(b"..."); frame = await wire.next_frame()           # what no well-behaved client would send
     await wire.closed()                                               # until the broker hangs up
     await wire.close()
 
-Rules: every wait has a deadline (`DEADLINE_S`, or the caller's) and its error says what was awaited; an answer is matched to its
-request by the correlation id and must end where its schema ends; an answer nobody asked for is handed out by `next_frame`.
+Rules: every wait has a deadline (`DEADLINE_S`, or the caller's) and its error says what was awaited; an answer is
+matched to its request by the correlation id and must end where its schema ends; an answer nobody asked for is handed
+out by `next_frame`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class WireClosedError(ConnectionError):
 @dataclass(slots=True)
 class _Pending:
     answer: asyncio.Future[Any]
-    response_class: type
+    response_class: type[Any]
     version: int
     tagged: bool
 
@@ -43,10 +44,10 @@ def api_key_of(request: Any) -> int:
     return key
 
 
-def response_class_of(request: Any) -> type:
+def response_class_of(request: Any) -> type[Any]:
     """The class of the answer: `XRequest` -> `XResponse` of the same module."""
     module = sys.modules[type(request).__module__]
-    found: type = getattr(module, type(request).__name__.removesuffix("Request") + "Response")
+    found: type[Any] = getattr(module, type(request).__name__.removesuffix("Request") + "Response")
     return found
 
 
@@ -94,7 +95,8 @@ class Wire:
 
     async def next_frame(self, *, deadline_s: float = DEADLINE_S) -> bytes:
         """The next frame (without its size) that answers nothing `start` has sent."""
-        return await within(self._unasked.get(), deadline_s, "a frame from the broker")
+        unasked: bytes = await within(self._unasked.get(), deadline_s, "a frame from the broker")
+        return unasked
 
     async def closed(self, *, deadline_s: float = DEADLINE_S) -> None:
         """Returns once the broker has closed the connection."""
