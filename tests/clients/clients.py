@@ -1,0 +1,144 @@
+"""The clients of the matrix: how each driver is built and started, and what a client cannot do at all, with the reason.
+
+Foreign toolchains (JDK, Go, Node) build into the test cache (BROKER_SIM_CACHE, else ~/.cache/broker-sim), keyed by a
+hash of the driver's source, through their ordinary clients. A machine without one skips with the reason; where CI=true
+it fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.real_kafka import cache_dir, classpath, need_tool, unavailable
+
+HERE = Path(__file__).parent
+JVM = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+@dataclass(frozen=True)
+class Client:
+    """`command()` builds the driver and gives its command line, to which the bootstrap address is appended.
+
+    `cannot` maps what the client has no way to do to the reason. `closed_log` is a regex for log lines that say that a
+    connection was lost; `no_offset_error` and `fenced_error` for how the client reports these two.
+    """
+
+    name: str
+    command: Callable[[], list[str]]
+    closed_log: str
+    no_offset_error: str = "NoOffset"
+    fenced_error: str = "Fenced"
+    foreign: bool = False
+    compressions: tuple[str, ...] = ("gzip", "snappy", "lz4", "zstd")
+    cannot: Mapping[str, str] = field(default_factory=dict)
+
+
+def built(name: str, sources: list[Path], build: Callable[[Path], None], salt: str = "") -> Path:
+    """A directory of the cache that `build` filled, made anew whenever a source changes."""
+    digest = hashlib.sha256(salt.encode())
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    target = cache_dir() / "clients" / f"{name}-{digest.hexdigest()[:16]}"
+    if not target.exists():
+        scratch = target.with_name(f"{target.name}.{os.getpid()}")
+        scratch.mkdir(parents=True)
+        try:
+            build(scratch)
+            scratch.rename(target)
+        except OSError:  # another process was faster
+            if not target.exists():
+                raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def run_tool(command: list[str], cwd: Path, **environment: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode != 0:
+        unavailable(f"{' '.join(command[:3])} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def python(script: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, str(HERE / "python" / script)]
+
+
+def java(version: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        source = HERE / "java" / "Driver.java"
+        javac, jars = need_tool("javac"), classpath(version)
+
+        def build(directory: Path) -> None:
+            run_tool([javac, "-nowarn", "-d", str(directory), "-cp", jars, str(source)], HERE)
+
+        classes = built(f"java-{version}", [source], build, salt=version)
+        log = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", f"-Dorg.slf4j.simpleLogger.log.{NETWORK_CLIENT}=info"]
+        return [need_tool("java"), *JVM, *log, "-cp", os.pathsep.join([str(classes), jars]), "Driver"]
+
+    return command
+
+
+NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
+
+
+def go() -> list[str]:
+    tool = need_tool("go")
+    sources = sorted((HERE / "go").glob("*"))
+
+    def build(directory: Path) -> None:
+        run_tool([tool, "build", "-o", str(directory / "driver"), "."], HERE / "go", GOFLAGS="-mod=mod -buildvcs=false")
+
+    return [str(built("franz-go", sources, build) / "driver")]
+
+
+def node() -> list[str]:
+    npm, tool = need_tool("npm"), need_tool("node")
+    sources = [HERE / "node" / "package.json", HERE / "node" / "driver.js"]
+
+    def build(directory: Path) -> None:
+        for source in sources:
+            shutil.copy(source, directory)
+        run_tool([npm, "install", "--no-audit", "--no-fund", "--no-package-lock"], directory)
+
+    return [tool, str(built("kafkajs", sources, build) / "driver.js")]
+
+
+JAVA_CLOSED = r"Node -?\d+ disconnected|Connection to node .* could not be established|Uncaught"
+
+CLIENTS = [
+    Client(
+        "aiokafka",
+        python("aiokafka_driver.py"),
+        closed_log=r"CorrelationIdError|Connection .*closed|Unable to request|Closed by",
+        cannot={
+            "cooperative-sticky": "aiokafka has eager assignors only",
+            "delete-group": "aiokafka's admin client has no DeleteGroups",
+        },
+    ),
+    Client("kafka-python", python("kafka_python_driver.py"), closed_log=r"[Dd]isconnected|[Cc]onnection (lost|closed)"),
+    Client(
+        "confluent-kafka",
+        python("confluent_driver.py"),
+        closed_log=r"\|FAIL\||Disconnected",
+        no_offset_error="_AUTO_OFFSET_RESET|_NO_OFFSET",
+        fenced_error="(?i)fenced",
+    ),
+    Client("java-3.4", java("3.4.0"), closed_log=JAVA_CLOSED, foreign=True),
+    Client("java-4.1", java("4.1.0"), closed_log=JAVA_CLOSED, foreign=True),
+]

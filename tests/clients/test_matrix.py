@@ -1,0 +1,44 @@
+"""Every scenario with every client that can do it (scenarios.py, clients.py), through the client's own API over TCP."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.clients.clients import CLIENTS, Client
+from tests.clients.rig import Garage, Target
+from tests.clients.scenarios import SCENARIOS, Lab, Scenario
+
+BROKER_TROUBLE = re.compile(r"Traceback|ERROR|CRITICAL")
+
+
+def cell(client: Client, scenario: Scenario) -> object:
+    marks = [pytest.mark.clients] if client.foreign else []
+    return pytest.param(client, scenario, id=f"{client.name}-{scenario.name}", marks=marks)
+
+
+CELLS = [cell(c, s) for c in CLIENTS for s in SCENARIOS if not s.needs & c.cannot.keys()]
+
+
+@pytest.mark.parametrize(("client", "scenario"), CELLS)
+def test_client(client: Client, scenario: Scenario, garage: Garage, target: Target) -> None:
+    driver = garage.driver(client)
+    client_log, broker_log = len(driver.log().encode()), len(target.log().encode())
+    lab = Lab(client, driver, lambda: garage.new(client))
+    try:
+        scenario.run(lab)
+    finally:
+        lab.close()
+    lost = [line for line in driver.log(client_log).splitlines() if re.search(client.closed_log, line)]
+    assert lost == [], "the broker closed a connection that the client had not given up"
+    trouble = [line for line in target.log(broker_log).splitlines() if BROKER_TROUBLE.search(line)]
+    assert trouble == [], "the broker logged an error"
+
+
+def test_every_need_is_a_reason_somewhere_or_universal() -> None:
+    """A misspelt need would silently run everywhere; a misspelt reason would silently exclude nothing."""
+    needs = {need for scenario in SCENARIOS for need in scenario.needs}
+    inside_scenarios = {"position", "pattern-follows"}
+    for client in CLIENTS:
+        assert client.cannot.keys() <= needs | inside_scenarios
