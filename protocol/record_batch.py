@@ -147,7 +147,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    record_count: int
 
     @property
     def size(self) -> int:
@@ -257,7 +257,7 @@ def check_record_lengths(data: bytes, pos: int, header: BatchHeader) -> None:
     end = pos + header.length + LENGTH_END
     at = pos + HEADER_BYTES
     try:
-        for _ in range(header.count):
+        for _ in range(header.record_count):
             byte = data[at]
             if byte < 128:
                 length = byte
@@ -321,7 +321,7 @@ def records(
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
-    for _ in range(header.count):
+    for _ in range(header.record_count):
         try:
             length, start = _signed(data, at, 5)
             at = start + length

@@ -1,0 +1,34 @@
+"""Partition logs in Kafka's on-disk format, or in memory; and a group's partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from broker_sim.storage.errors import (
+    InvalidProducerEpoch,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    RecordListTooLarge,
+    RecordTooLarge,
+    StorageError,
+)
+from broker_sim.storage.log import AppendInfo, LogBatch, Origin, PartitionLog, TimestampOffset
+from broker_sim.storage.log_config import LogConfig
+from broker_sim.storage.partition_for import java_hash, partition_for
+
+__all__ = [
+    "AppendInfo",
+    "InvalidProducerEpoch",
+    "KafkaStorageError",
+    "LogBatch",
+    "LogConfig",
+    "OffsetOutOfRange",
+    "Origin",
+    "OutOfOrderSequence",
+    "PartitionLog",
+    "RecordListTooLarge",
+    "RecordTooLarge",
+    "StorageError",
+    "TimestampOffset",
+    "java_hash",
+    "partition_for",
+]

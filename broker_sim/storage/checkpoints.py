@@ -1,0 +1,78 @@
+"""Kafka's checkpoint files: a version line, a count line, one row a line; written whole and renamed into place.
+
+`leader-epoch-checkpoint` (epoch, start offset) lies beside a log; `log-start-offset-checkpoint` (topic, partition,
+offset) lies in the data directory and names the logs whose start is not that of their first segment.
+Source: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from broker_sim.storage.files import FILES, Files
+
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint file that does not read as one."""
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    """The rows of a checkpoint as words; none where the file is absent or empty. Raises CheckpointError."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise CheckpointError(f"{path} is not text") from None
+    if not lines:
+        return []
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if lines[0].strip() != "0" or len(lines) < 2 or lines[1].strip() != str(len(rows)):
+        raise CheckpointError(f"{path} does not begin with version 0 and its number of rows")
+    return rows
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[object]], *, files: Files = FILES, sync: bool = False) -> None:
+    """Put a checkpoint into place. Raises OSError."""
+    lines = [" ".join(str(word) for word in row) for row in rows]
+    files.replace_file(path, "\n".join(["0", str(len(lines)), *lines, ""]).encode(), sync=sync)
+
+
+def partition_of_dir(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a log directory's name, or None where it is none."""
+    topic, dash, number = name.rpartition("-")
+    if not (topic and dash and number.isascii() and number.isdigit()):
+        return None
+    return topic, int(number)
+
+
+def read_log_starts(data_dir: Path) -> dict[tuple[str, int], int]:
+    """Log start offsets by (topic, partition). Raises CheckpointError."""
+    path = data_dir / LOG_START_FILE
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path)}
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def write_log_start(log_dir: Path, offset: int | None, *, files: Files = FILES, sync: bool = False) -> None:
+    """Record (None: forget) the start of the log in `log_dir`; other logs' rows stay. Raises OSError."""
+    key = partition_of_dir(log_dir.name)
+    if key is None:
+        return
+    try:
+        starts = read_log_starts(log_dir.parent)
+    except CheckpointError:
+        starts = {}
+    if starts.get(key) == offset:
+        return
+    if offset is None:
+        del starts[key]
+    else:
+        starts[key] = offset
+    rows = [(topic, partition, start) for (topic, partition), start in starts.items()]
+    write_rows(log_dir.parent / LOG_START_FILE, rows, files=files, sync=sync)

@@ -1,0 +1,49 @@
+"""What a log answers when it can't: every exception carries the Kafka error that goes to the client."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from protocol.errors import Err
+
+
+class StorageError(Exception):
+    """Base of the log's own refusals; a batch that is bad in itself raises protocol's RecordBatchError instead."""
+
+    error: ClassVar[Err] = Err.UNKNOWN_SERVER_ERROR
+
+
+class KafkaStorageError(StorageError, OSError):
+    """KAFKA_STORAGE_ERROR: the disk failed; nothing of the append stays in the log, which keeps serving."""
+
+    error = Err.KAFKA_STORAGE_ERROR
+
+
+class OffsetOutOfRange(StorageError):
+    """OFFSET_OUT_OF_RANGE: before the log's start or after its end."""
+
+    error = Err.OFFSET_OUT_OF_RANGE
+
+
+class RecordTooLarge(StorageError):
+    """MESSAGE_TOO_LARGE: a batch above max.message.bytes."""
+
+    error = Err.MESSAGE_TOO_LARGE
+
+
+class RecordListTooLarge(StorageError):
+    """RECORD_LIST_TOO_LARGE: one append above segment.bytes."""
+
+    error = Err.RECORD_LIST_TOO_LARGE
+
+
+class OutOfOrderSequence(StorageError):
+    """OUT_OF_ORDER_SEQUENCE_NUMBER: a producer's batch that does not follow its last one."""
+
+    error = Err.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpoch(StorageError):
+    """INVALID_PRODUCER_EPOCH: a newer instance of the producer has written already."""
+
+    error = Err.INVALID_PRODUCER_EPOCH

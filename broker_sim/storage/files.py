@@ -1,0 +1,82 @@
+"""The seam between the log and the disk: every system call of the storage goes through `Files`.
+
+A test (or a storage fault) hands the log a subclass whose calls fail; the rest of the code cannot tell.
+Errors are the OSError of the call; `append` leaves the file as long as it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+class Files:
+    """Plain files by descriptor and path."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Descriptor for reading and writing; `create` makes an absent file."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def write(self, fd: int, data: bytes, position: int) -> int:
+        """One pwrite: the number of bytes written, which a full disk makes smaller than asked."""
+        return os.pwrite(fd, data, position)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        return os.pread(fd, size, position)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def sync_dir(self, path: Path) -> None:
+        """Make creations and renames in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def append(self, fd: int, data: bytes, position: int) -> None:
+        """All of `data` at `position`, the file's end, or nothing: a partial write is cut off before the error."""
+        try:
+            done = self.write(fd, data, position)
+            while done < len(data):
+                done += self.write(fd, data[done:], position + done)
+        except OSError:
+            # If even this fails the next append overwrites the rest: it goes to the same position.
+            with contextlib.suppress(OSError):
+                self.truncate(fd, position)
+            raise
+
+    def replace_file(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        """Put `data` in the place of the file, atomically."""
+        fresh = path.with_name(path.name + ".tmp")
+        fd = self.open(fresh, create=True)
+        try:
+            self.truncate(fd, 0)
+            self.append(fd, data, 0)
+            if sync:
+                self.sync(fd)
+        finally:
+            self.close(fd)
+        self.rename(fresh, path)
+        if sync:
+            self.sync_dir(path.parent)
+
+
+FILES = Files()

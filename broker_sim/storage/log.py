@@ -1,0 +1,372 @@
+"""The log of one partition: segments on disk or in memory under one set of rules.
+
+Rules:
+1. No clock, no thread, no event loop: time comes in as `now_ms` (wall clock), and a call is done when it returns.
+2. An append is there whole or not at all. On an OSError nothing of it stays, KafkaStorageError is raised, and the log
+   keeps serving reads and takes later appends.
+3. What was acknowledged survives the end of the process at any instant; with `sync` that of the machine too.
+4. Batches are never re-encoded on the way in or out, but by compaction and for message.timestamp.type=LogAppendTime.
+5. The active segment is the last one; it is neither compacted nor deleted before it is rolled.
+Source: UnifiedLog, LocalLog (storage).
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from broker_sim.storage import checkpoints, recovery
+from broker_sim.storage.epochs import EpochCache
+from broker_sim.storage.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.log_config import LogConfig
+from broker_sim.storage.memory import MemorySegment
+from broker_sim.storage.producer_state import ProducerState
+from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
+from broker_sim.storage.validation import check_client_batch, check_size
+from protocol.record_batch import (
+    LENGTH_END,
+    BatchHeader,
+    Record,
+    UnsupportedCompression,
+    batches,
+    parse_header,
+    records,
+    stamp,
+    stamp_append_time,
+)
+
+
+class Origin(enum.Enum):
+    """Who appends: a client's batches are checked, the broker's own are not."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went. `log_append_time_ms` is -1 for CreateTime; `duplicate` marks a producer's resend."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    duplicate: bool = False
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its time (ms)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogBatch(NamedTuple):
+    """A batch as it stands in the log: `data[position:]` begins with it."""
+
+    header: BatchHeader
+    data: bytes
+    position: int
+
+    @property
+    def bytes(self) -> bytes:
+        return self.data[self.position : self.position + self.header.length + LENGTH_END]
+
+    def records(self) -> Iterator[Record]:
+        """As protocol.record_batch.records."""
+        return records(self.data, self.position, self.header)
+
+
+class PartitionLog:
+    """One partition's records, from log_start_offset to log_end_offset (exclusive).
+
+    `directory` None keeps them in memory. An existing directory is recovered first (see recovery), a missing one is
+    made. `sync`: an append returns when the disk has it. Raises KafkaStorageError where the directory can't be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int = 0,
+        sync: bool = False,
+        files: Files = FILES,
+    ) -> None:
+        self.directory = directory
+        self.config = LogConfig() if config is None else config
+        self.sync = sync
+        self._files = files
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self.producers = ProducerState()
+        self.epochs = EpochCache(changed=self._save_epochs)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        if directory is None:
+            self._add_segment(MemorySegment(0, now_ms))
+        else:
+            self._open(directory, now_ms)
+
+    def _open(self, directory: Path, now_ms: int) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            found = recovery.recover(directory, self.config, self._files, now_ms)
+            self.epochs = EpochCache(found.epochs, self._save_epochs)
+            if found.epochs_changed:
+                self._save_epochs()
+            self.producers = found.producers
+            for segment in found.segments:
+                segment.sync_appends = self.sync
+                self._add_segment(segment)
+            self.log_start_offset = found.log_start_offset
+            if not self._segments:
+                self._add_segment(self._new_segment(found.log_start_offset, now_ms))
+        except OSError as error:
+            raise KafkaStorageError(f"{directory}: {error}") from error
+        self.log_end_offset = self._segments[-1].next_offset
+
+    # -------------------------------------------------------------------------------------------- appending
+
+    def append(self, batch: bytes, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+        """Add one or more concatenated batches at the end, under `leader_epoch`.
+
+        Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, OutOfOrderSequence,
+        InvalidProducerEpoch, KafkaStorageError (nothing was appended in any of these cases).
+        """
+        first = parse_header(batch)
+        if first.length + LENGTH_END == len(batch):
+            found = [(0, first)]
+        else:
+            found = list(batches(batch))
+        config = self.config
+        if origin is Origin.CLIENT:
+            for pos, header in found:
+                check_client_batch(batch, pos, header, config, now_ms)
+                if header.producer_id >= 0:
+                    earlier = self.producers.check(header)
+                    if earlier is not None:
+                        return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
+        else:
+            for _, header in found:
+                check_size(header, config)
+        base = end = self.log_end_offset
+        parts: list[bytes] = []
+        marks: list[Mark] = []
+        latest = -1
+        for pos, header in found:
+            size = header.length + LENGTH_END
+            one = batch if size == len(batch) else batch[pos : pos + size]
+            timestamp = header.max_timestamp
+            if config.is_log_append_time:
+                timestamp = now_ms
+                one = stamp_append_time(one, now_ms)
+            parts.append(stamp(one, end, leader_epoch))
+            end += header.last_offset_delta + 1
+            marks.append((size, end - 1, timestamp))
+            latest = max(latest, timestamp)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._write(data, marks, leader_epoch, latest, now_ms)
+        offset = base
+        for _, header in found:
+            if header.producer_id >= 0:
+                self.producers.update(header, offset)
+            offset += header.last_offset_delta + 1
+        return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
+
+    def _write(self, data: bytes, marks: list[Mark], leader_epoch: int, latest: int, now_ms: int) -> None:
+        if len(data) > self.config.segment_bytes:
+            raise RecordListTooLarge(
+                f"Message batch size is {len(data)} bytes in append, which exceeds the maximum configured segment "
+                f"size of {self.config.segment_bytes}."
+            )
+        try:
+            segment = self._segments[-1]
+            if self._should_roll(segment, len(data), marks[-1][1], latest, now_ms):
+                segment = self._roll(now_ms)
+            if not segment.size:
+                segment.created_ms = now_ms
+            if leader_epoch != self.epochs.latest:
+                self.epochs.assign(leader_epoch, self.log_end_offset)
+            segment.append(data, marks)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        self.log_end_offset = marks[-1][1] + 1
+
+    def _should_roll(self, segment: Segment, incoming: int, last_offset: int, latest: int, now_ms: int) -> bool:
+        """LogSegment.shouldRoll: by size, by time between the first and this batch, by index, by offset distance."""
+        if not segment.size:
+            return False
+        if segment.size > self.config.segment_bytes - incoming or segment.index_full:
+            return True
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        first = segment.first_timestamp
+        waited = latest - first if first is not None and first >= 0 else now_ms - segment.created_ms
+        return waited > self.config.segment_ms
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
+        active = self._segments[-1]
+        active.became_inactive()
+        fresh = self._new_segment(self.log_end_offset, now_ms)
+        self._add_segment(fresh)
+        return fresh
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        if self.directory is None:
+            return MemorySegment(base_offset, now_ms)
+        segment = DiskSegment(
+            self.directory,
+            base_offset,
+            created_ms=now_ms,
+            index_interval=self.config.index_interval_bytes,
+            max_index_bytes=self.config.segment_index_bytes,
+            files=self._files,
+        )
+        segment.sync_appends = self.sync
+        try:
+            segment.create()
+            if self.sync:
+                self._files.sync_dir(self.directory)
+        except OSError:
+            segment.discard()
+            raise
+        return segment
+
+    def _add_segment(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes:
+        """Whole batches from the one that holds `offset`, at most `max_bytes` of them (but one even if it is larger,
+        unless min_one_batch is false), none that reaches `up_to_offset`. Empty where there is nothing to read yet.
+
+        Raises OffsetOutOfRange (before the log's start, after its end), CorruptRecord, KafkaStorageError.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset}, but we only have log segments from offset "
+                f"{self.log_start_offset} to {self.log_end_offset}."
+            )
+        if offset == self.log_end_offset or (up_to_offset is not None and offset >= up_to_offset):
+            return b""
+        try:
+            for segment in self._segments_from(offset):
+                data = segment.read(offset, max_bytes, up_to_offset, min_one_batch)
+                if data or (segment.next_offset > offset and segment.size and not min_one_batch):
+                    return data
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        return b""
+
+    def batches(self, offset: int | None = None) -> Iterator[LogBatch]:
+        """Every batch from `offset` (default: the log's start) to the end that the log has at the time of each read.
+
+        Raises OffsetOutOfRange, CorruptRecord, KafkaStorageError.
+        """
+        at = self.log_start_offset if offset is None else offset
+        while data := self.read(at, READ_BYTES):
+            for pos, header in batches(data):
+                yield LogBatch(header, data, pos)
+                at = header.next_offset
+
+    def _segments_from(self, offset: int) -> list[Segment]:
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments' batches."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    # -------------------------------------------------------------------------------------------- lookup by time
+
+    def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int | None = None) -> TimestampOffset | None:
+        """The first record at or after the log's start whose timestamp (ms) is >= `timestamp`; None if there is none.
+
+        Inside a compressed batch whose codec's library is missing the answer is the batch's first offset.
+        Raises CorruptRecord, KafkaStorageError.
+        """
+        start = self.log_start_offset
+        try:
+            for segment in self._segments_from(start):
+                if segment.max_timestamp < timestamp:
+                    continue
+                for header, data, pos in segment.batches_from_timestamp(timestamp):
+                    if header.max_timestamp < timestamp or header.last_offset < start:
+                        continue
+                    found = self._record_at(LogBatch(header, data, pos), timestamp, start)
+                    if found is not None:
+                        return found if up_to_offset is None or found.offset < up_to_offset else None
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        return None
+
+    def _record_at(self, batch: LogBatch, timestamp: int, start: int) -> TimestampOffset | None:
+        header = batch.header
+        try:
+            for record in records(batch.data, batch.position, header, max_bytes=self.config.compression_max_bytes):
+                if record.timestamp >= timestamp and record.offset >= start:
+                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        except UnsupportedCompression:
+            return TimestampOffset(header.max_timestamp, max(header.base_offset, start), header.leader_epoch)
+        return None
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log (KIP-734); None in an empty log."""
+        latest = max((segment.max_timestamp for segment in self._segments), default=-1)
+        return None if latest < 0 else self.offset_for_timestamp(latest)
+
+    # -------------------------------------------------------------------------------------------- leader epochs
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest leader epoch that the log knows, -1 without one."""
+        return self.epochs.latest
+
+    def assign_epoch(self, epoch: int) -> None:
+        """A leader of `epoch` takes over at the log's end. Raises KafkaStorageError."""
+        try:
+            self.epochs.assign(epoch, self.log_end_offset)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch's (epoch, end offset); (-1, -1) where the log doesn't know."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def _save_epochs(self) -> None:
+        if self.directory is not None:
+            path = self.directory / checkpoints.LEADER_EPOCH_FILE
+            checkpoints.write_rows(path, self.epochs.entries, files=self._files, sync=self.sync)
+
+    # -------------------------------------------------------------------------------------------- the end
+
+    def flush(self) -> None:
+        """Everything to the disk, indexes too. Raises KafkaStorageError."""
+        try:
+            self._segments[-1].flush(True)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def close(self) -> None:
+        """Write what is only in memory and give descriptors back. Raises KafkaStorageError, having closed all."""
+        try:
+            self._segments[-1].flush(False)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        finally:
+            for segment in self._segments:
+                segment.close()

@@ -1,0 +1,119 @@
+"""A segment in memory: the batches as they came, with what a lookup needs beside them.
+
+Same behaviour as the one on disk, so that a log without a directory rolls, expires, compacts and truncates alike.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from broker_sim.storage.segment import Mark
+from protocol.record_batch import BatchHeader, parse_header
+
+
+class MemorySegment:
+    """Batches from `base_offset` on; see segment.Segment for what each member means."""
+
+    __slots__ = (
+        "_batches",
+        "_ends",
+        "_last_offsets",
+        "_latest",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "size",
+    )
+
+    index_full = False
+
+    def __init__(self, base_offset: int, created_ms: int) -> None:
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self._batches: list[bytes] = []
+        self._last_offsets = array("q")
+        self._ends = array("q")  # where each batch ends, counted in bytes from the segment's start
+        self._latest = array("q")  # the largest timestamp up to and with each batch
+        self._reset()
+
+    def _reset(self) -> None:
+        self.size = 0
+        self.next_offset = self.base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.first_timestamp: int | None = None
+
+    def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        if len(marks) == 1:
+            self._batches.append(data)
+        else:
+            start = 0
+            for size, _, _ in marks:
+                self._batches.append(data[start : start + size])
+                start += size
+        for size, last_offset, timestamp in marks:
+            self._note(size, last_offset, timestamp)
+
+    def _note(self, size: int, last_offset: int, timestamp: int) -> None:
+        self.size += size
+        self.next_offset = last_offset + 1
+        self._ends.append(self.size)
+        self._last_offsets.append(last_offset)
+        if self.first_timestamp is None:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        self._latest.append(self.max_timestamp)
+
+    def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
+        first = bisect_left(self._last_offsets, offset)
+        count = len(self._batches)
+        if first >= count:
+            return b""
+        start = self._ends[first - 1] if first else 0
+        stop = count if start + max_bytes >= self.size else bisect_right(self._ends, start + max_bytes, first)
+        if stop == first and min_one:
+            stop = first + 1
+        if up_to_offset is not None and up_to_offset < self.next_offset:
+            stop = min(stop, bisect_left(self._last_offsets, up_to_offset))
+        if stop - first == 1:
+            return self._batches[first]
+        return b"".join(self._batches[first:stop])
+
+    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        for number in range(bisect_left(self._last_offsets, offset), len(self._batches)):
+            batch = self._batches[number]
+            yield parse_header(batch), batch, 0
+
+    def batches_from_timestamp(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        for number in range(bisect_left(self._latest, timestamp), len(self._batches)):
+            batch = self._batches[number]
+            yield parse_header(batch), batch, 0
+
+    def truncate_to(self, offset: int) -> None:
+        keep = bisect_left(self._last_offsets, offset)
+        kept = self._batches[:keep]
+        self._batches = []
+        del self._last_offsets[:], self._ends[:], self._latest[:]
+        self._reset()
+        for batch in kept:
+            header = parse_header(batch)
+            self.append(batch, ((len(batch), header.last_offset, header.max_timestamp),))
+
+    def became_inactive(self) -> None:
+        """Nothing to finish in memory."""
+
+    def flush(self, sync: bool) -> None:
+        """Nothing to write in memory."""
+
+    def close(self) -> None:
+        """Nothing to give back in memory."""
+
+    def delete(self) -> None:
+        self._batches = []

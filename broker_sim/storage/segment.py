@@ -1,0 +1,325 @@
+"""One segment on disk: `<base offset>.log` with its two indexes, in Kafka's format.
+
+Rules:
+1. An append is one write at the segment's end; it is there whole or not at all. In the page cache it survives the
+   end of this process, `sync` makes it survive the machine's.
+2. Index entries are gathered in memory and written when the segment is rolled, flushed or closed.
+3. Reads cut at batch boundaries. A batch that can't be read raises CorruptRecord: a segment in use was checked at
+   open, so this is damage that came later.
+Source: LogSegment (storage).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
+from protocol.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, CorruptRecord, TruncatedBatch, parse_header
+
+Mark = tuple[int, int, int]
+"""What a segment has to know of an appended batch: (bytes, last offset, max timestamp)."""
+
+READ_BYTES = 1 << 20
+SEEK_BYTES = 8192
+CUT_SLACK_BYTES = 16 * 1024
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_LAST_DELTA = struct.Struct(">i")
+
+
+class Segment(Protocol):
+    """What the log needs of a segment, on disk or in memory."""
+
+    base_offset: int
+    next_offset: int
+    """One past the last record; base_offset while empty."""
+    size: int
+    created_ms: int
+    first_timestamp: int | None
+    """Max timestamp of the first batch: segment.ms counts from it."""
+    max_timestamp: int
+    max_timestamp_offset: int
+    """Last offset of the batch that has max_timestamp."""
+
+    @property
+    def index_full(self) -> bool: ...
+    def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        """Add whole batches, already stamped. Raises OSError, and then nothing was added."""
+
+    def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
+        """Whole batches from the one that holds `offset` (or the next one), that end before `up_to_offset`."""
+
+    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        """(header, buffer, position in it) of every batch from the one that holds `offset` on."""
+
+    def batches_from_timestamp(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        """As batches, beginning at or before the first batch whose max timestamp is >= timestamp."""
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and all after it."""
+
+    def became_inactive(self) -> None:
+        """The last append has been: finish the indexes."""
+
+    def flush(self, sync: bool) -> None:
+        """Write what is only in memory; `sync` waits for the disk."""
+
+    def close(self) -> None:
+        """Give back what the system lent; reads open it again."""
+
+    def delete(self) -> None:
+        """Remove it for good."""
+
+
+class DiskSegment:
+    """A segment of a log directory. Opened on first use; see Segment for its members."""
+
+    __slots__ = (
+        "_fd",
+        "_files",
+        "_index_interval",
+        "_max_index_bytes",
+        "_since_index",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "log_path",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offset_index",
+        "size",
+        "sync_appends",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        created_ms: int,
+        index_interval: int,
+        max_index_bytes: int,
+        files: Files = FILES,
+        suffix: str = "",
+    ) -> None:
+        self.log_path = directory / f"{base_offset:020d}.log{suffix}"
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self._index_interval = index_interval
+        self._max_index_bytes = max_index_bytes
+        self._files = files
+        self._fd = -1
+        self.sync_appends = False
+        """Whether an append waits for the disk."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.size = 0
+        self.next_offset = self.base_offset
+        self.first_timestamp: int | None = None
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.offset_index = OffsetIndex()
+        self.time_index = TimeIndex()
+        self._since_index = 0
+
+    def index_path(self, kind: str) -> Path:
+        """Path of the index `kind` ("index" or "timeindex"), with the suffix that the log file has."""
+        stem, _, suffix = self.log_path.name.partition(".log")
+        return self.log_path.with_name(f"{stem}.{kind}{suffix}")
+
+    def create(self) -> None:
+        """Make the segment's files, empty. Raises OSError."""
+        self._fd = self._files.open(self.log_path, create=True)
+        self._files.truncate(self._fd, 0)
+        self._save_indexes()
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            self._fd = self._files.open(self.log_path)
+        return self._fd
+
+    @property
+    def index_full(self) -> bool:
+        """Kafka rolls when an index could not take one more entry (the time index keeps one for the roll itself)."""
+        return (len(self.offset_index) + 1) * OFFSET_ENTRY_BYTES > self._max_index_bytes or (
+            len(self.time_index) + 2
+        ) * TIME_ENTRY_BYTES > self._max_index_bytes
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        fd = self.fd
+        self._files.append(fd, data, self.size)
+        if self.sync_appends:
+            try:
+                self._files.sync(fd)
+            except OSError:
+                self._files.truncate(fd, self.size)
+                raise
+        for size, last_offset, timestamp in marks:
+            self.note(size, last_offset, timestamp)
+
+    def note(self, size: int, last_offset: int, timestamp: int) -> None:
+        """Account for a batch that stands at the segment's end: also how recovery rebuilds the indexes."""
+        if self.first_timestamp is None:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_index > self._index_interval:
+            self.offset_index.append(last_offset - self.base_offset, self.size)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._since_index = 0
+        self._since_index += size
+        self.size += size
+        self.next_offset = last_offset + 1
+
+    def became_inactive(self) -> None:
+        if self.max_timestamp_offset >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._save_indexes()
+
+    def _save_indexes(self) -> None:
+        save_index(self._files, self.index_path("index"), self.offset_index)
+        save_index(self._files, self.index_path("timeindex"), self.time_index)
+
+    def sync(self) -> None:
+        """Wait until the log file's bytes are on the disk. Raises OSError."""
+        self._files.sync(self.fd)
+
+    def flush(self, sync: bool) -> None:
+        self._save_indexes()
+        if sync:
+            self.sync()
+
+    def truncate_to(self, offset: int) -> None:
+        self.truncate_bytes(self.seek(offset))
+
+    def truncate_bytes(self, position: int) -> None:
+        """Cut the log file at a batch boundary and rebuild what is known of the rest."""
+        self._files.truncate(self.fd, position)
+        self._reset()
+        for header, _, _ in self.scan(0, position):
+            self.note(header.size, header.last_offset, header.max_timestamp)
+        self._save_indexes()
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
+        start = self.seek(offset)
+        limit = self.size
+        if up_to_offset is not None and up_to_offset < self.next_offset:
+            limit = self.seek(up_to_offset)
+        if start >= limit:
+            return b""
+        end = start + max_bytes
+        if end >= limit:
+            return self._files.read(self.fd, limit - start, start)
+        boundary = self.offset_index.boundary(end)
+        if boundary > start and end - boundary <= CUT_SLACK_BYTES <= max_bytes >> 2:
+            return self._files.read(self.fd, boundary - start, start)
+        data = self._files.read(self.fd, end - start, start)
+        at = max(boundary - start, 0)
+        while at + LENGTH_END <= len(data):
+            size = self._batch_size(data, at, start)
+            if at + size > len(data):
+                break
+            at += size
+        if at == 0 and min_one:
+            return self._files.read(
+                self.fd, self._batch_size(self._files.read(self.fd, LENGTH_END, start), 0, start), start
+            )
+        return data[:at]
+
+    def seek(self, offset: int) -> int:
+        """Position of the first batch whose last offset is >= offset; the segment's size if there is none."""
+        if offset <= self.base_offset:
+            return 0
+        if offset >= self.next_offset:
+            return self.size
+        position = self.offset_index.lookup(offset - self.base_offset)
+        while position < self.size:
+            data = self._files.read(self.fd, SEEK_BYTES, position)
+            at = 0
+            while at + HEADER_BYTES <= len(data):
+                base, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
+                if base + _LAST_DELTA.unpack_from(data, at + 23)[0] >= offset:
+                    return position + at
+                if length < HEADER_BYTES - LENGTH_END:
+                    raise CorruptRecord(f"{self.log_path} holds no record batch at position {position + at}")
+                at += length + LENGTH_END
+            if at == 0:
+                raise CorruptRecord(f"{self.log_path} ends within a record batch at position {position}")
+            position += at
+        return self.size
+
+    def _batch_size(self, data: bytes, at: int, start: int) -> int:
+        length: int = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
+        if length < HEADER_BYTES - LENGTH_END:
+            raise CorruptRecord(f"{self.log_path} holds no record batch at position {start + at}")
+        return length + LENGTH_END
+
+    def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        return self.scan(self.seek(offset), self.size)
+
+    def batches_from_timestamp(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        relative = self.time_index.lookup(timestamp)
+        return self.batches(self.base_offset + relative if relative >= 0 else 0)
+
+    def scan(self, position: int, end: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        """Every batch in [position, end), read READ_BYTES at a time. Raises RecordBatchError where one is bad."""
+        want = READ_BYTES
+        while position < end:
+            data = self._files.read(self.fd, min(want, end - position), position)
+            at = 0
+            want = READ_BYTES
+            while at < len(data):
+                try:
+                    header = parse_header(data, at)
+                except TruncatedBatch:
+                    if position + len(data) >= end or not data:
+                        raise
+                    if at == 0:
+                        want = self._batch_size(data, 0, position)
+                    break
+                yield header, data, at
+                at += header.length + LENGTH_END
+            if not data:
+                raise TruncatedBatch(f"{self.log_path} ends at position {position}, {end} expected")
+            position += at
+
+    # -------------------------------------------------------------------------------------------- end of life
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        self.close()
+        for path in (self.log_path, self.index_path("index"), self.index_path("timeindex")):
+            self._files.remove(path)
+
+    def discard(self) -> None:
+        """Remove a segment that could not be made; what fails about it is passed over."""
+        with contextlib.suppress(OSError):
+            self.delete()
+
+    def rename(self, suffix: str) -> None:
+        """Give the three files another suffix (".cleaned", ".swap" or none); the log file goes last."""
+        stem = self.log_path.name.partition(".log")[0]
+        for kind in ("index", "timeindex"):
+            self._files.rename(self.index_path(kind), self.log_path.with_name(f"{stem}.{kind}{suffix}"))
+        fresh = self.log_path.with_name(f"{stem}.log{suffix}")
+        self._files.rename(self.log_path, fresh)
+        self.log_path = fresh

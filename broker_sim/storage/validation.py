@@ -1,0 +1,88 @@
+"""What the log checks of a batch that a client sends, in Kafka's order.
+
+Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
+"""
+
+from __future__ import annotations
+
+from broker_sim.storage.errors import RecordTooLarge
+from broker_sim.storage.log_config import LogConfig
+from protocol.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    InvalidRecord,
+    InvalidTimestamp,
+    check_crc,
+    check_record_lengths,
+    records,
+)
+
+
+def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Raises what Kafka answers for a batch that may not be appended: RecordBatchError, RecordTooLarge.
+
+    Compressed records are looked into only where keys are required (compacted topics).
+    """
+    if header.base_offset != 0:
+        raise InvalidRecord(
+            f"The baseOffset of the record batch in the append should be 0, but it is {header.base_offset}"
+        )
+    check_size(header, config)
+    check_crc(data, pos, header)
+    count = header.record_count
+    if header.last_offset_delta + 1 <= 0:
+        raise InvalidRecord(f"Batch has an invalid offset range: [0, {header.last_offset_delta}]")
+    if count <= 0:
+        raise InvalidRecord(f"Invalid reported count for record batch: {count}")
+    if header.last_offset_delta + 1 != count:
+        raise InvalidRecord(
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
+        )
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
+        raise InvalidRecord("Clients are not allowed to write control records.")
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        raise InvalidRecord(
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+        )
+    if attributes & CODEC_MASK:
+        _ = header.codec  # an unknown one is refused
+    if not config.is_log_append_time:
+        _check_timestamps(header, config, now_ms)
+    if config.compacts:
+        _check_keys(data, pos, header, config)
+    else:
+        check_record_lengths(data, pos, header)
+
+
+def check_size(header: BatchHeader, config: LogConfig) -> None:
+    """Raises RecordTooLarge for a batch above max.message.bytes."""
+    if header.size > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"The record batch size in the append is {header.size} bytes which exceeds the maximum configured value "
+            f"of {config.max_message_bytes}."
+        )
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        raise InvalidTimestamp("Producer should not set timestamp type to LogAppendTime.")
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        early, late = now_ms - timestamp, timestamp - now_ms
+        if timestamp != NO_TIMESTAMP and (
+            early > config.message_timestamp_before_max_ms or late > config.message_timestamp_after_max_ms
+        ):
+            raise InvalidTimestamp(
+                f"Timestamp {timestamp} of message is out of range. The timestamp should be within "
+                f"[{now_ms - config.message_timestamp_before_max_ms}, {now_ms + config.message_timestamp_after_max_ms}]"
+            )
+
+
+def _check_keys(data: bytes, pos: int, header: BatchHeader, config: LogConfig) -> None:
+    for record in records(data, pos, header, max_bytes=config.compression_max_bytes):
+        if record.key is None:
+            raise InvalidRecord("Compacted topic cannot accept message without key.")
