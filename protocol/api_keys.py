@@ -1,7 +1,8 @@
 """Which APIs there are, and which versions of them each Kafka release advertises.
 
-Measured: the ``validVersions`` of the broker listener's request schemas in each release's kafka-clients jar, less versions marked
-unstable. ``advertised`` caps them by the versions that ``protocol.messages`` speaks. A test compares the table with the jars.
+Measured: the ``validVersions`` of the broker listener's request schemas in each release's kafka-clients jar, less
+versions marked unstable. ``advertised`` caps them by the versions that ``protocol.messages`` speaks. A test compares
+the table with the jars.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def release(as_version: str) -> tuple[int, int]:
 
 
 def advertised(as_version: str) -> dict[int, tuple[int, int]]:
-    """API key -> lowest and highest version, as that Kafka advertises them and we speak them. Raises ValueError as release()."""
+    """API key -> lowest and highest version that both that Kafka advertises and we speak. Raises ValueError as
+    release().
+    """
     wanted = release(as_version)
     out: dict[int, tuple[int, int]] = {}
     for key, ranges in _ADVERTISED.items():
@@ -168,5 +171,5 @@ _FLEXIBLE_SINCE: dict[int, int] = {
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this request is flexible (KIP-482): it then has header v2, and its response header v1 (but ApiVersions': v0)."""
+    """Whether this request is flexible (KIP-482): its header is v2, its response's v1 (but ApiVersions' v0)."""
     return version >= _FLEXIBLE_SINCE.get(api_key, 32767)

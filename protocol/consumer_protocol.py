@@ -1,7 +1,7 @@
 """The one thing a broker reads in the bytes that members exchange: which topics a consumer subscribed to.
 
-JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A newer version than
-the newest we know is read as the newest (its authors may only append, ConsumerProtocol.java).
+JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A newer
+version than the newest we know is read as the newest (its authors may only append, ConsumerProtocol.java).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What stands around a message on a connection: the frame's length, the request header, the response header.
 
-A frame is an int32 size and that many bytes. A request begins with its header: api key, api version, correlation id, client id
-(v1), and a tag section where the request is flexible (v2). A response begins with the correlation id (v0), and a tag section where
-the request was flexible (v1). ApiVersions responses always have header v0: a client must be able to read them before it knows what
-the broker speaks (KIP-511).
+A frame is an int32 size and that many bytes. A request begins with its header: api key, api version, correlation id,
+client id (v1), and a tag section where the request is flexible (v2). A response begins with the correlation id (v0),
+and a tag section where the request was flexible (v1). ApiVersions responses always have header v0: a client must be
+able to read them before it knows what the broker speaks (KIP-511).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from protocol.api_keys import ApiKey, is_flexible
-from protocol.codec import DecodeError, skip_tagged_fields
+from protocol.wire import LENIENT, DecodeError, EncodeError, skip_tagged_fields, too_long
 
 _HEADER = struct.Struct(">hhih")
 _SIZE = struct.Struct(">i")
@@ -40,24 +40,23 @@ def decode_request_header(frame: bytes, pos: int = 0) -> RequestHeader:
         if length >= 0:
             end = pos + length
             if end > len(frame):
-                raise DecodeError(f"client id claims {length} bytes, {len(frame) - pos} are left")
-            client_id = str(frame[pos:end], "utf-8")
+                raise too_long("client id", length, len(frame) - pos)
+            client_id = frame[pos:end].decode("utf-8", LENIENT)
             pos = end
-        elif length != -1:
-            raise DecodeError(f"client id has the length {length}")
         if is_flexible(api_key, version):
             pos = skip_tagged_fields(frame, pos)
     except (struct.error, IndexError):
         raise DecodeError(f"a request header needs more than the frame's {len(frame)} bytes") from None
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"the client id is not UTF-8 ({error.reason})") from None
     return RequestHeader(api_key, version, correlation_id, client_id, pos)
 
 
 def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request header, without the frame's size."""
-    name = b"" if client_id is None else client_id.encode()
-    head = _HEADER.pack(api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
+    """A request header, without the frame's size. Raises EncodeError."""
+    try:
+        name = b"" if client_id is None else client_id.encode()
+        head = _HEADER.pack(api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
+    except (struct.error, UnicodeEncodeError) as error:
+        raise EncodeError(f"request header: {error}") from None
     return head + b"\0" if is_flexible(api_key, version) else head
 
 

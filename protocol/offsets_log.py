@@ -1,10 +1,11 @@
 """The records of ``__consumer_offsets``: their keys and values as the group coordinator writes and reads them.
 
-A key is an int16 *record type* and a message of that type; a value is an int16 *version* and the message in that version; no
-value is a tombstone. Rules:
+A key is an int16 *record type* and a message of that type; a value is an int16 *version* and the message in that
+version; no value is a tombstone. Rules:
 
-* Types 0 and 1 are offset commits (same layout), 2 is a classic group, 3-8 and 16 belong to KIP-848 groups. Any other type is
-  unknown: ``decode_key`` returns it with None, and the caller keeps or skips the raw record (Kafka 3.5+ skips it with a warning).
+* Types 0 and 1 are offset commits (same layout), 2 is a classic group, 3-8 and 16 belong to KIP-848 groups. Any other
+  type is unknown: ``decode_key`` returns it with None, and the caller keeps or skips the raw record (Kafka 3.5+ skips
+  it with a warning).
 * A known type whose value has an unknown version raises :class:`UnknownValueVersionError`: to skip it would lose state.
 * Every version that a Kafka has written can be read and written: commits and groups 0-4, KIP-848 records 0.
 
@@ -16,9 +17,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.codec import DecodeError, EncodeError, decode, encode, uvarint
+from protocol.codec import DecodeError, EncodeError, decode, encode
 from protocol.messages import offsets_log as schema
 from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from protocol.wire import uvarint
 
 OFFSET_COMMIT_LEGACY = 0
 OFFSET_COMMIT = 1
@@ -66,6 +68,8 @@ _COMMIT_V4_HEAD = struct.Struct(">hqi")
 _COMMIT_V4_TAIL = struct.Struct(">qB")
 _INT64 = struct.Struct(">q")
 
+_NOT_ENCODABLE = (struct.error, AttributeError, UnicodeEncodeError)
+
 
 class UnknownValueVersionError(DecodeError):
     """A record of a known type whose value has a version that no Kafka we know writes."""
@@ -109,7 +113,7 @@ def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
     try:
         g, t = group.encode(), topic.encode()
         return _KEY_HEAD.pack(OFFSET_COMMIT, len(g)) + g + _INT16.pack(len(t)) + t + _INT32.pack(partition)
-    except (struct.error, UnicodeEncodeError) as error:
+    except _NOT_ENCODABLE as error:
         raise EncodeError(f"OffsetCommitKey: {error}") from None
 
 
@@ -127,7 +131,7 @@ def offset_commit_value(
             return head + uvarint(len(m) + 1) + m + _COMMIT_V4_TAIL.pack(commit_ts_ms, 0)
         if version == 3:
             return _COMMIT_V3_HEAD.pack(3, offset, leader_epoch, len(m)) + m + _INT64.pack(commit_ts_ms)
-    except (struct.error, UnicodeEncodeError) as error:
+    except _NOT_ENCODABLE as error:
         raise EncodeError(f"OffsetCommitValue v{version}: {error}") from None
     return encode_value(version, OffsetCommitValue(offset, leader_epoch, metadata, commit_ts_ms, expire_ts_ms))
 
@@ -137,7 +141,7 @@ def group_key(group: str) -> bytes:
     try:
         g = group.encode()
         return _KEY_HEAD.pack(GROUP_METADATA, len(g)) + g
-    except (struct.error, UnicodeEncodeError) as error:
+    except _NOT_ENCODABLE as error:
         raise EncodeError(f"GroupMetadataKey: {error}") from None
 
 

@@ -1,8 +1,8 @@
 """How a Kafka message is declared: dataclass fields that carry their version range.
 
-One class stands for all versions of a message; the fields *are* the schema. ``codec`` reads it to compile one decoder and one
-encoder for each (class, version). The vocabulary is that of Kafka's own message schemas (``clients/src/main/resources/common/
-message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` versions, tagged fields (KIP-482).
+One class stands for all versions of a message; the fields *are* the schema. ``codegen`` reads it to write one decoder
+and one encoder for each (class, version). The vocabulary is that of Kafka's own message schemas
+(``common/message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` versions, tagged fields (KIP-482).
 
     @message("0-9", flexible="8+", api_key=8)
     class OffsetCommitRequest:
@@ -10,14 +10,14 @@ message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` vers
         member_id: str = string("1+", default="")
         topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, default_factory=list)
 
-A field outside its version range is neither read nor written: it keeps its default. Integers are range-checked when written.
+A field outside its version range is neither read nor written: it keeps its default.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypedDict, TypeVar, Unpack, dataclass_transform
 
 ZERO_UUID = bytes(16)
 """The uuid that stands for "no id"; uuids are 16 raw bytes everywhere."""
@@ -55,15 +55,16 @@ class Versions:
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
 
-NONE = Versions(1, 0)
+NONE = Versions.parse("none")
+ALWAYS = Versions.parse("0+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldSpec:
     """The wire side of one field: its type name in Kafka's schemas, and where it is present, nullable or tagged.
 
-    ``kind`` is a primitive's name, ``"struct"`` or ``"array"``; ``item`` is the struct class of a struct, the struct class or the
-    primitive's name of an array's elements. ``flexible`` overrides the message's flexible versions (RequestHeader's client id).
+    ``kind`` is a primitive's name, ``"struct"`` or ``"array"``; ``item`` is the class of a struct, the class or the
+    primitive's name of an array's elements. ``flexible`` overrides the flexible versions of the message.
     """
 
     kind: str
@@ -74,93 +75,79 @@ class FieldSpec:
     item: Any = None
     flexible: Versions | None = None
 
+    def element(self) -> FieldSpec:
+        """An array's elements, as if each were a field."""
+        if isinstance(self.item, str):
+            return FieldSpec(self.item, ALWAYS, flexible=self.flexible)
+        return FieldSpec("struct", ALWAYS, item=self.item)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """The wire side of a whole message: the versions we speak, from which on it is flexible, and its API or record key."""
+    """The wire side of a whole message: the versions we speak, those that are flexible, and its API or record key."""
 
     versions: Versions
     flexible: Versions
     api_key: int | None
 
 
-def _specifier(kind: str) -> Callable[..., Any]:
-    def specify(
-        versions: str = "0+",
-        *,
-        default: Any = dataclasses.MISSING,
-        default_factory: Any = dataclasses.MISSING,
-        nullable: str = "none",
-        tag: int | None = None,
-        tagged: str = "none",
-        flexible: str | None = None,
-    ) -> Any:
-        spec = FieldSpec(
-            kind,
-            Versions.parse(versions),
-            Versions.parse(nullable),
-            tag,
-            Versions.parse(tagged),
-            None,
-            None if flexible is None else Versions.parse(flexible),
-        )
-        if default_factory is not dataclasses.MISSING:
-            return dataclasses.field(default_factory=default_factory, metadata={"kafka": spec})
-        return dataclasses.field(default=default, metadata={"kafka": spec})
+class _Options(TypedDict, total=False):
+    """What a field specifier takes besides its versions; ``default`` or ``default_factory`` is always given."""
+
+    default: Any
+    default_factory: Callable[[], Any]
+    nullable: str
+    tag: int
+    tagged: str
+    flexible: str
+
+
+def _field(kind: str, item: Any, versions: str, options: _Options) -> Any:
+    flexible = options.get("flexible")
+    spec = FieldSpec(
+        kind,
+        Versions.parse(versions),
+        Versions.parse(options.get("nullable", "none")),
+        options.get("tag"),
+        Versions.parse(options.get("tagged", "none")),
+        item,
+        None if flexible is None else Versions.parse(flexible),
+    )
+    if "default_factory" in options:
+        return dataclasses.field(default_factory=options["default_factory"], metadata={"kafka": spec})
+    return dataclasses.field(default=options["default"], metadata={"kafka": spec})
+
+
+def _primitive(kind: str) -> Callable[..., Any]:
+    def specify(versions: str = "0+", **options: Unpack[_Options]) -> Any:
+        return _field(kind, None, versions, options)
 
     specify.__name__ = kind
     return specify
 
 
-boolean = _specifier("bool")
-int8 = _specifier("int8")
-int16 = _specifier("int16")
-uint16 = _specifier("uint16")
-int32 = _specifier("int32")
-uint32 = _specifier("uint32")
-int64 = _specifier("int64")
-float64 = _specifier("float64")
-uuid = _specifier("uuid")
-string = _specifier("string")
-bytestring = _specifier("bytes")
-records = _specifier("records")
+boolean = _primitive("bool")
+int8 = _primitive("int8")
+int16 = _primitive("int16")
+uint16 = _primitive("uint16")
+int32 = _primitive("int32")
+uint32 = _primitive("uint32")
+int64 = _primitive("int64")
+float64 = _primitive("float64")
+uuid = _primitive("uuid")
+string = _primitive("string")
+bytestring = _primitive("bytes")
+records = _primitive("records")
 
 
-def _nested(
-    kind: str, item: Any, versions: str, nullable: str, tag: int | None, tagged: str, default: Any, default_factory: Any
-) -> Any:
-    spec = FieldSpec(kind, Versions.parse(versions), Versions.parse(nullable), tag, Versions.parse(tagged), item)
-    if default_factory is not dataclasses.MISSING:
-        return dataclasses.field(default_factory=default_factory, metadata={"kafka": spec})
-    return dataclasses.field(default=default, metadata={"kafka": spec})
-
-
-def array(
-    item: Any,
-    versions: str = "0+",
-    *,
-    nullable: str = "none",
-    tag: int | None = None,
-    tagged: str = "none",
-    default: Any = dataclasses.MISSING,
-    default_factory: Any = dataclasses.MISSING,
-) -> Any:
+def array(item: Any, versions: str = "0+", **options: Unpack[_Options]) -> Any:
     """An array of structs (``item`` a struct class) or of primitives (``item`` the primitive's name in the schemas)."""
-    return _nested("array", item, versions, nullable, tag, tagged, default, default_factory)
+    return _field("array", item, versions, options)
 
 
-def nested(
-    item: Any,
-    versions: str = "0+",
-    *,
-    nullable: str = "none",
-    tag: int | None = None,
-    tagged: str = "none",
-    default: Any = dataclasses.MISSING,
-    default_factory: Any = dataclasses.MISSING,
-) -> Any:
+def nested(item: Any, versions: str = "0+", **options: Unpack[_Options]) -> Any:
     """One struct inside another."""
-    return _nested("struct", item, versions, nullable, tag, tagged, default, default_factory)
+    return _field("struct", item, versions, options)
 
 
 def _build(cls: type[T], spec: MessageSpec | None) -> type[T]:
@@ -171,6 +158,7 @@ def _build(cls: type[T], spec: MessageSpec | None) -> type[T]:
     return built  # type: ignore[no-any-return]
 
 
+# The two lists of specifiers are the same; the typing rules ask for a literal in each place.
 @dataclass_transform(
     field_specifiers=(
         boolean, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytestring, records, array, nested,
@@ -189,4 +177,8 @@ def struct(cls: type[T]) -> type[T]:
 def message(versions: str, *, flexible: str = "none", api_key: int | None = None) -> Callable[[type[T]], type[T]]:
     """Declare a top-level message: the versions we speak, and those that are flexible (KIP-482)."""
     spec = MessageSpec(Versions.parse(versions), Versions.parse(flexible), api_key)
-    return lambda cls: _build(cls, spec)
+
+    def declare(cls: type[T]) -> type[T]:
+        return _build(cls, spec)
+
+    return declare
