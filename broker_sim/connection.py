@@ -1,0 +1,412 @@
+"""One TCP connection: bytes in, frames to handlers, replies out in the order of the requests.
+
+Rules:
+1. One request at a time, as Kafka mutes the channel: the next frame is looked at once the reply to the last one is
+   there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
+   exception: `context`.)
+2. All complete frames of a read whose handlers answer at once are answered with one write.
+3. Memory follows bytes that really came: a frame's announced length allocates nothing. While a request is parked, or
+   the client does not read its replies, READ_AHEAD bytes and one more read at most wait here; then the socket is left
+   unread.
+4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
+   version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
+   are still written.
+5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
+   never entered from within itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker_sim.handlers import Route, Routes, UnsupportedRequest
+from broker_sim.handlers.context import DEFERRED, RequestContext
+from protocol.codec import DecodeError, skip_tagged_fields
+
+if TYPE_CHECKING:
+    from broker_sim.metadata import Broker
+
+READ_AHEAD = 65_536
+"""Bytes that may wait behind a parked request before the socket is no longer read."""
+
+WRITE_CHUNK = 262_144
+"""Bytes of replies that are collected before they are handed to the transport."""
+
+_PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
+_SMALLEST = 10  # bytes of a frame that holds a request header
+
+_PARKED, _UNREAD, _CLOSING = 1, 2, 4  # why no further frame is handled: `_stop`
+
+log = logging.getLogger("broker_sim.server")
+
+
+class Owner(Protocol):
+    """The listener that a connection belongs to."""
+
+    broker: Broker
+    routes: Routes
+    max_request_bytes: int
+    tick: int
+    """Counts the looks for idle connections."""
+    call_soon: Callable[..., object]
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def join_turn(self, connection: Connection) -> None:
+        """Call ``connection.turn_ended()`` after the flush at the end of this turn."""
+
+    def end_turn(self) -> None:
+        """Flush the open turn, if there is one, now."""
+
+
+class Connection(asyncio.Protocol):
+    """See the module's rules; handlers see it as ``context.ConnectionLike``."""
+
+    __slots__ = (
+        "_client_id_raw",
+        "_client_id_size",
+        "_deferring",
+        "_handling",
+        "_need",
+        "_out",
+        "_owner",
+        "_pending",
+        "_pos",
+        "_reading",
+        "_rest",
+        "_route",
+        "_stop",
+        "_tail",
+        "_transport",
+        "broker",
+        "client_id",
+        "last_active",
+        "scratch",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.broker = owner.broker
+        self.client_id: str | None = None
+        self.scratch: Any = None
+        self.last_active = owner.tick
+        self._client_id_raw = b""
+        self._client_id_size = -1
+        self._transport: asyncio.Transport | None = None
+        self._route: Route | None = None  # of the frame in a fast path
+        self._stop = 0
+        self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
+        self._handling = False  # inside a handler, whose caller looks for the reply
+        self._pending: deque[RequestContext | list[bytes]] | None = None  # unanswered requests, and replies behind them
+        self._out: list[bytes] = []  # replies not yet given to the transport
+        self._rest: bytes | None = None  # not None: frames are held back, _tail comes after these
+        self._pos = 0  # where in _rest to go on
+        self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
+        self._need = 0  # that many bytes make the beginning worth another look
+        self._reading = True
+
+    @property
+    def client_host(self) -> str:
+        """``/127.0.0.1``, as Java prints an address without a name."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"/{peer[0]}" if peer else "/"
+
+    # --- what the loop calls ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._owner.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop |= _CLOSING
+        pending, self._pending = self._pending, None
+        self._rest = self._tail = self.scratch = None
+        self._out.clear()
+        for waiting in pending or ():
+            if isinstance(waiting, RequestContext):
+                try:
+                    waiting.disconnected()
+                except Exception:
+                    log.exception("the clean-up of %r failed", waiting)
+        self._owner.closed(self)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self._owner.tick
+        tail = self._tail
+        if self._rest is not None:
+            self._hold(data)
+        elif tail is None:
+            self._run(data, 0)
+        else:
+            tail += data
+            if len(tail) >= self._need:
+                self._tail = None
+                self._run(bytes(tail), 0)
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes, after what was answered is written
+
+    def pause_writing(self) -> None:
+        self._stop |= _UNREAD
+
+    def resume_writing(self) -> None:
+        self._stop &= ~_UNREAD
+        self.last_active = self._owner.tick
+        self._unblock()
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def _run(self, data: bytes, pos: int) -> None:
+        """Handle the frames of ``data`` from ``pos`` on, as far as that goes now, and write what they answered."""
+        try:
+            pos = self._handle_frames(data, pos)
+        except (DecodeError, UnsupportedRequest) as error:
+            self.refuse(str(error))
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            self.refuse(f"a request ends early or is not what it says ({error})")
+        except Exception:
+            self.failed(self._route)
+        if self._stop & _CLOSING:
+            return
+        if self._deferring < 0:
+            self._write()
+        if self._stop or self._deferring >= 0:
+            self._wait(data, pos)
+        else:
+            self._keep(data, pos)
+
+    def _handle_frames(self, data: bytes, pos: int) -> int:
+        """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
+        out = self._out
+        size_out = 0
+        total = len(data)
+        unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
+        while total - pos >= 14:
+            size, code, correlation_id, client_id_size = unpack(data, pos)
+            end = pos + 4 + size
+            if end > total or not _SMALLEST <= size <= max_size:
+                break
+            route = routes[code]
+            if self._deferring >= 0 and self._deferring != route.api_key:
+                self._owner.end_turn()
+                if self._stop:
+                    break
+            frame = data if size + 4 == total else data[pos:end]
+            body = 14
+            if client_id_size > 0:
+                body += client_id_size
+                if frame[14:body] != self._client_id_raw:
+                    self._take_client_id(frame[14:body], client_id_size)
+            elif client_id_size != self._client_id_size:
+                self._take_client_id(b"", client_id_size)
+            if route.flexible:
+                body = skip_tagged_fields(frame, body) if frame[body] else body + 1
+            fast = route.fast
+            answer: Any = None
+            if fast is not None:
+                self._route = route
+                answer = fast(self, frame, body, correlation_id)
+            if answer is None:
+                size_out += self._handle(route, correlation_id, frame, body)
+            elif answer is not DEFERRED:
+                if self._pending:
+                    self._pending.append([route.head_of(correlation_id, len(answer)), answer])
+                else:
+                    out += (route.head_of(correlation_id, len(answer)), answer)
+                    size_out += len(answer)
+            pos = end
+            if size_out >= WRITE_CHUNK:
+                size_out = 0
+                self._write()
+            if self._stop:
+                break
+        return pos
+
+    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int) -> int:
+        """The general path of one request; returns the number of bytes that go out now."""
+        request = route.decode(frame, body)
+        context = RequestContext(self, route, correlation_id)
+        self._handling = True
+        try:
+            response = route.handle(context, request)
+            if response is DEFERRED:
+                self._defer(context)
+                return 0
+            if response is not None:
+                context.reply(response)
+        except Exception:
+            self.failed(context)
+            return 0
+        finally:
+            self._handling = False
+        frames = context.frames
+        if frames is None:
+            self._stop |= _PARKED
+            self._queue(context)
+            return 0
+        if self._pending:
+            self._pending.append(frames)
+            return 0
+        self._out += frames
+        return sum(map(len, frames))
+
+    def _take_client_id(self, raw: bytes, size: int) -> None:
+        if len(raw) < size:
+            raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
+        self._client_id_raw, self._client_id_size = raw, size
+        self.client_id = None if size < 0 else raw.decode(errors="replace")  # Java's decoder replaces too
+
+    # --- bytes that wait --------------------------------------------------------------------------------------------
+
+    def _keep(self, data: bytes, pos: int) -> None:
+        """No whole frame is left in ``data``: keep the beginning of the next one, or go on with what came meanwhile."""
+        tail, left = self._tail, len(data) - pos
+        if tail is not None:
+            self._tail = None
+            self._run(data[pos:] + tail if left else bytes(tail), 0)
+            return
+        if left:
+            self._need = 4
+            if left >= 4:
+                size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
+                if not _SMALLEST <= size <= self._owner.max_request_bytes:
+                    limit = self._owner.max_request_bytes
+                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken")
+                    return
+                self._need = size + 4
+            self._tail = bytearray(memoryview(data)[pos:])
+        self._read(True)
+
+    def _wait(self, data: bytes, pos: int) -> None:
+        """The frames from ``pos`` on are held back until :meth:`_unblock`."""
+        self._rest, self._pos = (data, pos) if pos < len(data) else (b"", 0)
+        self._limit()
+
+    def _hold(self, data: bytes) -> None:
+        if self._tail is None:
+            self._tail = bytearray(data)
+        else:
+            self._tail += data
+        self._limit()
+
+    def _limit(self) -> None:
+        waiting = len(self._rest or b"") - self._pos + len(self._tail or b"")
+        self._read(waiting < READ_AHEAD)
+
+    def _read(self, reading: bool) -> None:
+        if reading is not self._reading and self._transport is not None:
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _unblock(self) -> None:
+        """Let the loop go on with the frames held back, if nothing holds them back any more."""
+        if self._rest is None or self._stop or self._deferring >= 0:
+            return
+        if not self._rest and not self._tail:
+            self._rest = None  # nothing waits: spare the loop a callback
+            self._read(True)
+            return
+        self._owner.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._rest is None or self._stop or self._deferring >= 0:
+            return
+        data, self._rest = self._rest, None
+        self._run(data, self._pos)
+
+    # --- replies ----------------------------------------------------------------------------------------------------
+
+    def defer(self, correlation_id: int) -> RequestContext:
+        """See ``context``: a fast path will answer this frame from ``flush_turn()``."""
+        assert self._route is not None
+        context = RequestContext(self, self._route, correlation_id)
+        self._defer(context)
+        return context
+
+    def _defer(self, context: RequestContext) -> None:
+        self._queue(context)
+        if self._deferring < 0:
+            self._deferring = context.route.api_key
+            self._owner.join_turn(self)
+
+    def _queue(self, context: RequestContext) -> None:
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(context)
+
+    def replied(self, context: RequestContext) -> None:
+        """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
+        if not self._handling and self._deferring < 0:
+            self._drain()
+
+    def turn_ended(self) -> None:
+        """The turn was flushed: every deferred request has its reply, or is parked from now on."""
+        self._deferring = -1
+        self._drain()
+        if self._pending:
+            self._stop |= _PARKED
+
+    def _drain(self) -> None:
+        """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
+        pending = self._pending
+        while pending:
+            head = pending[0]
+            frames = head.frames if isinstance(head, RequestContext) else head
+            if frames is None:
+                break
+            self._out += frames
+            pending.popleft()
+        self.last_active = self._owner.tick
+        self._write()
+        if not pending:
+            self._stop &= ~_PARKED
+            self._unblock()
+
+    def _write(self) -> None:
+        out, transport = self._out, self._transport
+        if self._stop & _CLOSING:
+            out.clear()
+        elif out and transport is not None:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            transport.write(data)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def refuse(self, reason: str) -> None:
+        """Close, with one log line; what was answered before is still written."""
+        log.warning("closing the connection of %s (client id %s): %s", self.client_host, self.client_id, reason)
+        self.close()
+
+    def failed(self, what: object) -> None:
+        """Close after an exception in our own code, which goes into the log."""
+        log.exception("closing the connection of %s (client id %s): %r failed", self.client_host, self.client_id, what)
+        self.close()
+
+    def close(self) -> None:
+        """Close once everything answered is written."""
+        if self._stop & _CLOSING:
+            return
+        if self._deferring >= 0:
+            self._owner.end_turn()
+        self._write()
+        self._stop |= _CLOSING
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, unread replies or not."""
+        self._stop |= _CLOSING
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,168 @@
+"""Requests and who answers them: one handler file per API (``kNN_name.py``), found by its name, imported at its first
+request.
+
+``Routes`` is the table that the server looks each request up in: everything about one (api key, version) in one
+object. It knows the APIs of one Kafka release that have a handler file here; any other key or version is refused as
+that release refuses it. How a handler answers stands in ``context``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from broker_sim.handlers.context import FastHandler, RequestContext
+from protocol.api_keys import ApiKey, advertised, is_flexible
+from protocol.codec import DecodeError, Decoder, EncodeError, Encoder, decode, decoder, encoder
+from protocol.frame import encode_response_head, response_is_tagged
+
+__all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported"]
+
+
+class UnsupportedRequest(Exception):
+    """An API or a version of it that this release has not got; the text names it. Kafka closes the connection."""
+
+
+class Route:
+    """How one version of one API is read, handled and answered."""
+
+    __slots__ = (
+        "_decode",
+        "_encode",
+        "_request_class",
+        "_tagged",
+        "api_key",
+        "api_version",
+        "fast",
+        "flexible",
+        "handle",
+        "name",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        name: str,
+        handle: Callable[[RequestContext, Any], Any],
+        *,
+        request_class: type | None,
+        response_class: type,
+        response_version: int | None = None,
+        fast: FastHandler | None = None,
+    ) -> None:
+        self.api_key, self.api_version, self.name = api_key, api_version, name
+        self.flexible = is_flexible(api_key, api_version)
+        self._tagged = response_is_tagged(api_key, api_version)
+        self._request_class = request_class
+        self._decode: Decoder | None = None if request_class is None else decoder(request_class, api_version)
+        self._encode: Encoder = encoder(response_class, api_version if response_version is None else response_version)
+        self.handle, self.fast = handle, fast
+
+    def decode(self, frame: bytes, body: int) -> Any:
+        """The request at ``frame[body:]``; None for a route that does not read its body. Raises DecodeError."""
+        read = self._decode
+        if read is None:
+            return None
+        try:
+            return read(frame, body, len(frame))[0]
+        except (DecodeError, struct.error, IndexError, UnicodeDecodeError):
+            assert self._request_class is not None
+            decode(self._request_class, self.api_version, frame, body)  # raises DecodeError with the full text
+            raise
+
+    def head_of(self, correlation_id: int, body_size: int) -> bytes:
+        """What goes before a response body of ``body_size`` bytes: the frame's size and the response header."""
+        return encode_response_head(self._tagged, correlation_id, body_size)
+
+    def frames_of(self, correlation_id: int, response: Any) -> list[bytes]:
+        """The whole reply, in pieces to be written one after the other. Raises EncodeError."""
+        frames: list[bytes] = [b""]
+        try:
+            self._encode(response, frames.append)
+        except EncodeError:
+            raise
+        except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
+            raise EncodeError(f"{type(response).__name__} v{self.api_version}: {error}") from error
+        frames[0] = encode_response_head(self._tagged, correlation_id, sum(map(len, frames)))
+        return frames
+
+
+class Routes(dict[int, Route]):
+    """``routes[(api_key << 16) + (version & 0xFFFF)]``, filled on demand; UnsupportedRequest for what is none."""
+
+    def __init__(self, as_version: str) -> None:
+        super().__init__()
+        self.as_version = as_version
+        self.supported = supported(as_version)
+
+    def __missing__(self, code: int) -> Route:
+        api_key, version = _signed16(code >> 16), _signed16(code & 0xFFFF)
+        low, high = self.supported.get(api_key, (1, 0))
+        if low <= version <= high:
+            route = self[code] = _route(api_key, version)
+            return route
+        if api_key == ApiKey.API_VERSIONS:
+            return _unsupported_api_versions(version)
+        if low > high:
+            raise UnsupportedRequest(f"API key {api_key} (version {version}) is not known to Kafka {self.as_version}")
+        raise UnsupportedRequest(f"{_name(api_key)} v{version} is not supported, only v{low} to v{high}")
+
+
+def supported(as_version: str) -> dict[int, tuple[int, int]]:
+    """API key -> lowest and highest accepted version: what that release advertises, less APIs without a handler."""
+    modules = handler_modules()
+    return {key: versions for key, versions in advertised(as_version).items() if key in modules}
+
+
+@cache
+def handler_modules() -> dict[int, str]:
+    """API key -> the name of its handler module, for every file ``kNN_name`` in this package."""
+    names = (info.name for info in pkgutil.iter_modules(__path__) if info.name[:1] == "k" and info.name[1:3].isdigit())
+    return {int(name.partition("_")[0][1:]): name for name in sorted(names)}
+
+
+def _route(api_key: int, version: int) -> Route:
+    module_name = handler_modules()[api_key]
+    handler = importlib.import_module(f"{__name__}.{module_name}")
+    messages = importlib.import_module(f"protocol.messages.{module_name}")
+    name = _name(api_key)
+    fast: dict[int, FastHandler] = getattr(handler, "FAST", {})
+    return Route(
+        api_key,
+        version,
+        name,
+        handler.handle,
+        request_class=getattr(messages, name + "Request"),
+        response_class=getattr(messages, name + "Response"),
+        fast=fast.get(version),
+    )
+
+
+def _unsupported_api_versions(version: int) -> Route:
+    """ApiVersions of the future gets a v0 answer (KIP-511), its body unread. Not kept: no client fills the table."""
+    from broker_sim.handlers import k18_api_versions
+    from protocol.messages.k18_api_versions import ApiVersionsResponse
+
+    return Route(
+        ApiKey.API_VERSIONS,
+        version,
+        "ApiVersions",
+        k18_api_versions.handle_unsupported,
+        request_class=None,
+        response_class=ApiVersionsResponse,
+        response_version=0,
+    )
+
+
+def _name(api_key: int) -> str:
+    """Kafka's name of an API that has a handler: the file's name in camel case."""
+    return "".join(map(str.capitalize, handler_modules()[api_key].split("_")[1:]))
+
+
+def _signed16(value: int) -> int:
+    return value - 0x10000 if value > 0x7FFF else value

@@ -1,0 +1,172 @@
+"""What a handler gets beside the request, and how it answers.
+
+A handler is one synchronous function, in the file of its API (``kNN_name.py``)::
+
+    def handle(ctx: RequestContext, request: XRequest) -> XResponse | None | Deferred
+
+It answers in one of four ways, and exactly once:
+
+1. *Now*: it returns the response.
+2. *Later*: it returns None and somebody calls ``ctx.reply(response)``. The request is *parked*: the connection
+   handles nothing else until then (Kafka mutes the channel), so replies leave in the order of the requests without
+   any book-keeping. ``ctx.on_disconnect(callback)`` tells when the client went away instead; ``ctx.reply`` is a no-op
+   from then on.
+3. *Never*: it calls ``ctx.no_reply()`` and returns None (Produce with acks=0); the next request goes on.
+4. *At the end of this turn*: it returns ``DEFERRED`` after it handed ``ctx`` to the runtime, which calls
+   ``ctx.reply`` from ``flush_turn()``.
+
+The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
+append of many OffsetCommits to one offsets partition - is collected during the turn and done at its end by
+``broker.runtime.flush_turn()``:
+
+* After DEFERRED a connection goes on with its following frames *of the same API* only. Before a frame of another API
+  is handled the turn is ended, so nothing later on the connection overtakes the commit.
+* At the end of the turn, at the latest in the loop's next iteration, the server calls ``runtime.flush_turn()`` once,
+  then writes each connection's replies in request order with one write.
+* ``flush_turn()`` is synchronous and may be called at any time, by anyone, also when nothing is open.
+* A reply that does not come out of ``flush_turn()`` leaves its request parked as in 2, and those deferred behind it
+  with it. A handler that knows that its log will not answer now returns None instead, so that the connection's next
+  request waits unhandled.
+
+Fast paths. A handler module may export ``FAST = {version: function}`` for requests that must cost next to nothing::
+
+    def fast_v4(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None | Deferred
+
+``frame`` is one whole frame, size field included (the header starts at 4); ``body`` is the offset of the request's
+body. It returns the encoded response *body*, from which the server makes the frame; or None, *before any effect*, to
+leave the request to ``handle``; or ``DEFERRED`` after it took a context for the reply with
+``connection.defer(correlation_id)``. It may read beyond its body by mistake of the client only as far as ``frame``
+goes: struct.error, IndexError and DecodeError count as a malformed request.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from protocol.codec import EncodeError
+
+if TYPE_CHECKING:
+    from broker_sim.handlers import Route
+    from broker_sim.metadata import Broker
+
+__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "RequestContext"]
+
+
+_GONE: list[bytes] = []
+"""The reply of a request whose connection is lost."""
+
+
+class Deferred(enum.Enum):
+    """The type of ``DEFERRED``."""
+
+    DEFERRED = "deferred"
+
+
+DEFERRED: Final = Deferred.DEFERRED
+
+
+class ConnectionLike(Protocol):
+    """What handlers may know of a connection."""
+
+    broker: Broker
+    client_id: str | None
+    scratch: Any
+    """For fast paths: whatever they want to remember of this connection; None at first."""
+
+    @property
+    def client_host(self) -> str: ...
+
+    def defer(self, correlation_id: int) -> RequestContext:
+        """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
+
+    def replied(self, context: RequestContext) -> None:
+        """For RequestContext: the reply is there."""
+
+    def failed(self, what: object) -> None:
+        """For RequestContext: an exception of our own is being handled."""
+
+
+FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
+
+
+class RequestContext:
+    """One request: who asks, and the way to answer. Valid until it is answered or its connection is gone."""
+
+    __slots__ = ("_on_disconnect", "client_id", "connection", "correlation_id", "frames", "route")
+
+    def __init__(self, connection: ConnectionLike, route: Route, correlation_id: int) -> None:
+        self.connection = connection
+        self.route = route
+        self.correlation_id = correlation_id
+        self.client_id: str | None = connection.client_id
+        self.frames: list[bytes] | None = None
+        """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
+        self._on_disconnect: Callable[[], object] | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that was asked."""
+        return self.connection.broker
+
+    @property
+    def api_key(self) -> int:
+        return self.route.api_key
+
+    @property
+    def api_version(self) -> int:
+        return self.route.api_version
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it in group descriptions: ``/127.0.0.1``."""
+        return self.connection.client_host
+
+    def reply(self, response: Any) -> None:
+        """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
+
+        A response that can't be encoded is our mistake, not that of whoever is answering: it is logged and costs the
+        connection.
+        """
+        if self._open():
+            try:
+                self.frames = self.route.frames_of(self.correlation_id, response)
+            except EncodeError:
+                self.frames = []
+                self.connection.failed(self)
+            self.connection.replied(self)
+
+    def reply_bytes(self, body: bytes) -> None:
+        """As :meth:`reply`, with a response body that is encoded already."""
+        if self._open():
+            self.frames = [self.route.head_of(self.correlation_id, len(body)), body]
+            self.connection.replied(self)
+
+    def no_reply(self) -> None:
+        """Nothing will be written; the connection goes on with its next request."""
+        if self._open():
+            self.frames = []
+            self.connection.replied(self)
+
+    def _open(self) -> bool:
+        if self.frames is None:
+            return True
+        if self.frames is _GONE:
+            return False
+        raise RuntimeError(f"{self!r} was answered twice")
+
+    def on_disconnect(self, callback: Callable[[], object]) -> None:
+        """Call ``callback()`` once if the connection is lost while this is unanswered. One callback per request."""
+        self._on_disconnect = callback
+
+    def disconnected(self) -> None:
+        """For the server: the connection is lost."""
+        callback, self._on_disconnect = self._on_disconnect, None
+        if self.frames is None:
+            self.frames = _GONE
+            if callback is not None:
+                callback()
+
+    def __repr__(self) -> str:
+        return f"{self.route.name} v{self.route.api_version} (correlation id {self.correlation_id})"

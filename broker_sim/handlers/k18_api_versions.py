@@ -1,0 +1,78 @@
+"""ApiVersions (18), versions 0-4: what this broker speaks. The first request of nearly every client.
+
+* v0-2 are the same but for the throttle time. v3 (KIP-511, KIP-584) brings the client's software name and version,
+  which must look like one (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may show features whose
+  lowest version is 0.
+* A version that we have not got is answered with v0, UNSUPPORTED_VERSION and the one range of ApiVersions itself
+  (KIP-511).
+* Shown is what the emulated release shows, less the APIs without a handler here. Produce is shown from version 0 on
+  although 0-2 are refused: librdkafka takes a broker for too old without (KAFKA-18659); Kafka does the same.
+* Features: metadata.version, at the release's newest. group.version and transaction.version are left at 0, which
+  Kafka expresses by leaving them out of the finalized features: clients then don't try KIP-848 and KIP-890.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from broker_sim.handlers import supported
+from broker_sim.handlers.context import RequestContext
+from protocol.api_keys import ApiKey, release
+from protocol.errors import Err
+from protocol.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+_METADATA_VERSIONS: dict[tuple[int, int], tuple[int, int]] = {
+    (3, 4): (1, 8),
+    (3, 5): (1, 11),
+    (3, 6): (1, 14),
+    (3, 7): (1, 19),
+    (3, 8): (1, 20),
+    (3, 9): (1, 21),
+    (4, 0): (7, 25),
+    (4, 1): (7, 27),
+    (4, 2): (7, 29),
+    (4, 3): (7, 30),
+    (4, 4): (7, 33),
+}
+"""Release -> lowest and highest metadata.version level it can run (MetadataVersion.java)."""
+
+
+def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=Err.INVALID_REQUEST)
+    return _answer(ctx.broker.state.as_version, ctx.api_version)
+
+
+def handle_unsupported(ctx: RequestContext, request: None) -> ApiVersionsResponse:
+    low, high = supported(ctx.broker.state.as_version)[ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(
+        error_code=Err.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, low, high)]
+    )
+
+
+@cache
+def _answer(as_version: str, api_version: int) -> ApiVersionsResponse:
+    """The same for every client; nobody changes it."""
+    keys = [
+        ApiVersion(key, 0 if key == ApiKey.PRODUCE else low, high)
+        for key, (low, high) in sorted(supported(as_version).items())
+    ]
+    lowest, newest = _METADATA_VERSIONS[release(as_version)]
+    features = [SupportedFeatureKey("metadata.version", lowest, newest)]
+    return ApiVersionsResponse(
+        api_keys=keys,
+        supported_features=features,
+        finalized_features_epoch=0,
+        finalized_features=[FinalizedFeatureKey("metadata.version", newest, newest)],
+    )

@@ -1,0 +1,131 @@
+"""The listener of one broker: it accepts connections, knows them, ends their turns and closes the idle ones.
+
+One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick
+of its last bytes. A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either
+direction, at most a twentieth of that later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_sim.connection import Connection, log
+from broker_sim.handlers import Routes
+
+if TYPE_CHECKING:
+    from broker_sim.clock import Clock, Timer
+    from broker_sim.metadata import Broker
+
+__all__ = ["BrokerServer", "listen"]
+
+_LOOKS = 20
+"""Looks for idle connections in the time that makes one idle."""
+
+_BACKLOG = 1024
+_GRACE_S = 1.0
+"""Seconds that a client has to read its last replies when the broker stops."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, not yet listening; port 0 takes a free one. Raises OSError (port in use, no such address)."""
+    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class BrokerServer:
+    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster."""
+
+    def __init__(self, broker: Broker, clock: Clock, routes: Routes) -> None:
+        config = broker.state.config
+        self.broker, self.clock, self.routes = broker, clock, routes
+        self.max_request_bytes = config.int("socket.request.max.bytes")
+        self.tick = 0
+        self.connections: set[Connection] = set()
+        self._max_idle_ms = config.int("connections.max.idle.ms")
+        self._loop = asyncio.get_running_loop()
+        self.call_soon: Callable[..., object] = self._loop.call_soon
+        self._server: asyncio.Server | None = None
+        self._sweep: Timer | None = None
+        self._turn: list[Connection] = []
+        self._all_closed: asyncio.Future[None] | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Listen on a socket that :func:`listen` made; it belongs to this server from now on."""
+        self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, backlog=_BACKLOG)
+
+    async def stop(self) -> None:
+        """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.end_turn()
+        if self.connections:
+            for connection in tuple(self.connections):
+                connection.close()
+            self._all_closed = self._loop.create_future()
+            await asyncio.wait([self._all_closed], timeout=_GRACE_S)
+            for connection in tuple(self.connections):
+                connection.abort()
+            await self._all_closed
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    # --- what its connections call ------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        """A client connected."""
+        self.connections.add(connection)
+        if self._sweep is None and self._max_idle_ms >= 0:
+            self._arm()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        if self._all_closed is not None and not self.connections and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def join_turn(self, connection: Connection) -> None:
+        """The connection has deferred requests: it gets ``turn_ended()`` at the end of this turn of the loop."""
+        if not self._turn:
+            self.call_soon(self.end_turn)
+        self._turn.append(connection)
+
+    def end_turn(self) -> None:
+        """Flush what the runtime collected and let the connections write; nothing where nothing was deferred."""
+        connections, self._turn = self._turn, []
+        if not connections:
+            return
+        try:
+            self.broker.runtime.flush_turn()
+        except Exception:
+            log.exception("flush_turn failed on broker %d", self.broker.node_id)
+        for connection in connections:
+            connection.turn_ended()
+
+    # --- idle connections ---------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        pause_ms = max(1, self._max_idle_ms // _LOOKS)
+        self._sweep = self.clock.call_at_ms(self.clock.now_ms() + pause_ms, self._look)
+
+    def _look(self) -> None:
+        self.tick += 1
+        oldest = self.tick - _LOOKS
+        for connection in [one for one in self.connections if one.last_active < oldest]:
+            log.info("closing the connection of %s: idle for %d ms", connection.client_host, self._max_idle_ms)
+            connection.abort()
+        self._sweep = None
+        if self.connections:
+            self._arm()

@@ -1,0 +1,161 @@
+"""Slow readers, eager writers, idle connections: bounded memory, cheap connections."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from broker_sim.connection import READ_AHEAD, WRITE_CHUNK, Connection
+from broker_sim.handlers.context import RequestContext
+from protocol.messages.k12_heartbeat import HeartbeatResponse
+from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+from .fakes import Bench, FakeTransport, heartbeat, request_frame
+
+
+async def spin() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def big_replies(bench: Bench, size: int) -> bytes:
+    """Lets ListGroups answer `size` bytes; a request for it."""
+
+    def handler(context: RequestContext, request: Any) -> ListGroupsResponse:
+        return ListGroupsResponse(groups=[ListedGroup(group_id="x" * 10_000)] * (size // 10_000))
+
+    bench.answer(handler, other=True)
+    return request_frame(ListGroupsRequest(), 4, 1)
+
+
+async def test_a_client_that_does_not_read_is_not_served_further() -> None:
+    bench = Bench()
+    ask = big_replies(bench, 100_000)
+    connection, transport = bench.connect()
+    transport.pause_after = 65_536
+    for _ in range(100):
+        if transport.reading:
+            connection.data_received(ask * 100)
+    assert len(transport.written) <= WRITE_CHUNK + 2 * 100_000
+    assert not transport.reading
+    done = len(bench.handled)
+    assert done <= 4
+    transport.replies()
+    connection.resume_writing()
+    await spin()
+    assert len(bench.handled) > done
+
+
+async def test_it_is_read_again_when_nothing_waits() -> None:
+    bench = Bench()
+    bench.answer(bench.park)
+    connection, transport = bench.connect()
+    connection.data_received(heartbeat(1) + heartbeat(2, more=READ_AHEAD))
+    assert not transport.reading
+    bench.parked[0].reply(HeartbeatResponse())
+    await spin()
+    bench.parked[1].reply(HeartbeatResponse())
+    await spin()
+    assert transport.ids() == [1, 2]
+    connection.data_received(heartbeat(3))
+    bench.parked[2].reply(HeartbeatResponse())
+    assert transport.ids() == [3]
+    assert transport.reading
+
+
+async def test_no_more_than_the_read_ahead_waits_behind_a_parked_request() -> None:
+    bench = Bench()
+    bench.answer(bench.park)
+    connection, transport = bench.connect()
+    sent = 0
+    connection.data_received(heartbeat(1))
+    while transport.reading:
+        connection.data_received(b"".join(heartbeat(i) for i in range(2, 102)))
+        sent += 100
+    assert sent * len(heartbeat(1)) < READ_AHEAD + 100 * len(heartbeat(1))
+    for number in range(sent + 1):
+        bench.parked[number].reply(HeartbeatResponse())
+        await spin()
+    assert len(transport.ids()) == sent + 1
+    assert transport.reading
+
+
+async def test_pausing_while_parked_is_lifted_by_both() -> None:
+    bench = Bench()
+    bench.answer(bench.park)
+    connection, _ = bench.connect()
+    connection.data_received(heartbeat(1) + heartbeat(2))
+    connection.pause_writing()
+    bench.parked[0].reply(HeartbeatResponse())
+    await spin()
+    assert bench.handled == [1]
+    connection.resume_writing()
+    await spin()
+    assert bench.handled == [1, 2]
+
+
+async def test_one_large_frame_in_many_pieces_is_put_together_once() -> None:
+    bench = Bench()
+    bench.answer(lambda context, request: HeartbeatResponse())
+    connection, transport = bench.connect()
+    data = heartbeat(1, more=5_000_000)
+    for at in range(0, len(data), 1000):
+        connection.data_received(data[at : at + 1000])
+    assert transport.ids() == [1]
+    assert connection._tail is None
+
+
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
+    bench = Bench(connections_max_idle_ms=600_000)
+    bench.answer(lambda context, request: HeartbeatResponse())
+    (_, idle), (busy_connection, busy) = bench.connect(), bench.connect()
+    for number in range(6):
+        bench.clock.advance(100_000)
+        assert not idle.closed
+        busy_connection.data_received(heartbeat(number))
+    bench.clock.advance(30_000)
+    assert idle.aborted
+    assert not busy.closed
+    bench.clock.advance(631_000)
+    assert busy.aborted
+
+
+async def test_one_timer_looks_after_all_and_none_after_nobody() -> None:
+    bench = Bench()
+    assert bench.clock.next_deadline_ms() is None
+    ends = [bench.connect() for _ in range(50)]
+    assert len(bench.clock._heap) == 1
+    for connection, _ in ends:
+        connection.connection_lost(None)
+    bench.clock.advance(600_000)
+    assert bench.clock.next_deadline_ms() is None
+
+
+async def test_negative_idle_time_keeps_connections_for_ever() -> None:
+    bench = Bench(connections_max_idle_ms=-1)
+    _, transport = bench.connect()
+    bench.clock.advance(10**9)
+    assert not transport.closed
+
+
+async def test_a_connection_costs_little() -> None:
+    bench = Bench()
+    connection = Connection(bench.server)
+    assert not hasattr(connection, "__dict__")
+    assert sys.getsizeof(connection) + sys.getsizeof(connection._out) < 400
+
+
+async def test_stop_closes_every_connection() -> None:
+    bench = Bench()
+    ends = [bench.connect() for _ in range(3)]
+
+    def lost(connection: Connection, transport: FakeTransport) -> None:
+        transport.closed = True
+        asyncio.get_running_loop().call_soon(connection.connection_lost, None)
+
+    for connection, transport in ends:
+        transport.close = lambda c=connection, t=transport: lost(c, t)  # type: ignore[method-assign, misc]
+    await bench.server.stop()
+    assert not bench.server.connections
+    assert bench.clock.next_deadline_ms() is None
