@@ -1,0 +1,127 @@
+"""What a cluster's metadata looks like on disk: `cluster.json`, `meta.properties` and the partitions' directories.
+
+    DIR/cluster.json       topics with their ids, settings, replicas and leader epochs; the next producer id; dynamic
+    settings DIR/meta.properties    Kafka's own file: cluster id and node id (MetaProperties.java, version 1)
+    DIR/<topic>-<n>/       one log each, with Kafka's partition.metadata
+
+Rules: a file is replaced by renaming a complete one over it, never written in place. What cannot be understood raises
+StoreError naming the file, and is left as it is: a state that was not read is never overwritten.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+STATE_FILE = "cluster.json"
+PROPERTIES_FILE = "meta.properties"
+PARTITION_FILE = "partition.metadata"
+FORMAT = 1
+
+_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>[0-9]+)")
+
+
+class StoreError(Exception):
+    """The data directory holds something that is not ours to guess; the text names the file."""
+
+
+def uuid_text(raw: bytes) -> str:
+    """A uuid as Kafka writes it: base64 for URLs, unpadded (Uuid.toString)."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of `uuid_text`; raises ValueError."""
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is no uuid")
+    return raw
+
+
+def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
+    """Put a file of `content` in the place of `path`, whole or not at all; with `sync` it survives a power cut."""
+    fresh = path.with_name(path.name + ".tmp")
+    with fresh.open("wb") as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(fresh, path)
+    if sync:
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def read_state(directory: Path) -> dict[str, Any] | None:
+    """What `write_state` wrote; None where there is none. Raises StoreError."""
+    path = directory / STATE_FILE
+    try:
+        state = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StoreError(f"{path} is not JSON: {error}") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise StoreError(f"{path} is not a cluster state of format {FORMAT}")
+    return state
+
+
+def write_state(directory: Path, state: dict[str, Any], *, sync: bool = False) -> None:
+    """Write `cluster.json` and, where it is missing, `meta.properties`."""
+    content = json.dumps({"format": FORMAT, **state}, indent=1).encode() + b"\n"
+    replace_file(directory / STATE_FILE, content, sync=sync)
+
+
+def write_properties(directory: Path, cluster_id: str, node_id: int, directory_id: str) -> None:
+    """Kafka's meta.properties, if there is none."""
+    path = directory / PROPERTIES_FILE
+    if not path.exists():
+        lines = ["#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={directory_id}"]
+        replace_file(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_cluster_id(directory: Path) -> str | None:
+    """The cluster id in meta.properties, None where it is not told."""
+    try:
+        text = (directory / PROPERTIES_FILE).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    found = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def write_partition_id(directory: Path, topic_id: bytes) -> None:
+    """Kafka's partition.metadata, if there is none."""
+    path = directory / PARTITION_FILE
+    if not path.exists():
+        replace_file(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode())
+
+
+def read_partition_id(directory: Path) -> bytes | None:
+    """The topic id in a partition's directory; None without a file or without an id in it."""
+    try:
+        text = (directory / PARTITION_FILE).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    found = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
+    try:
+        return uuid_bytes(found[1]) if found else None
+    except ValueError:
+        return None
+
+
+def find_partitions(directory: Path) -> dict[str, dict[int, Path]]:
+    """Topic -> partition -> directory of every partition's log in a data directory, in the order of their names."""
+    found: dict[str, dict[int, Path]] = {}
+    for path in sorted(directory.iterdir()):
+        name = _DIRECTORY.fullmatch(path.name)
+        if name is not None and path.is_dir() and not path.name.startswith("__cluster_metadata-"):
+            found.setdefault(name["topic"], {})[int(name["index"])] = path
+    return found

@@ -1,0 +1,143 @@
+"""Incremental fetch sessions (KIP-227): what a broker remembers of a consumer's fetches, so that neither repeats
+itself.
+
+A session is the ordered list of partitions that a consumer fetches, with what it was last told of each. The consumer
+counts its requests (the epoch); a request then names only what has changed, and the answer only partitions with news.
+
+Rules (FetchSession.java, FetchManager.java):
+1. Epoch 0 asks for a new session, -1 ends the one named and asks for none; any other must be the session's next.
+2. There are `slots` sessions. With none free, the one unused for longest goes if that was over EVICTION_MS ago, else
+   the smallest one, if it is smaller than the newcomer and older than EVICTION_MS; else the newcomer gets no session
+   (id 0).
+3. A partition that brought records moves to the end of its session: the next answer begins with others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from protocol.messages.k01_fetch import FetchPartition, PartitionData
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_MS = 120_000
+
+Key = tuple[str, bytes, int]
+"""Topic name, topic id and partition: the name is "" in requests by id, the id zero in requests by name."""
+
+
+@dataclasses.dataclass(slots=True)
+class CachedPartition:
+    """One partition of a session: how it is to be fetched, and what was last told."""
+
+    asked: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Whether an incremental answer must contain `data`; remembers what is told."""
+        news = bool(data.records)
+        if data.high_watermark != self.high_watermark:
+            self.high_watermark, news = data.high_watermark, True
+        if data.log_start_offset != self.log_start_offset:
+            self.log_start_offset, news = data.log_start_offset, True
+        if data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
+            news = True
+        if data.error_code != Err.NONE:
+            self.high_watermark, news = -1, True  # told again when the error is gone
+        return news
+
+
+@dataclasses.dataclass(slots=True)
+class Session:
+    """A session that a broker holds."""
+
+    session_id: int
+    uses_topic_ids: bool
+    created_ms: int
+    last_used_ms: int
+    partitions: dict[Key, CachedPartition]
+    epoch: int = 1
+    """The epoch that the next request must carry."""
+
+    def update(self, asked: Sequence[tuple[Key, FetchPartition]], forgotten: Sequence[Key]) -> None:
+        """Take over what a request changes."""
+        for key, partition in asked:
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = CachedPartition(partition)
+            else:
+                cached.asked = partition
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def to_end(self, key: Key) -> None:
+        """Serve this partition after all others next time."""
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self.partitions[key] = cached
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `slots`; ids come from `rng`."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self.slots = slots
+        self._rng = rng
+        self._sessions: dict[int, Session] = {}  # the one unused for longest comes first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def remove(self, session_id: int) -> None:
+        """End a session; unknown ids are ignored."""
+        self._sessions.pop(session_id, None)
+
+    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> Session | Err:
+        """The session whose next request has this epoch, its epoch moved on; or why not."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return Err.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return Err.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != by_id:
+            return Err.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = epoch + 1 if epoch < 2**31 - 1 else 1
+        session.last_used_ms = now_ms
+        del self._sessions[session_id]
+        self._sessions[session_id] = session
+        return session
+
+    def create(self, asked: Sequence[tuple[Key, FetchPartition]], by_id: bool, now_ms: int) -> Session | None:
+        """A new session with these partitions, or None where there is no slot for it."""
+        if len(self._sessions) >= self.slots and not self._evict(len(asked), now_ms):
+            return None
+        session_id = INVALID_SESSION_ID
+        while session_id == INVALID_SESSION_ID or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        partitions = {key: CachedPartition(partition) for key, partition in asked}
+        session = self._sessions[session_id] = Session(session_id, by_id, now_ms, now_ms, partitions)
+        return session
+
+    def _evict(self, size: int, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            self.remove(oldest.session_id)
+            return True
+        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
+        if len(smallest.partitions) < size and now_ms - smallest.created_ms > EVICTION_MS:
+            self.remove(smallest.session_id)
+            return True
+        return False

@@ -1,0 +1,208 @@
+"""Produce (0), versions 3-13: one record batch per partition into the log, as it came.
+
+v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topic
+ids. Answered with acks=0: never, and an error costs the connection, so that the producer asks for metadata; acks=1:
+once appended; acks=-1: once the high watermark has passed the batch, or with REQUEST_TIMED_OUT. There are no
+transactions yet: a transactional batch gets INVALID_TXN_STATE, as from a broker that knows of no open transaction.
+Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import ClusterState, Partition
+from broker_sim.storage import StorageError
+from broker_sim.topics import INTERNAL_TOPICS
+from protocol.errors import Err
+from protocol.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.record_batch import InvalidRecord, InvalidTimestamp, RecordBatchError, produce_batch
+
+ADMIN_CLIENT = "__admin_client"
+"""The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+
+ALL, LEADER, NONE = -1, 1, 0
+
+
+def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    state = ctx.broker.state
+    by_id = ctx.api_version >= 13
+    acks = request.acks
+    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    topics: list[TopicProduceResponse] = []
+    failed = False
+    for data in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
+        for one in data.partition_data:
+            partition, error = _find(ctx, data, one.index, by_id)
+            if partition is None:
+                answer = PartitionProduceResponse(one.index, error, -1)
+            else:
+                answer = _append(ctx, partition, one, acks)
+                if answer.error_code == Err.NONE and acks == ALL:
+                    end = partition.log_end_offset
+                    if partition.high_watermark < end:
+                        waiting.append((partition, end, answer))
+            failed = failed or answer.error_code != Err.NONE
+            answers.append(answer)
+    response = ProduceResponse(topics)
+    if acks == NONE:
+        ctx.no_reply()
+        if failed:
+            cast(Any, ctx.connection).close()
+        return None
+    if failed and ctx.api_version >= 10:
+        response.node_endpoints = _endpoints(state, topics)
+    if waiting:
+        return _Delayed(ctx, response, waiting).start(request.timeout_ms)
+    return response
+
+
+def _find(ctx: RequestContext, data: TopicProduceData, index: int, by_id: bool) -> tuple[Partition | None, Err]:
+    state = ctx.broker.state
+    if by_id:
+        topic = state.topics_by_id.get(data.topic_id)
+        if topic is None:
+            return None, Err.UNKNOWN_TOPIC_ID
+    else:
+        topic = state.topics.get(data.name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None, Err.UNKNOWN_TOPIC_OR_PARTITION
+    return topic.partitions[index], Err.NONE
+
+
+def _append(
+    ctx: RequestContext, partition: Partition, data: PartitionProduceData, acks: int
+) -> PartitionProduceResponse:
+    """Every check in Kafka's order, then the append; the answer carries the error or the offsets."""
+    broker = ctx.broker
+    index = data.index
+    try:
+        header = produce_batch(data.records or b"", ctx.api_version)
+    except RecordBatchError as error:
+        return PartitionProduceResponse(index, error.error, -1)
+    refusal = _refusal(ctx, partition, acks)
+    if refusal is not Err.NONE:
+        answer = PartitionProduceResponse(index, refusal, -1)
+        if refusal is Err.NOT_LEADER_OR_FOLLOWER:
+            answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        return answer
+    if header.is_transactional:
+        return PartitionProduceResponse(index, Err.INVALID_TXN_STATE, -1)
+    try:
+        info = partition.append(cast(bytes, data.records), now_ms=broker.state.clock.now_ms())
+    except (InvalidRecord, InvalidTimestamp) as error:
+        return _invalid(partition, index, error)
+    except (RecordBatchError, StorageError) as error:
+        return PartitionProduceResponse(index, error.error, -1)
+    return PartitionProduceResponse(
+        index, Err.NONE, info.base_offset, info.log_append_time_ms, partition.log.log_start_offset
+    )
+
+
+def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
+    """Why this broker does not take a batch for the partition, before the batch is looked at."""
+    if acks not in (ALL, LEADER, NONE):
+        return Err.INVALID_REQUIRED_ACKS
+    if partition.topic.name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
+        return Err.INVALID_TOPIC_EXCEPTION
+    if partition.leader != ctx.broker.node_id:
+        return Err.NOT_LEADER_OR_FOLLOWER
+    if acks == ALL and len(partition.isr) < _min_isr(ctx.broker.state, partition):
+        return Err.NOT_ENOUGH_REPLICAS
+    return Err.NONE
+
+
+def _min_isr(state: ClusterState, partition: Partition) -> int:
+    wanted = cast(int, state.config.topic_value("min.insync.replicas", partition.topic.configs))
+    return min(wanted, len(partition.replicas))
+
+
+def _invalid(partition: Partition, index: int, error: RecordBatchError) -> PartitionProduceResponse:
+    """A batch whose records break a rule: the record's position, where it is known, and the text go with the error."""
+    text = str(error)
+    at = getattr(error, "batch_index", None)
+    errors = [] if at is None else [BatchIndexAndErrorMessage(at, getattr(error, "record_message", text))]
+    return PartitionProduceResponse(
+        index, error.error, -1, -1, partition.log_start_offset, record_errors=errors, error_message=text
+    )
+
+
+def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:
+    """The brokers that the answers name as leaders."""
+    leaders = (one.current_leader.leader_id for topic in topics for one in topic.partition_responses)
+    nodes = (state.brokers.get(node) for node in dict.fromkeys(leaders) if node >= 0)
+    return [NodeEndpoint(b.node_id, b.host, b.port, b.rack) for b in nodes if b is not None]
+
+
+class _Delayed:
+    """A Produce with acks=-1 that waits until the high watermark of every partition has passed its batch."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        response: ProduceResponse,
+        waiting: list[tuple[Partition, int, PartitionProduceResponse]],
+    ) -> None:
+        self.ctx = ctx
+        self.response = response
+        self.waiting = waiting
+        self.partitions = [partition for partition, _, _ in waiting]
+
+    def start(self, timeout_ms: int) -> ProduceResponse | None:
+        """The response where it is due at once, else None: then it is answered later."""
+        if timeout_ms <= 0:
+            self._expire()
+            return self.response
+        clock = self.ctx.broker.state.clock
+        self.timer = clock.call_at_ms(clock.now_ms() + timeout_ms, self._timed_out)
+        for partition in self.partitions:
+            partition.add_waiter(self._look)
+        self.ctx.on_disconnect(self._stop)
+        return None
+
+    def _look(self) -> None:
+        still: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        for partition, end, answer in self.waiting:
+            if partition.leader != self.ctx.broker.node_id:
+                error = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
+                _fail(answer, error)
+            elif partition.high_watermark < end:
+                still.append((partition, end, answer))
+            elif len(partition.isr) < _min_isr(self.ctx.broker.state, partition):
+                _fail(answer, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self.waiting = still
+        if not still:
+            self._stop()
+            self.ctx.reply(self.response)
+
+    def _timed_out(self) -> None:
+        self._expire()
+        self._stop()
+        self.ctx.reply(self.response)
+
+    def _expire(self) -> None:
+        for _, _, answer in self.waiting:
+            _fail(answer, Err.REQUEST_TIMED_OUT)
+
+    def _stop(self) -> None:
+        self.timer.cancel()
+        for partition in self.partitions:
+            partition.remove_waiter(self._look)
+
+
+def _fail(answer: PartitionProduceResponse, error: Err) -> None:
+    """The batch is in the log, but the producer may not rely on it: Kafka leaves the offsets in the answer."""
+    answer.error_code = error

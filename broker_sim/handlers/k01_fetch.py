@@ -1,0 +1,317 @@
+"""Fetch (1), versions 4-18: record batches as they lie in the log, now or once there are enough of them.
+
+v4 isolation level and last stable offset. v5 log start offset. v7 incremental sessions (KIP-227). v9 leader epochs
+(KIP-320). v11 any in-sync replica answers consumers (KIP-392); a preferred one is never named. v12 diverging epochs.
+v13 topic ids. v15 the replica id in a struct of its own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER
+(KIP-951). v18 the follower's high watermark.
+
+A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is parked: its partitions call it when
+something has changed, one timer ends it, and in between nothing runs.
+Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch, FetchSession.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_sim.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import Broker, ClusterState, Partition
+from broker_sim.storage import StorageError
+from broker_sim.topics import access_error
+from protocol.errors import Err
+from protocol.messages.k01_fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from protocol.schema import ZERO_UUID
+
+READ_COMMITTED = 1
+
+Asked = tuple[Key, FetchPartition]
+
+
+def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    by_id = ctx.api_version >= 13
+    asked = [
+        ((topic.topic, topic.topic_id, one.partition), one) for topic in request.topics for one in topic.partitions
+    ]
+    session: Session | None = None
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id:
+            sessions_of(ctx.broker).remove(request.session_id)
+        incremental = False
+    else:
+        found = _resume(ctx, request, asked, by_id)
+        if isinstance(found, Err):
+            return FetchResponse(0, found, 0, [])
+        session, asked = found
+        incremental = session is not None
+    return Fetch(ctx, request, asked, session, incremental).start()
+
+
+def sessions_of(broker: Broker) -> FetchSessions:
+    """The broker's sessions, made at the first call."""
+    if broker.fetch_sessions is None:
+        state = broker.state
+        broker.fetch_sessions = FetchSessions(state.config.int("max.incremental.fetch.session.cache.slots"), state.rng)
+    sessions: FetchSessions = broker.fetch_sessions
+    return sessions
+
+
+def _resume(
+    ctx: RequestContext, request: FetchRequest, asked: list[Asked], by_id: bool
+) -> tuple[Session | None, list[Asked]] | Err:
+    """The session that the request goes on with and all that it fetches; a session left empty ends."""
+    sessions = sessions_of(ctx.broker)
+    session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
+    if isinstance(session, Err):
+        return session
+    forgotten = [
+        (topic.topic, topic.topic_id, one) for topic in request.forgotten_topics_data for one in topic.partitions
+    ]
+    session.update(asked, forgotten)
+    if not session.partitions:
+        sessions.remove(session.session_id)
+        return None, []
+    return session, [(key, cached.asked) for key, cached in session.partitions.items()]
+
+
+def _find(state: ClusterState, key: Key) -> Partition | Err:
+    name, topic_id, index = key
+    if topic_id != ZERO_UUID:
+        topic = state.topics_by_id.get(topic_id)
+        if topic is None:
+            return Err.UNKNOWN_TOPIC_ID
+    else:
+        topic = state.topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return Err.UNKNOWN_TOPIC_OR_PARTITION
+    return topic.partitions[index]
+
+
+class Fetch:
+    """One fetch, from its reading to its answer."""
+
+    __slots__ = (
+        "asked",
+        "ctx",
+        "incremental",
+        "known",
+        "min_bytes",
+        "parked_bytes",
+        "parked_events",
+        "request",
+        "session",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: FetchRequest,
+        asked: list[Asked],
+        session: Session | None,
+        incremental: bool,
+    ) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.asked = asked
+        self.session = session
+        self.incremental = incremental
+        self.known: list[Partition] = []
+
+    def start(self) -> FetchResponse | None:
+        """The response where it is due at once; else the fetch is parked."""
+        request = self.request
+        self.min_bytes = min(request.min_bytes, self._max_bytes())
+        answers, size, due = self._read()
+        if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
+            return self._response(answers)
+        clock = self.ctx.broker.state.clock
+        self.parked_bytes = self._appended() - size
+        self.parked_events = self._events()
+        self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._answer)
+        for partition in self.known:
+            partition.add_waiter(self._look)
+        self.ctx.on_disconnect(self._stop)
+        return None
+
+    def _max_bytes(self) -> int:
+        return min(self.request.max_bytes, self.ctx.broker.state.config.int("fetch.max.bytes"))
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def _read(self) -> tuple[list[PartitionData], int, bool]:
+        """What every partition gives within the limits, the bytes of it, and whether it must be answered now."""
+        state, version = self.ctx.broker.state, self.ctx.api_version
+        left = self._max_bytes()
+        first = True  # the first batch of all comes whole, whatever its size
+        size = 0
+        due = False
+        answers: list[PartitionData] = []
+        known: list[Partition] = []
+        for key, asked in self.asked:
+            found = _find(state, key)
+            if isinstance(found, Err):
+                answers.append(_failed(asked.partition, found))
+                due = True
+                continue
+            known.append(found)
+            answer = self._read_one(found, asked, min(left, asked.partition_max_bytes), first, version)
+            if answer.error_code or answer.diverging_epoch.end_offset >= 0:
+                due = True
+            elif answer.records:
+                got = len(answer.records)
+                size += got
+                left = max(0, left - got)
+                first = False
+            answers.append(answer)
+        self.known = known
+        return answers, size, due
+
+    def _read_one(
+        self, partition: Partition, asked: FetchPartition, limit: int, first: bool, version: int
+    ) -> PartitionData:
+        node_id = self.ctx.broker.node_id
+        error = access_error(partition, node_id, asked.current_leader_epoch, version >= 11)
+        if error is not Err.NONE:
+            answer = _failed(asked.partition, error)
+            if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
+                answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            return answer
+        if asked.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, asked)
+            if diverging is not None:
+                return diverging
+        log, offset = partition.log, asked.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return _failed(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+        high_watermark = partition.high_watermark
+        committed = self.request.isolation_level == READ_COMMITTED
+        end = partition.last_stable_offset if committed else high_watermark
+        records = b""
+        if offset < end:
+            try:
+                records = log.read(offset, limit, up_to_offset=end, min_one_batch=first)
+            except StorageError as problem:
+                return _failed(asked.partition, problem.error)
+        return PartitionData(
+            asked.partition,
+            0,
+            high_watermark,
+            partition.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=records,
+        )
+
+    # -------------------------------------------------------------------------------------------- waiting
+
+    def _look(self) -> None:
+        """Something has changed: answer if that is enough. The logs are read again only if it may be."""
+        if self._appended() - self.parked_bytes < self.min_bytes and self._events() == self.parked_events:
+            return
+        answers, size, due = self._read()
+        if due or size >= self.min_bytes:
+            self._finish(answers)
+
+    def _appended(self) -> int:
+        return sum([partition.appended_bytes for partition in self.known])
+
+    def _events(self) -> int:
+        return sum([partition.events for partition in self.known])
+
+    def _answer(self) -> None:
+        """The time is up: answer with what there is."""
+        self._finish(self._read()[0])
+
+    def _finish(self, answers: list[PartitionData]) -> None:
+        self._stop()
+        self.ctx.reply(self._response(answers))
+
+    def _stop(self) -> None:
+        self.timer.cancel()
+        for partition in self.known:
+            partition.remove_waiter(self._look)
+
+    # -------------------------------------------------------------------------------------------- answering
+
+    def _response(self, answers: Iterable[PartitionData]) -> FetchResponse:
+        """The answers by topic, those without news left out of an incremental one; a new session where one was asked
+        for.
+        """
+        request, session = self.request, self.session
+        topics: list[FetchableTopicResponse] = []
+        session_id = 0
+        told = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
+        if session is not None:
+            session_id = session.session_id
+            told = _news(session, told)
+        elif request.session_epoch == INITIAL_EPOCH and self.ctx.api_version >= 7 and told:
+            session_id = self._new_session(told)
+        name, topic_id = "", ZERO_UUID
+        for key, answer in told:
+            if not topics or key[0] != name or key[1] != topic_id:
+                name, topic_id, _ = key
+                topics.append(FetchableTopicResponse(name, topic_id, []))
+            topics[-1].partitions.append(answer)
+        response = FetchResponse(0, Err.NONE, session_id, topics)
+        if self.ctx.api_version >= 16:
+            response.node_endpoints = self._endpoints(told)
+        return response
+
+    def _new_session(self, told: list[tuple[Key, PartitionData]]) -> int:
+        broker = self.ctx.broker
+        session = sessions_of(broker).create(self.asked, self.ctx.api_version >= 13, broker.state.clock.now_ms())
+        if session is None:
+            return 0
+        for key, answer in told:
+            session.partitions[key].has_news(answer)
+        return session.session_id
+
+    def _endpoints(self, told: list[tuple[Key, PartitionData]]) -> list[NodeEndpoint]:
+        brokers = self.ctx.broker.state.brokers
+        leaders = dict.fromkeys(answer.current_leader.leader_id for _, answer in told)
+        nodes = (brokers.get(node) for node in leaders if node >= 0)
+        return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
+
+
+def _news(session: Session, told: list[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
+    news: list[tuple[Key, PartitionData]] = []
+    for key, answer in told:
+        cached = session.partitions.get(key)
+        if cached is not None and cached.has_news(answer):
+            news.append((key, answer))
+            if answer.records:
+                session.to_end(key)
+    return news
+
+
+def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
+    """Where the reader's log and ours part, if they do (KIP-595): it has records of an epoch that ends earlier here."""
+    epoch, end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if end < 0:
+        return _failed(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+    if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+        return None
+    return PartitionData(
+        asked.partition,
+        0,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        EpochEndOffset(epoch, end),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _failed(index: int, error: Err) -> PartitionData:
+    return PartitionData(index, error, -1, -1, -1, records=b"")

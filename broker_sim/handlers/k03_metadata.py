@@ -1,0 +1,118 @@
+"""Metadata (3), versions 0-13: brokers, topics, leaders; and the creation of topics that are asked for.
+
+v0 an empty list asks for all topics, from v1 on null does. v4 allow_auto_topic_creation. v8-10 authorized operations of
+the cluster, v8 of topics. v10 topic ids in the answer, v12 in the request too. v13 a top-level error, never set here.
+Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, KafkaError, Topic
+from broker_sim.topics import check_topic_name
+from protocol.errors import Err
+from protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
+"""Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer everybody may
+(AclOperation).
+"""
+
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, describe and alter settings, idempotent write."""
+
+
+def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    state = ctx.broker.state
+    asked = request.topics
+    if asked is None or (ctx.api_version == 0 and not asked):
+        topics = [described(state, topic) for topic in state.topics.values()]
+    elif ctx.api_version in (10, 11) and any(one.name is None or one.topic_id != ZERO_UUID for one in asked):
+        topics = [MetadataResponseTopic(Err.INVALID_REQUEST, one.name or "", one.topic_id) for one in asked]
+    else:
+        topics = _answers(state, asked, request.allow_auto_topic_creation)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == Err.NONE:
+                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    response = MetadataResponse(
+        0,
+        [MetadataResponseBroker(b.node_id, b.host, b.port, b.rack) for b in state.alive_brokers()],
+        state.cluster_id,
+        state.controller_id,
+        topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    return response
+
+
+def _answers(
+    state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool
+) -> list[MetadataResponseTopic]:
+    """Unknown ids first, then the topics there are, then those there are not; a topic asked for twice is told once."""
+    unknown_ids: list[MetadataResponseTopic] = []
+    found: dict[str, MetadataResponseTopic] = {}
+    missing: dict[str, MetadataResponseTopic] = {}
+    by_id = any(one.topic_id != ZERO_UUID for one in asked)
+    for one in asked:
+        name: str | None = one.name
+        if by_id:
+            topic = state.topics_by_id.get(one.topic_id)
+            if topic is None and one.topic_id != ZERO_UUID:
+                unknown_ids.append(MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, one.topic_id))
+                continue
+            name = topic.name if topic is not None else None
+        if name is None or name in found or name in missing:
+            continue
+        if name in state.topics:
+            found[name] = described(state, state.topics[name])
+        else:
+            missing[name] = MetadataResponseTopic(_missing(state, name, allow_creation), name)
+    return [*unknown_ids, *found.values(), *missing.values()]
+
+
+def _missing(state: ClusterState, name: str, allow_creation: bool) -> Err:
+    """Why a topic is not told. Where it may be created it is, but only the next request sees it: so do KRaft's
+    brokers.
+    """
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.error
+    if allow_creation and state.config.bool("auto.create.topics.enable"):
+        try:
+            if name == OFFSETS_TOPIC:
+                state.ensure_offsets_topic()
+            else:
+                state.create_topic(name)
+        except KafkaError as error:
+            if error.error is Err.INVALID_TOPIC_EXCEPTION:
+                return error.error
+    return Err.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def described(state: ClusterState, topic: Topic) -> MetadataResponseTopic:
+    """The topic with every partition's leader, replicas and in-sync replicas as they are now."""
+    dead = [node for node, broker in state.brokers.items() if not broker.alive]
+    partitions = [
+        MetadataResponsePartition(
+            Err.NONE if p.leader >= 0 else Err.LEADER_NOT_AVAILABLE,
+            p.index,
+            p.leader,
+            p.leader_epoch,
+            p.replicas,
+            p.isr,
+            [node for node in p.replicas if node in dead] if dead else [],
+        )
+        for p in topic.partitions
+    ]
+    return MetadataResponseTopic(Err.NONE, topic.name, topic.topic_id, topic.internal, partitions)

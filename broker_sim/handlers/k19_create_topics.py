@@ -1,0 +1,83 @@
+"""CreateTopics (19), versions 0-7, answered by any broker (KRaft's brokers forward it to the controller).
+
+v1 validate_only and error messages. v4 -1 for the broker's default numbers. v5 the numbers and settings of what was
+created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlManager.createTopic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_sim.config import ConfigSource, to_text
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import ClusterState, KafkaError, Topic
+from protocol.errors import Err
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    state = ctx.broker.state
+    count = Counter(topic.name for topic in request.topics)
+    results: list[CreatableTopicResult] = []
+    for asked in request.topics:
+        if count[asked.name] > 1:
+            error = KafkaError(Err.INVALID_REQUEST, "Duplicate topic name.")
+            if not any(result.name == asked.name for result in results):
+                results.append(_refused(asked, error))
+            continue
+        try:
+            results.append(_create(state, asked, request.validate_only))
+        except KafkaError as error:
+            results.append(_refused(asked, error))
+    return CreateTopicsResponse(0, results)
+
+
+def _create(state: ClusterState, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    assignments: dict[int, list[int]] = {}
+    for one in asked.assignments:
+        if one.partition_index in assignments:
+            raise KafkaError(
+                Err.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {one.partition_index}",
+            )
+        assignments[one.partition_index] = one.broker_ids
+    topic = state.create_topic(
+        asked.name,
+        asked.num_partitions,
+        replication_factor=asked.replication_factor,
+        configs={config.name: config.value for config in asked.configs},
+        assignments=assignments or None,
+        validate_only=validate_only,
+    )
+    return CreatableTopicResult(
+        topic.name,
+        bytes(16) if validate_only else topic.topic_id,
+        Err.NONE,
+        None,
+        0,
+        len(topic.partitions),
+        len(topic.partitions[0].replicas),
+        _settings(state, topic),
+    )
+
+
+def _refused(asked: CreatableTopic, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(asked.name, bytes(16), error.error, error.message, 0, -1, -1, [])
+
+
+def _settings(state: ClusterState, topic: Topic) -> list[CreatableTopicConfigs]:
+    """Every setting as the new topic has it, with its source."""
+    config = state.config
+    found: list[CreatableTopicConfigs] = []
+    for name in config.topic_settings:
+        entries = config.topic_entries(name, topic.configs)
+        value = to_text(config.topic_value(name, topic.configs))
+        source = entries[0].source if entries else ConfigSource.DEFAULT
+        found.append(CreatableTopicConfigs(name, value, False, source, False))
+    return found

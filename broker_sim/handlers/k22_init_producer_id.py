@@ -1,0 +1,25 @@
+"""InitProducerId (22), versions 0-5: an id for an idempotent producer.
+
+Ids come from blocks set aside on disk, so that none is given out twice, restarts included. v3 and up name an id that
+the producer has: a producer without a transactional id gets a fresh one whatever it names. Transactions are not there
+yet: a transactional id is refused with UNSUPPORTED_VERSION, which every client takes as final.
+Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from protocol.errors import Err
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _refused(Err.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(0, Err.NONE, ctx.broker.state.next_producer_id(), 0)
+    return _refused(Err.INVALID_REQUEST if request.transactional_id == "" else Err.UNSUPPORTED_VERSION)
+
+
+def _refused(error: Err) -> InitProducerIdResponse:
+    return InitProducerIdResponse(0, error, -1, 0 if error is Err.INVALID_REQUEST else -1)

@@ -1,0 +1,514 @@
+"""The state of a simulated cluster: brokers, topics, partitions and settings. Plain data and files, no asyncio.
+
+    state = ClusterState(BrokerConfig(), clock, data_dir=None)
+    state.add_broker(1, "127.0.0.1", 9092)
+    state.load()
+    state.create_topic("orders", 6)
+
+Rules:
+1. Every change goes through a method here, is written to disk before the method returns, and raises KafkaError, with
+   the error and the text that a KRaft controller gives, before anything has changed.
+2. `version` counts the changes, so that answers made from the state may be kept until it moves.
+3. Ids come from the injected random generator: a seed gives the same ids again.
+4. Order is the order of creation; no set is iterated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_sim import cluster_store as store
+from broker_sim.clock import Clock
+from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.storage import LogConfig, PartitionLog
+from broker_sim.topics import (
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    KafkaError,
+    Partition,
+    Topic,
+    check_assignment,
+    check_topic_name,
+    colliding_topic,
+    log_config,
+    spread_replicas,
+)
+from protocol.errors import Err
+
+__all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
+
+PRODUCER_ID_BLOCK = 1000
+"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
+
+MAX_PARTITIONS_AT_ONCE = 10_000
+"""The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Broker:
+    """One broker of the cluster, with what the layers above hang onto it."""
+
+    node_id: int
+    host: str
+    port: int
+    state: ClusterState = dataclasses.field(repr=False)
+    rack: str | None = None
+    alive: bool = True
+    runtime: Any = dataclasses.field(default=None, repr=False)
+    """The GroupRuntime, attached by the server."""
+    fetch_sessions: Any = dataclasses.field(default=None, repr=False)
+    """The FetchSessionCache, made by the first Fetch that wants a session."""
+
+
+class ClusterState:
+    """Everything that the brokers of one cluster agree on.
+
+    `data_dir` None keeps the logs in memory. `sync` forces every write of the metadata to the disk. `rng` gives topic
+    and cluster ids; without one the operating system's generator is used.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        data_dir: Path | None = None,
+        cluster_id: str | None = None,
+        rng: random.Random | None = None,
+        sync: bool = False,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.data_dir = data_dir
+        self.sync = sync
+        self.rng = rng if rng is not None else random.SystemRandom()
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.cluster_id = cluster_id or store.uuid_text(self.new_uuid())
+        self.version = 0
+        self.on_topic_deleted: list[Callable[[Topic], None]] = []
+        """Called after a topic is gone: the coordinator drops its offsets."""
+        self._given_cluster_id = cluster_id
+        self._next_producer_id = 0
+        self._reserved_producer_id = 0
+        self._next_leader = 0
+        config.on_change(self._settings_changed)
+
+    @property
+    def as_version(self) -> str:
+        """The Kafka release that is simulated, as "4.1"."""
+        return self.config.as_version
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is named as the controller: the first one alive; -1 where none is."""
+        return next((broker.node_id for broker in self.brokers.values() if broker.alive), -1)
+
+    def new_uuid(self) -> bytes:
+        """A random (version 4) uuid which, as Kafka's, does not begin with a dash in text."""
+        while True:
+            raw = bytearray(self.rng.getrandbits(128).to_bytes(16, "big"))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if not store.uuid_text(bytes(raw)).startswith("-"):
+                return bytes(raw)
+
+    # -------------------------------------------------------------------------------------------- brokers
+
+    def add_broker(self, node_id: int, host: str, port: int, rack: str | None = None) -> Broker:
+        """Register a broker; leaders of topics made later are spread over it too."""
+        broker = Broker(node_id, host, port, self, rack)
+        self.brokers[node_id] = broker
+        self.version += 1
+        return broker
+
+    def alive_brokers(self) -> list[Broker]:
+        """The brokers that answer, in the order in which they were added."""
+        return [broker for broker in self.brokers.values() if broker.alive]
+
+    def set_leader(self, partition: Partition, node_id: int) -> None:
+        """Make `node_id` (-1: nobody) the leader: the epoch moves on and everyone who waits on the partition looks
+        again.
+        """
+        partition.leader = node_id
+        partition.leader_epoch += 1
+        partition.partition_epoch += 1
+        self._changed()
+        partition.wake()
+
+    # -------------------------------------------------------------------------------------------- look-ups
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC) from None
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def partitions(self) -> Iterable[Partition]:
+        """Every partition, by topic."""
+        return (partition for topic in self.topics.values() for partition in topic.partitions)
+
+    # -------------------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager).
+
+        `assignments` are replicas by partition, the leader first; then both numbers must be -1. With `validate_only`
+        the topic is checked and returned, its partitions without logs, and nothing is kept. Raises KafkaError.
+        """
+        check_topic_name(name)
+        if name == METADATA_TOPIC:
+            raise KafkaError(Err.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        if name in self.topics:
+            raise KafkaError(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = colliding_topic(name, self.topics)
+        if other is not None:
+            raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+        settings = self.check_topic_settings(configs or {})
+        if assignments:
+            replicas = self._assigned(partitions, replication_factor, assignments)
+        else:
+            replicas = self._placed(partitions, replication_factor)
+        topic = Topic(name, self.new_uuid(), settings)
+        if validate_only:
+            memory = log_config(self.config, topic)
+            topic.partitions = [
+                Partition(topic, index, nodes, nodes[0], PartitionLog(None, memory))
+                for index, nodes in enumerate(replicas)
+            ]
+            return topic
+        self._next_leader += len(replicas)
+        self._add_partitions(topic, replicas)
+        self.topics[name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._changed()
+        return topic
+
+    def _assigned(self, partitions: int, factor: int, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
+        given = "A manual partition assignment was specified, but {} was not set to -1."
+        if factor != -1:
+            raise KafkaError(Err.INVALID_REQUEST, given.format("replication factor"))
+        if partitions != -1:
+            raise KafkaError(Err.INVALID_REQUEST, given.format("numPartitions"))
+        expected: int | None = None
+        for replicas in assignments.values():
+            check_assignment(replicas, expected, self.brokers)
+            expected = len(replicas)
+        if sorted(assignments) != list(range(len(assignments))):
+            raise KafkaError(
+                Err.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+            )
+        return [list(assignments[index]) for index in range(len(assignments))]
+
+    def _placed(self, partitions: int, factor: int) -> list[list[int]]:
+        if factor < -1 or factor == 0:
+            raise KafkaError(
+                Err.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if partitions < -1 or partitions == 0:
+            raise KafkaError(Err.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        partitions = self.config.int("num.partitions") if partitions == -1 else partitions
+        factor = self.config.int("default.replication.factor") if factor == -1 else factor
+        return self._place(partitions, factor)
+
+    def _place(self, partitions: int, factor: int) -> list[list[int]]:
+        """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
+        nodes = [broker.node_id for broker in self.alive_brokers()]
+        if partitions > MAX_PARTITIONS_AT_ONCE:
+            raise KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        if factor > len(nodes):
+            raise KafkaError(
+                Err.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+                f"cannot be reached because only {len(nodes)} broker(s) are registered.",
+            )
+        return spread_replicas(nodes, partitions, factor, self._next_leader)
+
+    def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
+        """Open a log for every new partition; none is added when one can't be opened."""
+        added: list[Partition] = []
+        settings = log_config(self.config, topic)
+        try:
+            for nodes in replicas:
+                index = len(topic.partitions) + len(added)
+                leader = next((node for node in nodes if self.brokers[node].alive), -1)
+                added.append(Partition(topic, index, nodes, leader, self._open_log(topic, index, settings)))
+        except OSError as error:
+            for partition in added:
+                self._drop_log(partition)
+            raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+        topic.partitions.extend(added)
+
+    def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
+        path = self._log_dir(topic, index)
+        if path is not None:
+            path.mkdir(exist_ok=True)
+            store.write_partition_id(path, topic.topic_id)
+        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync)
+
+    def _log_dir(self, topic: Topic, index: int) -> Path | None:
+        return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
+
+    def _drop_log(self, partition: Partition) -> None:
+        partition.log.close()
+        path = self._log_dir(partition.topic, partition.index)
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.topic(name)
+        del self.topics[name]
+        del self.topics_by_id[topic.topic_id]
+        self._changed()
+        for partition in topic.partitions:
+            partition.deleted = True
+            partition.leader = -1
+            self._drop_log(partition)
+        for partition in topic.partitions:
+            partition.wake()
+        for callback in self.on_topic_deleted:
+            callback(topic)
+
+    def create_partitions(
+        self, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
+    ) -> None:
+        """Let a topic grow to `total` partitions; `assignments` are the new ones' replicas. Raises KafkaError."""
+        topic = self.topic(name)
+        have = len(topic.partitions)
+        if total == have:
+            raise KafkaError(Err.INVALID_PARTITIONS, f"Topic already has {total} partition(s).")
+        if total < have:
+            raise KafkaError(
+                Err.INVALID_PARTITIONS,
+                f"The topic {name} currently has {have} partition(s); {total} would not be an increase.",
+            )
+        factor = len(topic.partitions[0].replicas)
+        if assignments is None:
+            replicas = self._place(total - have, factor)
+        else:
+            if len(assignments) != total - have:
+                raise KafkaError(
+                    Err.INVALID_REPLICA_ASSIGNMENT,
+                    f"Attempted to add {total - have} additional partition(s), but only {len(assignments)} "
+                    "assignment(s) were specified.",
+                )
+            for nodes in assignments:
+                check_assignment(nodes, factor, self.brokers)
+            replicas = [list(nodes) for nodes in assignments]
+        if not validate_only:
+            self._next_leader += len(replicas)
+            self._add_partitions(topic, replicas)
+            self._changed()
+
+    def ensure_offsets_topic(self) -> Topic:
+        """The log of committed offsets, created with its own settings at the first call. Raises KafkaError.
+
+        Where nobody has set offsets.topic.replication.factor its default is lowered to the brokers there are, so that
+        one broker alone serves groups; a factor that was set is kept to, as in Kafka.
+        """
+        topic = self.topics.get(OFFSETS_TOPIC)
+        if topic is not None:
+            return topic
+        config = self.config
+        factor = config.int("offsets.topic.replication.factor")
+        if not config.given("offsets.topic.replication.factor"):
+            factor = min(factor, len(self.alive_brokers()))
+        return self.create_topic(
+            OFFSETS_TOPIC,
+            config.int("offsets.topic.num.partitions"),
+            replication_factor=factor,
+            configs={
+                "compression.type": "producer",
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+            },
+        )
+
+    # -------------------------------------------------------------------------------------------- settings
+
+    def check_topic_settings(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """The topic settings as they would be kept; raises INVALID_CONFIG."""
+        for name, value in configs.items():
+            if value is None:
+                raise KafkaError(Err.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+        try:
+            return self.config.check_topic(configs)
+        except ConfigError as error:
+            raise KafkaError(Err.INVALID_CONFIG, str(error)) from None
+
+    def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """Put `configs` in the place of a topic's own settings; they were checked by `check_topic_settings`."""
+        topic = self.topic(name)
+        topic.configs = dict(configs)
+        self._configure(topic)
+        self._changed()
+
+    def _configure(self, topic: Topic) -> None:
+        everywhere = None if self.config.dynamic_broker else log_config(self.config, topic)
+        for partition in topic.partitions:
+            partition.log.config = everywhere or log_config(self.config, topic, partition.leader)
+
+    def _settings_changed(self) -> None:
+        for topic in self.topics.values():
+            self._configure(topic)
+        self._changed()
+
+    # -------------------------------------------------------------------------------------------- producers
+
+    def next_producer_id(self) -> int:
+        """A producer id that no producer of this cluster has had: ids are set aside on disk in blocks before they are
+        given out.
+        """
+        if self._next_producer_id >= self._reserved_producer_id:
+            self._reserved_producer_id = self._next_producer_id + PRODUCER_ID_BLOCK
+            self._save()
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # -------------------------------------------------------------------------------------------- maintenance
+
+    def run_log_maintenance(self, now_ms: int) -> None:
+        """Apply retention to every log and compact what asks for it; log starts that moved wake the waiters."""
+        cleaner = self.config.bool("log.cleaner.enable")
+        for partition in list(self.partitions()):
+            policy = self.config.topic_value("cleanup.policy", partition.topic.configs)
+            assert isinstance(policy, list)
+            start = partition.log_start_offset
+            if "delete" in policy:
+                partition.log.apply_retention(now_ms)
+            if "compact" in policy and cleaner:
+                partition.log.compact(now_ms)
+            if partition.log_start_offset != start:
+                partition.wake()
+
+    def close(self) -> None:
+        """Flush and close every log."""
+        for partition in self.partitions():
+            partition.log.flush()
+            partition.log.close()
+
+    # -------------------------------------------------------------------------------------------- disk
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._save()
+
+    def _save(self) -> None:
+        if self.data_dir is None:
+            return
+        topics = {
+            topic.name: {
+                "id": store.uuid_text(topic.topic_id),
+                "configs": topic.configs,
+                "partitions": [
+                    {"replicas": p.replicas, "isr": p.isr, "leader": p.leader, "leader_epoch": p.leader_epoch}
+                    for p in topic.partitions
+                ],
+            }
+            for topic in self.topics.values()
+        }
+        state = {
+            "cluster_id": self.cluster_id,
+            "next_producer_id": self._reserved_producer_id,
+            "dynamic_configs": self.config.dynamic_default,
+            "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
+            "topics": topics,
+        }
+        store.write_state(self.data_dir, state, sync=self.sync)
+
+    def load(self) -> None:
+        """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
+        know.
+
+        A log directory that is not in `cluster.json` (copied from a real broker) becomes a topic under the id of its
+        partition.metadata. Every leader gets a new epoch, as after a restart of its broker. Raises StoreError, OSError.
+        """
+        if self.data_dir is None:
+            return
+        saved = store.read_state(self.data_dir) or {}
+        try:
+            self._load_state(saved)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            path = self.data_dir / store.STATE_FILE
+            raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
+        for name, found in store.find_partitions(self.data_dir).items():
+            self._adopt(name, found)
+        store.write_properties(
+            self.data_dir, self.cluster_id, next(iter(self.brokers), 1), store.uuid_text(self.new_uuid())
+        )
+        self._changed()
+
+    def _load_state(self, saved: Mapping[str, Any]) -> None:
+        assert self.data_dir is not None
+        known_id = saved.get("cluster_id") or store.read_cluster_id(self.data_dir)
+        if known_id and self._given_cluster_id is None:
+            self.cluster_id = str(known_id)
+        self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
+        self.config.dynamic_default.update(saved.get("dynamic_configs", {}))
+        for node, values in saved.get("broker_configs", {}).items():
+            self.config.dynamic_broker[int(node)] = dict(values)
+        for name, entry in saved.get("topics", {}).items():
+            topic = Topic(name, store.uuid_bytes(entry["id"]), dict(entry["configs"]))
+            for index, old in enumerate(entry["partitions"]):
+                self._reopen(topic, index, list(old["replicas"]), int(old["leader"]), int(old["leader_epoch"]) + 1)
+            self._install(topic)
+
+    def _reopen(self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int) -> None:
+        """A partition as it was, as far as its brokers are still there."""
+        there = [node for node in replicas if node in self.brokers]
+        if not there:
+            nodes = list(self.brokers)
+            there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
+        log = self._open_log(topic, index, log_config(self.config, topic))
+        partition = Partition(topic, index, there, leader if leader in there else there[0], log)
+        partition.leader_epoch = max(epoch, log.latest_epoch + 1)
+        topic.partitions.append(partition)
+
+    def _install(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._next_leader += len(topic.partitions)
+
+    def _adopt(self, name: str, found: Mapping[int, Path]) -> None:
+        """Make a topic of the log directories of a topic that `cluster.json` doesn't know; gaps become empty
+        partitions.
+        """
+        if name in self.topics:
+            return
+        ids = (store.read_partition_id(path) for path in found.values())
+        topic_id = next((one for one in ids if one is not None and one not in self.topics_by_id), None)
+        settings = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
+        topic = Topic(name, topic_id or self.new_uuid(), settings)
+        nodes = list(self.brokers)
+        for index in range(max(found) + 1):
+            leader = nodes[(self._next_leader + index) % len(nodes)]
+            self._reopen(topic, index, [leader], leader, 0)
+        self._install(topic)
+
+
+_UNKNOWN_TOPIC = "This server does not host this topic-partition."
