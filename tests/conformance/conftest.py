@@ -1,0 +1,148 @@
+"""Each test of this package runs as [generation-target]: 3.4 and 4.1, on the simulator (sim) and a real broker (kafka).
+
+    pytest tests/conformance                       # all four; without a JVM the kafka ones skip
+    pytest tests/conformance -k sim                # the simulator alone
+    pytest tests/conformance -m real_kafka --record-truth      # write what the real brokers answered into truth/
+
+`@pytest.mark.profile("small")` chooses the broker settings (targets.PROFILES). Every response is compared, field by
+field, with the recorded answer of the real broker of that generation (truth/*.json): a difference fails the test unless
+known_differences.py explains it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.conformance.driver import Kafka
+from tests.conformance.known_differences import explained
+from tests.conformance.recording import differences
+from tests.conformance.targets import GENERATIONS, PROFILES, RealTargets, simulator
+from tests.conformance.truth import Truth
+
+TARGETS = ("sim", "kafka")
+_truth = pytest.StashKey[Truth]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance")
+    group.addoption("--record-truth", action="store_true", help="store what the real brokers answer in truth/*.json")
+    group.addoption("--fidelity-out", metavar="FILE", help="write the outcome of every behaviour to FILE (JSON)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "profile(name): the broker settings of a conformance test")
+    config.stash[_truth] = Truth(recording=bool(config.getoption("--record-truth")))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kafka" in metafunc.fixturenames:
+        params = [
+            pytest.param(
+                (generation, target),
+                id=f"{generation}-{target}",
+                marks=[pytest.mark.real_kafka] if target == "kafka" else [],
+            )
+            for generation in GENERATIONS
+            for target in TARGETS
+        ]
+        metafunc.parametrize("kafka", params, indirect=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real brokers last, one (generation, profile) after the other: one cluster at a time. Else the order stays."""
+    items.sort(key=_cluster_of)
+
+
+def _cluster_of(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or "kafka" not in callspec.params or item.get_closest_marker("real_kafka") is None:
+        return ""
+    return f"{callspec.params['kafka'][0]} {profile_of(item)}"
+
+
+def profile_of(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("profile")
+    return marker.args[0] if marker is not None else "fast"
+
+
+@pytest.fixture(scope="session")
+def real_targets() -> Iterator[RealTargets]:
+    targets = RealTargets()
+    yield targets
+    targets.close()
+
+
+@pytest.fixture
+async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> AsyncIterator[Kafka]:
+    """The target of this test; after it, its answers are held against the truth."""
+    generation, target = request.param
+    profile = profile_of(request.node)
+    assert profile in PROFILES
+    name = case_name(request.node)
+    if target == "kafka":
+        real = await real_targets.get(generation, profile)
+        brokers = {node.node_id: f"127.0.0.1:{node.port}" for node in real.nodes.values()}
+        handle = Kafka(generation, target, brokers, name)
+        handle.cluster = real
+        yield handle
+        await _finish(request, handle, name)
+        return
+    if importlib.util.find_spec("broker_sim.cluster") is None:
+        pytest.skip("broker_sim.cluster is not there yet")
+    async with simulator(generation, profile) as cluster:
+        addresses = cluster.bootstrap.split(",")
+        handle = Kafka(generation, target, dict(enumerate(addresses, 1)), name)
+        handle.cluster = cluster
+        yield handle
+        await _finish(request, handle, name)
+
+
+def case_name(item: pytest.Item) -> str:
+    """The test's name without its target; also the name of its group."""
+    parameters = re.sub(r"(^|-)(\d\.\d)-(sim|kafka)($|-)", r"\1", item.callspec.id).strip("-")  # type: ignore[attr-defined]
+    base = item.originalname.removeprefix("test_")  # type: ignore[attr-defined]
+    return base + (f"[{parameters}]" if parameters else "")
+
+
+async def _finish(request: pytest.FixtureRequest, kafka: Kafka, name: str) -> None:
+    rendered = kafka.recording.render()
+    await kafka.close()
+    report = request.node.stash.get(_call_report, None)
+    if report is None or not report.passed:
+        return
+    truth = request.config.stash[_truth]
+    if kafka.kind == "kafka" and truth.recording:
+        truth.store(kafka.generation, name, rendered)
+        return
+    expected = truth.get(kafka.generation, name)
+    if expected is None:
+        if kafka.kind == "kafka":
+            pytest.fail(f"truth/{kafka.generation}.json does not know {name}: run with --record-truth", pytrace=False)
+        return
+    found = differences(expected, rendered)
+    unexplained = [line for line in found if kafka.kind == "kafka" or not explained(name, kafka.generation, line)]
+    if unexplained:
+        text = "\n".join(unexplained)
+        pytest.fail(f"answers differ from the real broker's (truth != {kafka.kind}):\n{text}", pytrace=False)
+
+
+_call_report = pytest.StashKey[pytest.TestReport]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.when == "call":
+        item.stash[_call_report] = report
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    truth = session.config.stash.get(_truth, None)
+    if truth is not None and truth.recording:
+        truth.save()

@@ -1,0 +1,141 @@
+"""What a target answered, in a form that can be compared: every response of a test, field by field.
+
+Only what must differ between two runs is normalised: member ids (`m1-<uuid>` -> `m1-#1`), topic ids, ports (-> the node
+they belong to) and points in time near now. Lists whose order is a hash order are sorted (`members` everywhere; topics,
+partitions and groups of OffsetFetch and ListGroups where the target is of the old generation). Fields at their schema's
+default are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any
+
+_UUID = re.compile(r"([A-Za-z0-9_.]*-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+NEAR_NOW_MS = 3_600_000
+UNANSWERED = "no answer"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request that was sent, and where its response will be."""
+
+    sender: str
+    request: Any
+    version: int
+    answer: asyncio.Future[Any]
+
+
+@dataclass
+class Recording:
+    """The exchanges of one test on one target, in the order in which the requests were sent."""
+
+    old: bool = False
+    prefix: str = ""
+    ports: dict[int, int] = field(default_factory=dict)
+    exchanges: list[Exchange] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
+    _ids: dict[str, str] = field(default_factory=dict)
+    _count: dict[str, int] = field(default_factory=dict)
+
+    def add(self, sender: str, request: Any, version: int, answer: asyncio.Future[Any]) -> None:
+        self.exchanges.append(Exchange(sender, request, version, answer))
+
+    def owns(self, name: str) -> bool:
+        """Whether a group belongs to this test: its prefix, or one with a suffix behind a dash."""
+        return name == self.prefix or name.startswith(self.prefix + "-")
+
+    def render(self) -> list[list[Any]]:
+        """[[label, response as plain data], ...]; label = sender, API and version."""
+        return [self._render_one(exchange) for exchange in self.exchanges]
+
+    def _render_one(self, exchange: Exchange) -> list[Any]:
+        label = f"{exchange.sender}: {type(exchange.request).__name__.removesuffix('Request')} v{exchange.version}"
+        answer = exchange.answer
+        if not answer.done() or answer.cancelled():
+            return [label, UNANSWERED]
+        error = answer.exception()
+        if error is not None:
+            return [label, type(error).__name__]
+        return [label, self._plain(answer.result(), exchange.version, "")]
+
+    def _plain(self, value: Any, version: int, name: str) -> Any:
+        if is_dataclass(value):
+            return self._plain_message(value, version)
+        if isinstance(value, list):
+            return self._plain_list(value, version, name)
+        if isinstance(value, bytes):
+            if len(value) == 16 and name.endswith("_id"):
+                return self._placeholder("topic-", value.hex())
+            return self._without_ids(value.decode("latin-1"))
+        if isinstance(value, str):
+            return self._without_ids(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if name == "port" and value in self.ports:
+                return f"port of node {self.ports[value]}"
+            if abs(value - time.time() * 1000) < NEAR_NOW_MS:
+                return "now"
+        return value
+
+    def _plain_message(self, value: Any, version: int) -> dict[str, Any]:
+        fresh = type(value)()
+        out: dict[str, Any] = {}
+        for name, spec in type(value).__fields__:
+            present = getattr(value, name)
+            if version not in spec.versions or present == getattr(fresh, name):
+                continue
+            out[name] = "(ignored)" if name in self.ignored else self._plain(present, version, name)
+        return out
+
+    def _plain_list(self, value: list[Any], version: int, name: str) -> list[Any]:
+        if name == "groups" and value and hasattr(value[0], "group_state") and not hasattr(value[0], "members"):
+            value = [group for group in value if self.owns(group.group_id)]  # ListGroups shows all tests'
+            return sorted((self._plain(item, version, name) for item in value), key=_text)
+        plain = [self._plain(item, version, name) for item in value]
+        hashed = self.old and value and "OffsetFetch" in type(value[0]).__name__
+        return sorted(plain, key=_text) if name == "members" or hashed else plain
+
+    def _without_ids(self, text: str) -> str:
+        return _UUID.sub(lambda found: self._placeholder(found[1] or "", found[0]), text)
+
+    def _placeholder(self, prefix: str, whole: str) -> str:
+        known = self._ids.get(whole)
+        if known is None:
+            self._count[prefix] = self._count.get(prefix, 0) + 1
+            known = self._ids[whole] = f"{prefix}#{self._count[prefix]}"
+        return known
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def differences(truth: list[list[Any]], seen: list[list[Any]]) -> list[str]:
+    """One line for each place where two renderings differ: `3 m1: JoinGroup v9 .members[0].metadata: 'a' != 'b'`."""
+    out = []
+    for number, (expected, actual) in enumerate(zip(truth, seen, strict=False), 1):
+        if expected[0] != actual[0]:
+            return [*out, f"{number} request: {expected[0]!r} != {actual[0]!r}"]
+        out += [f"{number} {expected[0]} {line}" for line in _compare(expected[1], actual[1], "")]
+    if len(truth) != len(seen):
+        out.append(f"{len(truth)} requests != {len(seen)} requests")
+    return out
+
+
+def _compare(expected: Any, actual: Any, path: str) -> list[str]:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        out = []
+        for key in sorted(expected.keys() | actual.keys()):
+            out += _compare(expected.get(key, "default"), actual.get(key, "default"), f"{path}.{key}")
+        return out
+    if isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        return [
+            line
+            for index, pair in enumerate(zip(expected, actual, strict=True))
+            for line in _compare(pair[0], pair[1], f"{path}[{index}]")
+        ]
+    return [] if expected == actual else [f"{path}: {expected!r} != {actual!r}"]
