@@ -1,0 +1,251 @@
+"""A group and its members: state, and the tables that say which request a state answers how.
+
+The states are Kafka's; ``TRANSITIONS`` lists where each may come from (GroupState.scala, ClassicGroupState.java). A group holds no
+timers and no callbacks: timers are keyed by ids, parked requests are tokens in the members.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+
+from broker_sim.coordinator.outcome import Offset
+from protocol.consumer_protocol import subscribed_topics
+from protocol.errors import Err
+from protocol.messages.k11_join_group import JoinGroupResponseMember
+
+NO_MEMBER = ""
+NO_GENERATION = -1
+
+
+class State(enum.Enum):
+    """Wire names of the states of a classic group."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: dict[State, tuple[State, ...]] = {
+    State.EMPTY: (State.PREPARING_REBALANCE,),
+    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
+    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
+    State.STABLE: (State.COMPLETING_REBALANCE,),
+    State.DEAD: (State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD),
+}
+"""State -> the states it may be entered from."""
+
+HEARTBEAT_ANSWER: dict[State, Err] = {
+    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
+    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    State.COMPLETING_REBALANCE: Err.NONE,
+    State.STABLE: Err.NONE,
+    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+}
+"""The answer to a Heartbeat of a member with the right generation."""
+
+SYNC_ANSWER: dict[State, Err] = {
+    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
+    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    State.COMPLETING_REBALANCE: Err.NONE,  # parked until the leader's assignment is stored
+    State.STABLE: Err.NONE,  # the present assignment
+    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+}
+"""The answer to a SyncGroup of a member with the right generation and protocol."""
+
+COMMIT_ANSWER: dict[State, Err] = {
+    State.EMPTY: Err.NONE,
+    State.PREPARING_REBALANCE: Err.NONE,
+    State.COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
+    State.STABLE: Err.NONE,
+    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
+}
+"""The answer to an OffsetCommit whose member and generation are right (doCommitOffsets)."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a group. ``join_token`` and ``sync_token`` are its parked requests; the ``join_version`` is the API version of the
+    last JoinGroup, which its answer must fit."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    join_token: int | None = None
+    join_version: int = 9
+    sync_token: int | None = None
+    is_new: bool = False
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The member's metadata for ``protocol``; b"" if it doesn't support it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a JoinGroup or SyncGroup of it waits: its session can't expire then, unless it is new."""
+        return self.join_token is not None or self.sync_token is not None
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One group. ``offsets`` is hard state; see the fields' comments for the rest."""
+
+    group_id: str
+    state: State = State.EMPTY
+    state_ts_ms: int = (
+        0  # when the state was entered: goes into the group's record, and rules the expiry of an empty group
+    )
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    pending_members: dict[str, int] = field(default_factory=dict)  # told MEMBER_ID_REQUIRED -> session timeout ms
+    pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
+    joining: int = 0  # members with a parked JoinGroup
+    offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+    new_member_added: bool = False  # somebody joined within the initial rebalance delay
+    initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
+    in_initial_delay: bool = False
+    initial_delay_ms: int = 0  # the delay that runs now
+    was_empty: bool = False  # the state before PreparingRebalance was Empty
+    _subscriptions: tuple[int, frozenset[str] | None] | None = None
+
+    def enter(self, state: State, now_ms: int) -> None:
+        """Change state; raises ValueError for a transition that Kafka doesn't have."""
+        if self.state not in TRANSITIONS[state]:
+            raise ValueError(f"group {self.group_id} can't go from {self.state.value} to {state.value}")
+        self.was_empty = self.state is State.EMPTY
+        self.state, self.state_ts_ms = state, now_ms
+
+    # members
+
+    def add(self, member: Member) -> None:
+        """A new member; the first one gives the group its protocol type and becomes its leader."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.join_token is not None:
+            self.joining += 1
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget a member (its parked tokens are the caller's); the oldest remaining one leads if it was the leader."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+        if member.join_token is not None:
+            self.joining -= 1
+        self.pending_sync.pop(member_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace_static(self, old_id: str, new_id: str) -> Member:
+        """Give the static member ``old_id`` a new id: slot, leadership and assignment go with it."""
+        member = self.members.pop(old_id)
+        member.member_id = new_id
+        self.members[new_id] = member
+        assert member.instance_id is not None
+        self.static_members[member.instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        if old_id in self.pending_sync:
+            del self.pending_sync[old_id]
+            self.pending_sync[new_id] = None
+        return member
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Err:
+        """``validateMember``: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or NONE. A pending member is not a member."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                return Err.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return Err.FENCED_INSTANCE_ID
+        return Err.NONE if member_id in self.members else Err.UNKNOWN_MEMBER_ID
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members'."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    # protocols
+
+    def _common_protocols(self) -> list[str]:
+        counts = Counter(name for m in self.members.values() for name in dict(m.protocols))
+        return [name for name, count in counts.items() if count == len(self.members)]
+
+    def supports(self, protocol_type: str, names: list[str]) -> bool:
+        """Whether a joiner with these protocols fits the members that are there."""
+        if self.state is State.EMPTY:
+            return protocol_type != "" and bool(names)
+        if protocol_type != self.protocol_type:
+            return False
+        common = self._common_protocols()
+        return any(name in common for name in names)
+
+    def vote(self) -> str:
+        """The protocol with most votes among those that all members support; ties go to the one voted for first."""
+        common = self._common_protocols()
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in common)] += 1
+        return max(votes, key=lambda name: votes[name])
+
+    def subscribed(self, topic: str) -> bool:
+        """Whether a Stable or rebalancing "consumer" group reads ``topic``. A group of another type, or one with a subscription that
+        can't be parsed, counts as reading everything."""
+        if self.protocol_type != "consumer" or not self.members or self.protocol is None:
+            return bool(self.members)
+        if self._subscriptions is None or self._subscriptions[0] != self.generation:
+            self._subscriptions = (self.generation, self._parse_subscriptions())
+        topics = self._subscriptions[1]
+        return topics is None or topic in topics
+
+    def _parse_subscriptions(self) -> frozenset[str] | None:
+        topics: list[str] = []
+        for member in self.members.values():
+            mine = subscribed_topics(member.metadata(self.protocol))
+            if mine is None:
+                return None
+            topics += mine
+        return frozenset(topics)
+
+    def described_members(self) -> list[JoinGroupResponseMember]:
+        """What the leader is told: each member's metadata for the chosen protocol."""
+        return [
+            JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata(self.protocol))
+            for m in self.members.values()
+        ]
+
+    # offsets
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether any offset is committed."""
+        return bool(self.offsets)
+
+    def offset(self, topic: str, partition: int) -> Offset | None:
+        """The committed offset, if any."""
+        partitions = self.offsets.get(topic)
+        return None if partitions is None else partitions.get(partition)

@@ -1,0 +1,211 @@
+"""Committed offsets: the doCommitOffsets checks, deletion, expiry (coordinator.md 2.6, 2.8, 3.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator import membership
+from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
+from broker_sim.coordinator.outcome import (
+    Client,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Offset,
+    TimerKey,
+    TopicDeleted,
+)
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_offset
+from broker_sim.coordinator.writes import Write
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
+
+
+class CommitWrite(Write):
+    """An OffsetCommit's records."""
+
+    __slots__ = ()
+    mergeable = True
+
+    def done(self, shard: Shard) -> None:
+        """Publish the offsets: from here on OffsetFetch shows them."""
+        for r in self.records:
+            assert isinstance(r, OffsetRecord)
+            replay_offset(shard, r.group_id, r.topic, r.partition, r.value)
+        shard.reply(self.token, Err.NONE)
+
+
+class DeleteOffsetsWrite(Write):
+    """OffsetDelete's tombstones; the answer carries an error per partition."""
+
+    __slots__ = ()
+
+    def failure(self, error: Err) -> tuple[Err, dict[tuple[str, int], Err]]:
+        return error, {}
+
+
+def commit(shard: Shard, token: int, client: Client, request: CommitOffsets) -> None:
+    """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.generation >= 0:
+            absent = shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
+            shard.reply(token, absent)
+            return
+        if shard.settings.policy.simple_group_exists_at_once:
+            shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
+    else:
+        error = _commit_error(group, request)
+        if error is not Err.NONE:
+            shard.reply(token, error)
+            return
+        member = group.members.get(request.member_id)
+        if member is not None:
+            membership.restart_session(shard, group, member)
+    if not request.offsets:
+        shard.reply(token, Err.NONE)
+        return
+    group_id = request.group_id
+    records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
+    shard.write(CommitWrite(token, records))
+
+
+def _commit_error(group: Group, request: CommitOffsets) -> Err:
+    """doCommitOffsets: who may commit into this group now."""
+    if group.state is State.DEAD:
+        return Err.COORDINATOR_NOT_AVAILABLE
+    if request.generation < 0 and group.state is State.EMPTY:
+        return Err.NONE  # assign mode, or an admin: the member id is not looked at
+    if request.generation >= 0 or request.member_id or request.instance_id is not None:
+        error = group.check_member(request.member_id, request.instance_id)
+        if error is not Err.NONE:
+            return error
+        if request.generation != group.generation:
+            return Err.ILLEGAL_GENERATION
+    else:
+        return Err.UNKNOWN_MEMBER_ID  # assign mode on a group that has members
+    return COMMIT_ANSWER[group.state]
+
+
+def unstable(shard: Shard, group_id: str) -> set[tuple[str, int]]:
+    """The partitions whose commits are still on their way into the log (OffsetFetch with require_stable)."""
+    return {
+        (r.topic, r.partition)
+        for write in shard.writes.values()
+        if write.token is not None
+        for r in write.records
+        if isinstance(r, OffsetRecord) and r.group_id == group_id and r.value is not None
+    }
+
+
+def delete_offsets(shard: Shard, token: int, client: Client, request: DeleteOffsets) -> None:
+    """OffsetDelete: tombstones for what no member reads."""
+    group = shard.groups.get(request.group_id)
+    results: dict[tuple[str, int], Err] = {}
+    if group is None or group.state is State.DEAD:
+        shard.reply(token, (Err.GROUP_ID_NOT_FOUND, results))
+        return
+    if group.state is not State.EMPTY and group.protocol_type != "consumer":
+        shard.reply(token, (Err.NON_EMPTY_GROUP, results))
+        return
+    records: list[Record] = []
+    for topic, partition in request.partitions:
+        if group.state is not State.EMPTY and group.subscribed(topic):
+            results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
+            continue
+        results[topic, partition] = Err.NONE
+        if group.offset(topic, partition) is not None:
+            records.append(OffsetRecord(group.group_id, topic, partition, None))
+    _bury(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
+
+
+def delete_group(shard: Shard, token: int, client: Client, request: DeleteGroup) -> None:
+    """DeleteGroups for one group: only an empty one goes, with all its offsets."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is State.DEAD:
+        shard.reply(token, Err.GROUP_ID_NOT_FOUND)
+    elif group.state is not State.EMPTY:
+        shard.reply(token, Err.NON_EMPTY_GROUP)
+    else:
+        records = _offset_tombstones(group)
+        shard.remove_group(group)
+        records.append(GroupRecord(group.group_id, None))
+        _bury(shard, Write(token, records))
+
+
+def topic_deleted(shard: Shard, token: int, client: Client, request: TopicDeleted) -> None:
+    """Offsets of a deleted topic go at once, in all groups."""
+    records: list[Record] = [
+        OffsetRecord(group.group_id, request.topic, partition, None)
+        for group in shard.groups.values()
+        for partition in group.offsets.get(request.topic, ())
+    ]
+    if records:
+        _bury(shard, Write(None, records))
+
+
+def _bury(shard: Shard, write: Write) -> None:
+    """Append tombstones; without any, or where Kafka doesn't wait for them, the answer goes out now."""
+    if not write.records or not shard.settings.policy.tombstones_are_awaited:
+        shard.reply(write.token, write.answer)
+        write.token = None
+    if write.records:
+        shard.write(write)
+
+
+def _offset_tombstones(group: Group) -> list[Record]:
+    return [
+        OffsetRecord(group.group_id, topic, partition, None)
+        for topic, partitions in group.offsets.items()
+        for partition in partitions
+    ]
+
+
+# expiry
+
+
+def arm_expiry(shard: Shard) -> None:
+    """The next clean-up of this shard."""
+    shard.arm(("expire",), shard.settings.offsets_retention_check_interval_ms)
+
+
+def expire(shard: Shard, key: TimerKey) -> None:
+    """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
+    records: list[Record] = []
+    in_flight = {g for write in shard.writes.values() for r in write.records for g in (r.group_id,)}
+    for group in list(shard.groups.values()):
+        if group.group_id in in_flight:
+            continue  # a write is on its way: the next round sees what came of it
+        expired: list[Record] = [
+            OffsetRecord(group.group_id, topic, partition, None)
+            for topic, partitions in group.offsets.items()
+            for partition, offset in partitions.items()
+            if _is_expired(shard, group, topic, offset)
+        ]
+        records += expired
+        left = sum(len(partitions) for partitions in group.offsets.values()) - len(expired)
+        if group.state is State.EMPTY and left == 0 and not group.pending_members:
+            if group.generation > 0 or not shard.settings.policy.empty_group_tombstone_needs_generation:
+                records.append(GroupRecord(group.group_id, None))
+            else:
+                shard.remove_group(group)
+    if records:
+        shard.write(Write(None, records))
+    arm_expiry(shard)
+
+
+def _is_expired(shard: Shard, group: Group, topic: str, offset: Offset) -> bool:
+    now, retention = shard.now_ms, shard.settings.offsets_retention_ms
+    if group.protocol_type is None or group.protocol_type == "":
+        since = offset.commit_ts_ms  # a simple group
+    elif group.state is State.EMPTY:
+        since = group.state_ts_ms if group.state_ts_ms >= 0 else offset.commit_ts_ms
+    elif group.protocol_type == "consumer" and group.state is State.STABLE and not group.subscribed(topic):
+        since = offset.commit_ts_ms
+    else:
+        return False
+    if offset.expire_ts_ms >= 0:
+        return now >= offset.expire_ts_ms
+    return now - since >= retention

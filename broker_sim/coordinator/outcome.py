@@ -1,0 +1,175 @@
+"""Events in, outcomes out: the whole interface of the coordinator core.
+
+The rules that hold in this package:
+
+1. It imports no asyncio, time, random, os, socket or logging. A shard is a function of its events, so a journal of events rebuilds
+   its state exactly.
+2. Hard state (committed offsets, generation and assignment of a stored group) is written by ``records.replay`` alone, when the log
+   has taken a record and when a log is loaded. Soft state (who is joining, sessions, parked tokens) is changed by handlers and is
+   lost at a reload, as in Kafka.
+3. A request has one token and gets at most one reply, under that token. A parked JoinGroup's or SyncGroup's token lives in its member.
+   (Kafka never answers a JoinGroup that the same member sent again on another connection; nor do we.)
+4. Whatever is chosen is chosen by insertion order or by the generator that the shard was given. No set is iterated.
+5. A shard is one ``__consumer_offsets`` partition: the unit of load, move and failure.
+6. *Appended* and *committed* are two answers of the log. What a client sees of a write waits for *committed*.
+7. What differs between Kafka's two coordinators is data (``policy``), not an ``if`` on a version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.errors import Err
+
+TimerKey = tuple[str | int, ...]
+"""``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
+
+
+@dataclass(slots=True)
+class Client:
+    """Who sent a request: the header's client id, the host as Kafka's ``InetAddress`` prints it (``/127.0.0.1``), the API version."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Request:
+    """A request for a group of this shard; ``body`` is one of the commands below or a JoinGroup/SyncGroup request message."""
+
+    token: int
+    client: Client
+    body: Any
+
+
+@dataclass(slots=True)
+class TimerFired:
+    """A timer that an earlier outcome armed has reached its deadline."""
+
+    key: TimerKey
+
+
+@dataclass(slots=True)
+class Appended:
+    """The log's answer to an outcome's records: ``error`` NONE and the last record's offset, or the error and nothing written.
+    ``high_watermark`` is the partition's after the append, so that an append that is committed at once needs no second event."""
+
+    ticket: int
+    last_offset: int
+    error: Err = Err.NONE
+    high_watermark: int = -1
+
+
+@dataclass(slots=True)
+class Committed:
+    """The partition's high watermark has moved: records below it are committed."""
+
+    high_watermark: int
+
+
+Event = Request | TimerFired | Appended | Committed
+
+
+# --- commands (the bodies whose wire form differs too much over the versions) -----------------------------------------
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Answer: an Err."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(slots=True)
+class Leaver:
+    """One member of a LeaveGroup; an empty member id with an instance id is the administrative removal of a static member."""
+
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(slots=True)
+class LeaveGroup:
+    """Answer: (Err of the whole, [Err of each leaver])."""
+
+    group_id: str
+    leavers: list[Leaver]
+
+
+@dataclass(slots=True)
+class Offset:
+    """A committed offset. ``expire_ts_ms`` is -1 unless an OffsetCommit v2-4 asked for its own retention time."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ts_ms: int
+    expire_ts_ms: int = -1
+
+
+@dataclass(slots=True)
+class CommitOffsets:
+    """Answer: an Err for all of ``offsets`` (topic, partition, offset). ``epoch_errors``: the version (v9+) knows
+    GROUP_ID_NOT_FOUND for a group that doesn't exist."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: list[tuple[str, int, Offset]]
+    epoch_errors: bool = False
+
+
+@dataclass(slots=True)
+class DeleteOffsets:
+    """Answer: (Err of the whole, {(topic, partition): Err})."""
+
+    group_id: str
+    partitions: list[tuple[str, int]]
+
+
+@dataclass(slots=True)
+class DeleteGroup:
+    """Answer: an Err."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
+class TopicDeleted:
+    """The topic is gone, and with it every offset committed for it. No answer."""
+
+    topic: str
+
+
+# --- outcome ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Append:
+    """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
+    batch may be shared with other mergeable appends (see ``Policy.shares_batches``)."""
+
+    ticket: int
+    records: list[tuple[bytes, bytes | None]]
+    mergeable: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What to do about one event, in this order: timers, appends, replies.
+
+    ``timers`` arm (a deadline in ms) or cancel (None) by key; arming a key again moves it. ``replies`` are (token, answer).
+    """
+
+    replies: list[tuple[int, Any]] = field(default_factory=list)
+    timers: list[tuple[TimerKey, int | None]] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)

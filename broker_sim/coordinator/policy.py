@@ -1,0 +1,131 @@
+"""Where Kafka's two group coordinators differ, as data: the Scala one (3.4-3.9) and the Java one (4.x).
+
+Measured on 3.4.0 and 4.1.0. The error tables tell what a client is answered when the append to the offsets partition failed
+(GroupMetadataManager.scala: storeGroup and storeOffsets; CoordinatorOperationExceptionHelper.java).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.errors import Err
+
+_GONE = {
+    Err.UNKNOWN_TOPIC_OR_PARTITION: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.NOT_ENOUGH_REPLICAS: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.NOT_LEADER_OR_FOLLOWER: Err.NOT_COORDINATOR,
+    Err.KAFKA_STORAGE_ERROR: Err.NOT_COORDINATOR,
+}
+_TOO_LARGE = (Err.MESSAGE_TOO_LARGE, Err.RECORD_LIST_TOO_LARGE, Err.INVALID_FETCH_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One generation of the coordinator. A table maps an append's error to the client's; errors not in it pass unchanged."""
+
+    name: str
+    commit_errors: dict[Err, Err]
+    """OffsetCommit, OffsetDelete and DeleteGroups."""
+    sync_errors: dict[Err, Err]
+    """The leader's SyncGroup and a static member's rejoin, which store the group."""
+    commit_value_version: int
+    """Version of the offset commit values written (v1 all the same where a commit has its own expiry)."""
+    window_extends_for: str
+    """Who extends the initial rebalance delay: joiners of generation 0 ("first generation") or of any group that was empty
+    ("was empty")."""
+    new_group_is_stored: bool
+    """A JoinGroup that makes the group but changes nothing else appends an empty group record."""
+    stable_sync_restarts_session: bool
+    sync_while_loading: Err
+    absent_group_commit_v9: Err
+    """OffsetCommit v9+ with a generation, for a group that doesn't exist."""
+    late_append_is_published: bool
+    """An append whose timeout was answered already is still published when the log commits it (else only at the next load)."""
+    shares_batches: bool
+    """Commits of several requests may share one record batch (group.coordinator.append.linger.ms)."""
+    assignment_shown_while_preparing: bool
+    """DescribeGroups shows members' assignments during PreparingRebalance."""
+    leave_rebalances_once: bool
+    """A LeaveGroup of several members starts one rebalance after the last of them, not one at each."""
+    empty_group_tombstone_needs_generation: bool
+    """Expiry writes a group's tombstone only if it has been through a generation."""
+    states_filter_folds_case: bool
+    tombstones_are_awaited: bool
+    """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
+    load_error_disowns: bool
+    """A log that can't be loaded leaves the partition without a coordinator (else it is served as far as it was read)."""
+    simple_group_exists_at_once: bool
+    """A first commit without a generation makes the group before its append is committed."""
+
+
+SCALA = Policy(
+    name="scala",
+    commit_errors={
+        **_GONE,
+        Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Err.COORDINATOR_NOT_AVAILABLE,
+        **dict.fromkeys(_TOO_LARGE, Err.INVALID_COMMIT_OFFSET_SIZE),
+    },
+    sync_errors={
+        **_GONE,
+        Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Err.COORDINATOR_NOT_AVAILABLE,
+        Err.REQUEST_TIMED_OUT: Err.REBALANCE_IN_PROGRESS,
+        **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
+    },
+    commit_value_version=3,
+    window_extends_for="first generation",
+    new_group_is_stored=False,
+    stable_sync_restarts_session=True,
+    sync_while_loading=Err.REBALANCE_IN_PROGRESS,
+    absent_group_commit_v9=Err.ILLEGAL_GENERATION,
+    late_append_is_published=False,
+    shares_batches=False,
+    assignment_shown_while_preparing=False,
+    leave_rebalances_once=False,
+    empty_group_tombstone_needs_generation=True,
+    states_filter_folds_case=False,
+    tombstones_are_awaited=False,
+    load_error_disowns=False,
+    simple_group_exists_at_once=True,
+)
+
+_JAVA_ERRORS = {
+    **_GONE,
+    Err.REQUEST_TIMED_OUT: Err.COORDINATOR_NOT_AVAILABLE,
+    **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
+}
+
+JAVA = Policy(
+    name="java",
+    commit_errors=_JAVA_ERRORS,
+    sync_errors=_JAVA_ERRORS,
+    commit_value_version=4,
+    window_extends_for="was empty",
+    new_group_is_stored=True,
+    stable_sync_restarts_session=False,
+    sync_while_loading=Err.COORDINATOR_LOAD_IN_PROGRESS,
+    absent_group_commit_v9=Err.GROUP_ID_NOT_FOUND,
+    late_append_is_published=True,
+    shares_batches=True,
+    assignment_shown_while_preparing=True,
+    leave_rebalances_once=True,
+    empty_group_tombstone_needs_generation=False,
+    states_filter_folds_case=True,
+    tombstones_are_awaited=True,
+    load_error_disowns=True,
+    simple_group_exists_at_once=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The broker configs that the core looks at; ms where the name says so."""
+
+    policy: Policy = JAVA
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_group_size: int = 2**31 - 1
+    commit_timeout_ms: int = 5000
+    offsets_retention_ms: int = 10080 * 60_000
+    offsets_retention_check_interval_ms: int = 600_000
+    new_member_join_timeout_ms: int = 300_000

@@ -1,0 +1,63 @@
+"""What changes nothing: OffsetFetch, ListGroups and DescribeGroups (coordinator.md 2.7, 2.8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.outcome import Offset
+from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
+from protocol.messages.k16_list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
+
+
+def committed(shard: Shard, group_id: str) -> dict[str, dict[int, Offset]]:
+    """All committed offsets of a group by topic and partition; empty for a group that isn't there. Not to be changed."""
+    group = shard.groups.get(group_id)
+    return {} if group is None else group.offsets
+
+
+def describe(shard: Shard, group_id: str) -> DescribedGroup | None:
+    """A group as DescribeGroups shows it, None if there is none. Pending members aren't shown; what members said and were assigned
+    is shown when the group is Stable (4.x keeps showing assignments while it rebalances)."""
+    group = shard.groups.get(group_id)
+    if group is None or group.state is State.DEAD:
+        return None
+    stable = group.state is State.STABLE
+    shows_assignment = stable or shard.settings.policy.assignment_shown_while_preparing
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=m.metadata(group.protocol) if stable else b"",
+                member_assignment=m.assignment if shows_assignment else b"",
+            )
+            for m in group.members.values()
+        ],
+    )
+
+
+def listed(shard: Shard, states: list[str], types: list[str]) -> list[ListedGroup]:
+    """The groups of the shard that pass both filters; an empty filter passes everything, an unknown name nothing."""
+    fold = shard.settings.policy.states_filter_folds_case
+    wanted = [state.strip().lower() if fold else state for state in states]
+    kinds = [kind.strip().lower() for kind in types]
+
+    def passes(group: Group) -> bool:
+        name = group.state.value.lower() if fold else group.state.value
+        return (not wanted or name in wanted) and (not kinds or "classic" in kinds)
+
+    return [
+        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
+        for group in shard.groups.values()
+        if passes(group)
+    ]

@@ -1,0 +1,175 @@
+"""One shard: the groups of one ``__consumer_offsets`` partition, stepped by events.
+
+``step`` is the only way in. It dispatches requests to ``membership`` and ``offsets``, answers of the log to the write that waits for
+them, and timers by the kind in their key. Queries that change nothing are in ``queries``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sim.coordinator import membership, offsets
+from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.outcome import (
+    Append,
+    Appended,
+    CommitOffsets,
+    Committed,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    Heartbeat,
+    LeaveGroup,
+    Outcome,
+    Request,
+    TimerFired,
+    TimerKey,
+    TopicDeleted,
+)
+from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.records import encode
+from broker_sim.coordinator.writes import Write
+from protocol.errors import Err
+from protocol.messages.k11_join_group import JoinGroupRequest
+from protocol.messages.k14_sync_group import SyncGroupRequest
+
+
+@dataclass(slots=True, eq=False)
+class Shard:
+    """The coordinator of one offsets partition. ``new_id`` yields the random part of member ids."""
+
+    partition: int
+    settings: Settings
+    new_id: Callable[[], str]
+    groups: dict[str, Group] = field(default_factory=dict)
+    writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
+    high_watermark: int = 0
+    now_ms: int = 0
+    out: Outcome = field(default_factory=Outcome)
+    next_ticket: int = 0
+
+    def step(self, event: Event, now_ms: int) -> Outcome:
+        """Apply one event and say what to do about it."""
+        self.now_ms = now_ms
+        out = self.out = Outcome()
+        if type(event) is Request:
+            _REQUESTS[type(event.body)](self, event.token, event.client, event.body)
+        elif type(event) is Appended:
+            self._appended(event)
+        elif type(event) is TimerFired:
+            _TIMERS[event.key[0]](self, event.key)
+        elif type(event) is Committed:
+            self._committed(event.high_watermark)
+        return out
+
+    def start(self, groups: dict[str, Group], now_ms: int) -> Outcome:
+        """Take over loaded groups: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
+        self.now_ms = now_ms
+        out = self.out = Outcome()
+        self.groups = groups
+        for group in groups.values():
+            for member in group.members.values():
+                membership.restart_session(self, group, member)
+            if len(group.members) > self.settings.max_group_size:
+                membership.prepare_rebalance(self, group)
+        offsets.arm_expiry(self)
+        return out
+
+    def stop(self) -> Outcome:
+        """The partition moves away: whoever waits in a JoinGroup or SyncGroup is told NOT_COORDINATOR, and so are writes in flight."""
+        out = self.out = Outcome()
+        for write in self.writes.values():
+            write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
+        for group in self.groups.values():
+            membership.unload(self, group)
+        self.writes.clear()
+        self.groups.clear()
+        return out
+
+    # what the rooms of the core call
+
+    def reply(self, token: int | None, answer: Any) -> None:
+        """Answer a request; None is a request that was answered before, or nobody's."""
+        if token is not None:
+            self.out.replies.append((token, answer))
+
+    def arm(self, key: TimerKey, delay_ms: int) -> None:
+        """Arm a timer, or move it."""
+        self.out.timers.append((key, self.now_ms + delay_ms))
+
+    def cancel(self, key: TimerKey) -> None:
+        """Disarm a timer, if it is armed."""
+        self.out.timers.append((key, None))
+
+    def write(self, write: Write) -> None:
+        """Hand a write's records to the log."""
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        policy = self.settings.policy
+        records = [encode(record, policy.commit_value_version) for record in write.records]
+        self.out.appends.append(Append(ticket, records, write.mergeable and policy.shares_batches))
+        self.writes[ticket] = write
+
+    def remove_group(self, group: Group) -> None:
+        """Forget a group at once, without a record."""
+        group.state = State.DEAD
+        self.groups.pop(group.group_id, None)
+
+    # answers of the log
+
+    def _appended(self, event: Appended) -> None:
+        write = self.writes[event.ticket]
+        if event.error is not Err.NONE:
+            del self.writes[event.ticket]
+            write.failed(self, event.error)
+            return
+        write.last_offset = event.last_offset
+        if event.high_watermark > self.high_watermark:
+            self.high_watermark = event.high_watermark
+        if write.last_offset < self.high_watermark:
+            del self.writes[event.ticket]
+            write.done(self)
+        else:
+            self.arm(("append", event.ticket), self.settings.commit_timeout_ms)
+
+    def _committed(self, high_watermark: int) -> None:
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        for ticket, write in list(self.writes.items()):
+            if 0 <= write.last_offset < self.high_watermark:
+                del self.writes[ticket]
+                self.cancel(("append", ticket))
+                write.done(self)
+
+    def _append_timed_out(self, key: TimerKey) -> None:
+        ticket = key[1]
+        assert isinstance(ticket, int)
+        write = self.writes.get(ticket)
+        if write is None:
+            return
+        if not self.settings.policy.late_append_is_published:
+            del self.writes[ticket]
+        write.failed(self, Err.REQUEST_TIMED_OUT)
+        write.token = None
+
+
+_REQUESTS: dict[type, Callable[..., None]] = {
+    Heartbeat: membership.heartbeat,
+    JoinGroupRequest: membership.join,
+    SyncGroupRequest: membership.sync,
+    LeaveGroup: membership.leave,
+    CommitOffsets: offsets.commit,
+    DeleteOffsets: offsets.delete_offsets,
+    DeleteGroup: offsets.delete_group,
+    TopicDeleted: offsets.topic_deleted,
+}
+
+_TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
+    "session": membership.session_expired,
+    "pending": membership.pending_expired,
+    "rebalance": membership.rebalance_timed_out,
+    "sync": membership.pending_sync_expired,
+    "append": Shard._append_timed_out,
+    "expire": offsets.expire,
+}

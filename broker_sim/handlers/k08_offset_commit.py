@@ -1,0 +1,93 @@
+"""OffsetCommit (8). v0 has neither member nor generation and is kept apart (``legacy_offsets``); v1 carries commit timestamps; v2-4
+a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND.
+
+Order of checks: topics and partitions; the gate; the metadata's length; the group's own (``coordinator.offsets``). Where no partition
+is left after the first, the answer goes out without a look at the group.
+"""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.outcome import CommitOffsets, Offset
+from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.handlers.groups import gate
+from protocol.errors import Err
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | None:
+    """Sort out what can't be committed, then ask the group for the rest."""
+    runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
+    now_ms = runtime.clock.now_ms()
+    max_metadata = runtime.max_metadata_chars
+    expire_ts_ms = -1 if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+    errors: dict[tuple[int, int], Err] = {}  # by position in the request
+    offsets: list[tuple[str, int, Offset]] = []
+    known = 0
+    for t, requested in enumerate(request.topics):
+        name = requested.name
+        topic = topics.get(name)
+        count = 0 if topic is None else len(topic.partitions)
+        for p, part in enumerate(requested.partitions):
+            if not 0 <= part.partition_index < count:
+                errors[t, p] = Err.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            known += 1
+            metadata = part.committed_metadata or ""
+            if len(metadata) > max_metadata or (not metadata.isascii() and utf16_length(metadata) > max_metadata):
+                errors[t, p] = Err.OFFSET_METADATA_TOO_LARGE
+                continue
+            commit_ts_ms = now_ms if part.commit_timestamp < 0 else part.commit_timestamp
+            offset = Offset(part.committed_offset, part.committed_leader_epoch, metadata, commit_ts_ms, expire_ts_ms)
+            offsets.append((name, part.partition_index, offset))
+
+    def response(error: Err) -> OffsetCommitResponse:
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    topic.name,
+                    [
+                        OffsetCommitResponsePartition(part.partition_index, _worst(errors, t, p, error))
+                        for p, part in enumerate(topic.partitions)
+                    ],
+                )
+                for t, topic in enumerate(request.topics)
+            ]
+        )
+
+    if known == 0:
+        return response(Err.NONE)
+    if ctx.api_version == 0:
+        for name, index, offset in offsets:
+            runtime.legacy_offsets[request.group_id, name, index] = offset
+        return response(Err.NONE)
+    shard = gate(ctx, request.group_id, empty_id_is_legal=True)
+    if isinstance(shard, Err):
+        return response(shard)
+    body = CommitOffsets(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        offsets,
+        epoch_errors=ctx.api_version >= 9,
+    )
+    answered: Deferred | None = runtime.submit(shard, ctx, body, response)
+    return answered
+
+
+def _worst(errors: dict[tuple[int, int], Err], topic: int, partition: int, error: Err) -> Err:
+    """A topic that isn't there stays so; metadata that is too long is looked at only where the group takes the commit."""
+    own = errors.get((topic, partition), Err.NONE) if errors else Err.NONE
+    if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and error is not Err.NONE):
+        return error
+    return own
+
+
+def utf16_length(text: str) -> int:
+    """The length of a Java string."""
+    return len(text) + sum(1 for char in text if char > "\uffff")

@@ -1,0 +1,108 @@
+"""OffsetFetch (9). v0 reads the legacy store; v2 null topics mean all and errors are at the top; v7 require_stable; v8 several groups
+with an error each; v9 KIP-848 members, whose id and epoch a classic group ignores. A group's state never matters: what isn't there has
+offset -1 and no error."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator import queries
+from broker_sim.coordinator.offsets import unstable
+from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.shard import Shard
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
+from protocol.errors import Err
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
+
+
+def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Committed offsets, in the order they were asked for."""
+    if ctx.api_version == 0:
+        return _one_group(_legacy(ctx, request), Err.NONE)
+    if ctx.api_version >= 8:
+        groups = []
+        for group in request.groups:
+            shard = gate(ctx, group.group_id, empty_id_is_legal=True)
+            if isinstance(shard, Err):
+                groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
+                continue
+            asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
+            rows = _rows(shard, group.group_id, asked, require_stable=request.require_stable)
+            topics = [
+                OffsetFetchResponseTopics(
+                    name,
+                    [
+                        OffsetFetchResponsePartitions(i, -1, -1, "", e)
+                        if o is None
+                        else OffsetFetchResponsePartitions(i, o.offset, o.leader_epoch, o.metadata, e)
+                        for i, o, e in partitions
+                    ],
+                )
+                for name, partitions in rows
+            ]
+            groups.append(OffsetFetchResponseGroup(group.group_id, topics))
+        return OffsetFetchResponse(groups=groups)
+    shard = gate(ctx, request.group_id, empty_id_is_legal=True)
+    asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
+    if isinstance(shard, Err):
+        if ctx.api_version >= 2:
+            return OffsetFetchResponse(error_code=shard)
+        failed: _Rows = [(name, [(i, None, shard) for i in indexes]) for name, indexes in asked or []]
+        return _one_group(failed, shard)
+    return _one_group(_rows(shard, request.group_id, asked, require_stable=request.require_stable), Err.NONE)
+
+
+def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
+    offsets = queries.committed(shard, group_id)
+    moving = unstable(shard, group_id) if require_stable and shard.writes else set()
+    if asked is None:
+        asked = [(name, list(partitions)) for name, partitions in offsets.items()]
+    rows: _Rows = []
+    for name, indexes in asked:
+        partitions = offsets.get(name, {})
+        rows.append(
+            (
+                name,
+                [
+                    (i, None, Err.UNSTABLE_OFFSET_COMMIT) if (name, i) in moving else (i, partitions.get(i), Err.NONE)
+                    for i in indexes
+                ],
+            )
+        )
+    return rows
+
+
+def _one_group(rows: _Rows, error: Err) -> OffsetFetchResponse:
+    """The shape of v0-7."""
+    topics = [
+        OffsetFetchResponseTopic(
+            name,
+            [
+                OffsetFetchResponsePartition(i, -1, -1, "", e)
+                if o is None
+                else OffsetFetchResponsePartition(i, o.offset, o.leader_epoch, o.metadata, e)
+                for i, o, e in partitions
+            ],
+        )
+        for name, partitions in rows
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=error)
+
+
+def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
+    """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
+    store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
+    rows: _Rows = []
+    for topic in request.topics or []:
+        found = [(i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes]
+        rows.append((topic.name, [(i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found]))
+    return rows

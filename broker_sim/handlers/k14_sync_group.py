@@ -1,0 +1,23 @@
+"""SyncGroup (14). v3 static members; v5 needs protocol type and name, which is checked before everything else (KIP-559). Parked
+until the leader's assignment is stored."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.membership import sync_error
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
+from protocol.errors import Err
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    """The mandatory protocol, the gate, then the group."""
+    if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return sync_error(Err.INCONSISTENT_GROUP_PROTOCOL)
+    shard = gate(ctx, request.group_id)
+    if isinstance(shard, Err):
+        if shard is Err.COORDINATOR_LOAD_IN_PROGRESS:
+            shard = ctx.broker.runtime.settings.policy.sync_while_loading
+        return sync_error(shard)
+    ctx.broker.runtime.submit(shard, ctx, request)
+    return None

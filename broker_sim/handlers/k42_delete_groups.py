@@ -1,0 +1,34 @@
+"""DeleteGroups (42): each group has its own result; one that isn't Empty stays."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker_sim.coordinator.outcome import DeleteGroup
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
+from protocol.errors import Err
+from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+    """Ask every shard; the answer goes out with the last result."""
+    results = [DeletableGroupResult(group_id) for group_id in request.groups_names]
+    waiting = len(results)
+
+    def done(result: DeletableGroupResult, error: Err) -> None:
+        nonlocal waiting
+        result.error_code = error
+        waiting -= 1
+        if waiting == 0:
+            ctx.reply(DeleteGroupsResponse(results=results))
+
+    if not results:
+        return DeleteGroupsResponse()
+    for result in results:
+        shard = gate(ctx, result.group_id, empty_id_is_legal=True)
+        if isinstance(shard, Err):
+            done(result, shard)
+        else:
+            ctx.broker.runtime.ask(shard, ctx, DeleteGroup(result.group_id), partial(done, result))
+    return None

@@ -1,0 +1,46 @@
+"""OffsetDelete (47, KIP-496): committed offsets of topics that the group doesn't read any more."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.outcome import DeleteOffsets
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
+from protocol.errors import Err
+from protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+    """Topics first, then the gate, then the group; an error of the whole carries no topics."""
+    shard = gate(ctx, request.group_id)
+    if isinstance(shard, Err):
+        return OffsetDeleteResponse(error_code=shard)
+    state = ctx.broker.state
+    wanted = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    there = [pair for pair in wanted if state.partition(*pair) is not None]
+
+    def response(answer: tuple[Err, dict[tuple[str, int], Err]]) -> OffsetDeleteResponse:
+        error, results = answer
+        if error is not Err.NONE:
+            return OffsetDeleteResponse(error_code=error)
+        topics = [
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [
+                    OffsetDeleteResponsePartition(
+                        part.partition_index,
+                        results.get((topic.name, part.partition_index), Err.UNKNOWN_TOPIC_OR_PARTITION),
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return OffsetDeleteResponse(topics=topics)
+
+    ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
+    return None

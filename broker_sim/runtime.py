@@ -1,0 +1,312 @@
+"""Performs what the coordinator's shards decide: timers, appends, replies. The one place where the pure core meets the world.
+
+Rules:
+1. A shard is stepped from here alone, and never from within its own step: what an outcome leads to is fed back after it.
+2. A shard belongs to the broker that leads its ``__consumer_offsets`` partition; the others answer NOT_COORDINATOR, and while its log
+   is being read everybody is answered COORDINATOR_LOAD_IN_PROGRESS.
+3. Where the policy shares batches, OffsetCommits of one turn of the loop are appended as one batch by ``flush_turn``. Any other event
+   for that shard flushes first, so no event overtakes a commit.
+4. A reply for a connection that is gone is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from broker_sim.config import BrokerConfig
+from broker_sim.coordinator.outcome import (
+    Append,
+    Appended,
+    Client,
+    CommitOffsets,
+    Committed,
+    Event,
+    Offset,
+    Outcome,
+    Request,
+    TimerFired,
+    TimerKey,
+    TopicDeleted,
+)
+from broker_sim.coordinator.policy import JAVA, SCALA, Settings
+from broker_sim.coordinator.records import Loader
+from broker_sim.coordinator.shard import Shard
+from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
+from broker_sim.metadata import OFFSETS_TOPIC, Broker, ClusterState, Partition
+from broker_sim.storage import partition_for
+from broker_sim.storage.errors import StorageError
+from broker_sim.timers import KeyedTimers
+from protocol import record_batch
+from protocol.codec import DecodeError
+from protocol.errors import Err
+
+log = logging.getLogger("broker_sim.coordinator")
+
+_BATCH_RECORDS = 4000
+"""Records that one shared batch may hold: about 400 KB, below ``max.message.bytes``."""
+
+_LOAD_SLICE = 2000
+"""Records that are read of a log before the loop gets its turn again."""
+
+Finish = Callable[[Any], Any]
+"""Makes the response message of a shard's answer."""
+
+partition_of = lru_cache(maxsize=65536)(partition_for)
+
+
+class Slot:
+    """A shard with what it needs of the world: its partition, its open batch, how far it is loaded."""
+
+    __slots__ = ("failed", "loading", "open", "open_records", "partition", "shard", "waiting")
+
+    def __init__(self, shard: Shard, partition: Partition) -> None:
+        self.shard, self.partition = shard, partition
+        self.open: list[Append] = []
+        self.open_records = 0
+        self.loading = False
+        self.failed = False
+        self.waiting = False  # whether the partition tells us when its high watermark moves
+
+
+class GroupRuntime:
+    """The group coordinators of a cluster's brokers. ``rng`` gives the random part of member ids."""
+
+    def __init__(self, state: ClusterState, *, rng: random.Random | None = None) -> None:
+        self.state, self.clock = state, state.clock
+        self.settings = settings_of(state.config)
+        self._rng = rng or random.SystemRandom()
+        self._slots: dict[int, Slot] = {}
+        self._dirty: list[Slot] = []
+        self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
+        self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
+        """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
+        self._tokens: dict[int, Callable[[Any], object]] = {}
+        self._next_token = 0
+        self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
+
+    # who coordinates what
+
+    def start(self) -> None:
+        """Load the shards of an offsets topic that is there already."""
+        topic = self.state.topics.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log_end_offset > 0:
+                self._slot(partition)
+
+    def close(self) -> None:
+        """Append what is still open and stop all timers; parked requests stay unanswered, as at a broker's end."""
+        self.flush_turn()
+        self._timers.clear()
+
+    def locate(self, broker: Broker, group_id: str) -> Shard | Err:
+        """The shard of a group, if ``broker`` coordinates it and it is loaded; else the error of the common gate."""
+        partition = self.partition_of(group_id)
+        if partition is None or partition.leader != broker.node_id:
+            return Err.NOT_COORDINATOR
+        slot = self._slot(partition)
+        if slot.loading:
+            return Err.COORDINATOR_LOAD_IN_PROGRESS
+        return Err.NOT_COORDINATOR if slot.failed else slot.shard
+
+    def partition_of(self, group_id: str) -> Partition | None:
+        """The offsets partition of a group, None while there is no offsets topic."""
+        topic = self.state.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else topic.partitions[partition_of(group_id, len(topic.partitions))]
+
+    def shards(self, broker: Broker) -> Iterator[Shard | Err]:
+        """Every shard that ``broker`` coordinates, or the error that stands in its place."""
+        topic = self.state.topics.get(OFFSETS_TOPIC)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.leader == broker.node_id:
+                slot = self._slots.get(partition.index)
+                if slot is None:
+                    continue  # nobody has asked for a group of it, and its log is empty
+                if slot.loading:
+                    yield Err.COORDINATOR_LOAD_IN_PROGRESS
+                elif not slot.failed:
+                    yield slot.shard
+
+    # requests
+
+    def submit(self, shard: Shard, ctx: RequestContext, body: Any, finish: Finish | None = None) -> Deferred | None:
+        """Step ``shard`` with a request; ``ctx`` is answered now, at the end of the turn (DEFERRED), or later.
+
+        The answer is ``finish(answer of the shard)``, or the answer itself without one.
+        """
+        reply = ctx.reply if finish is None else lambda answer: ctx.reply(finish(answer))
+        token = self.ask(shard, ctx, body, reply)
+        if token not in self._tokens:
+            return None
+        if type(body) is CommitOffsets and self._slots[shard.partition].open:
+            return DEFERRED
+        ctx.on_disconnect(lambda: self._tokens.pop(token, None))
+        return None
+
+    def ask(self, shard: Shard, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
+        """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
+        token = self._next_token
+        self._next_token = token + 1
+        self._tokens[token] = answered
+        client = Client(ctx.client_id or "", ctx.client_host, ctx.api_version)
+        self._step(self._slots[shard.partition], Request(token, client, body))
+        return token
+
+    def flush_turn(self) -> None:
+        """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
+        while self._dirty:
+            self._flush(self._dirty.pop())
+
+    def topic_deleted(self, topic: str) -> None:
+        """Drop the offsets of a deleted topic."""
+        for slot in list(self._slots.values()):
+            if not slot.loading:
+                self._step(slot, Request(-1, Client("", "", 0), TopicDeleted(topic)))
+
+    # performing
+
+    def _step(self, slot: Slot, event: Event) -> None:
+        if slot.open and not (type(event) is Request and type(event.body) is CommitOffsets):
+            self._flush(slot)
+        self._perform(slot, slot.shard.step(event, self.clock.now_ms()))
+
+    def _perform(self, slot: Slot, outcome: Outcome) -> None:
+        if outcome.timers:
+            partition, timers = slot.shard.partition, self._timers
+            for key, deadline_ms in outcome.timers:
+                if deadline_ms is None:
+                    timers.cancel((partition, key))
+                else:
+                    timers.set((partition, key), deadline_ms)
+        for append in outcome.appends:
+            if append.mergeable and not slot.partition.held:
+                if not slot.open:
+                    self._dirty.append(slot)
+                slot.open.append(append)
+                slot.open_records += len(append.records)
+                if slot.open_records >= _BATCH_RECORDS:
+                    self._flush(slot)
+            else:
+                self._flush(slot)
+                self._append(slot, [append])
+        for token, answer in outcome.replies:
+            self._reply(token, answer)
+
+    def _reply(self, token: int, answer: Any) -> None:
+        answered = self._tokens.pop(token, None)
+        if answered is not None:
+            answered(answer)
+
+    def _flush(self, slot: Slot) -> None:
+        appends, slot.open, slot.open_records = slot.open, [], 0
+        if appends:
+            self._append(slot, appends)
+
+    def _append(self, slot: Slot, appends: list[Append]) -> None:
+        """Append as one batch, and tell the shard what became of each."""
+        partition, now_ms = slot.partition, self.clock.now_ms()
+        pairs = appends[0].records if len(appends) == 1 else [pair for append in appends for pair in append.records]
+        error, last_offset = Err.NONE, -1
+        if partition.deleted:
+            error = Err.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            try:
+                info = partition.append(record_batch.build_batch(pairs, now_ms), now_ms=now_ms)
+                last_offset = info.last_offset
+            except (StorageError, record_batch.RecordBatchError) as failure:
+                error = failure.error
+                log.warning("append to %s failed: %s", partition.name, failure)
+        high_watermark = partition.high_watermark
+        if high_watermark <= last_offset and not slot.waiting:
+            slot.waiting = True
+            partition.add_waiter(lambda: self._high_watermark_moved(slot))
+        for append in appends:
+            answer = Appended(append.ticket, last_offset, error, high_watermark)
+            self._perform(slot, slot.shard.step(answer, now_ms))
+
+    def _high_watermark_moved(self, slot: Slot) -> None:
+        if slot.shard.writes and slot.partition.high_watermark > slot.shard.high_watermark:
+            self._step(slot, Committed(slot.partition.high_watermark))
+
+    def _fire(self, key: tuple[int, TimerKey]) -> None:
+        slot = self._slots.get(key[0])
+        if slot is not None:
+            self._step(slot, TimerFired(key[1]))
+
+    # loading
+
+    def _slot(self, partition: Partition) -> Slot:
+        slot = self._slots.get(partition.index)
+        if slot is None or slot.partition is not partition:
+            slot = self._slots[partition.index] = Slot(Shard(partition.index, self.settings, self._new_id), partition)
+            slot.shard.high_watermark = partition.high_watermark
+            if partition.log_end_offset == partition.log_start_offset:
+                self._perform(slot, slot.shard.start({}, self.clock.now_ms()))
+            else:
+                slot.loading = True
+                self.clock.call_at_ms(self.clock.now_ms(), self._load_on, slot, Loader(), log_records(partition))
+        return slot
+
+    def _load_on(self, slot: Slot, loader: Loader, records: Iterator[_LogRecord]) -> None:
+        """Read a slice of the log, then let the loop turn; at the end the shard opens."""
+        try:
+            for _ in range(_LOAD_SLICE):
+                record = next(records, None)
+                if record is None:
+                    break
+                offset, key, value, producer_id, marker = record
+                if marker is not None:
+                    loader.end_transaction(producer_id, committed=marker)
+                else:
+                    loader.add(offset, key, value, producer_id)
+            else:
+                self.clock.call_at_ms(self.clock.now_ms(), self._load_on, slot, loader, records)
+                return
+        except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
+            log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)
+            slot.failed = self.settings.policy.load_error_disowns
+        slot.loading = False
+        groups = loader.finish()
+        log.info("%s: %d groups loaded from %d records", slot.partition.name, len(groups), loader.records)
+        if loader.skipped:
+            log.info("%s: %d records of other kinds were skipped", slot.partition.name, loader.skipped)
+        self._perform(slot, slot.shard.start(groups, self.clock.now_ms()))
+
+    def _new_id(self) -> str:
+        raw = self._rng.getrandbits(128)
+        text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
+"""Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
+
+
+def log_records(partition: Partition) -> Iterator[_LogRecord]:
+    """Every record of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads)."""
+    for batch in partition.log.batches():
+        header = batch.header
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in batch.records():
+            if header.is_control:
+                kind = record_batch.control_type(record.key)
+                yield record.offset, None, None, header.producer_id, kind == record_batch.ControlType.COMMIT
+            else:
+                yield record.offset, record.key, record.value, producer_id, None
+
+
+def settings_of(config: BrokerConfig) -> Settings:
+    """The coordinator's settings out of the broker's configs."""
+    return Settings(
+        policy=SCALA if config.coordinator == "scala" else JAVA,
+        initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        max_group_size=config.int("group.max.size"),
+        commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+        offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+    )
