@@ -1,0 +1,52 @@
+"""Every (class, version): what is written is read back, and what is read is written back."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import decode_from, encode
+from tests.protocol.generate import MESSAGES, random_message, versions
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_message_survives_its_bytes(cls: type, data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(versions(cls)), label="version")
+    message = random_message(data.draw(st.randoms(use_true_random=False)), cls, version)
+    body = encode(message, version)
+    before = data.draw(st.binary(max_size=3), label="bytes before")
+    after = data.draw(st.binary(max_size=3), label="bytes after")
+    again, position = decode_from(cls, version, before + body + after, len(before))
+    assert again == message
+    assert position == len(before) + len(body)
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_every_version_survives_its_bytes(cls: type) -> None:
+    for version in versions(cls):
+        rng = Random(f"{cls.__name__} v{version}")
+        for _ in range(10):
+            message = random_message(rng, cls, version)
+            body = encode(message, version)
+            assert decode_from(cls, version, body) == (message, len(body))
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_the_default_message_survives_in_every_version(cls: type) -> None:
+    for version in versions(cls):
+        assert decode_from(cls, version, encode(cls(), version))[0] == cls()
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_two_decoded_messages_share_no_lists(cls: type) -> None:
+    for version in versions(cls):
+        body = encode(cls(), version)
+        first, second = decode_from(cls, version, body)[0], decode_from(cls, version, body)[0]
+        for name, _ in cls.__fields__:  # type: ignore[attr-defined]
+            value = getattr(first, name)
+            assert not isinstance(value, list) or value is not getattr(second, name)
