@@ -1,7 +1,8 @@
 """Kafka's checkpoint files: a version line, a count line, one row a line; written whole and renamed into place.
 
 `leader-epoch-checkpoint` (epoch, start offset) lies beside a log; `log-start-offset-checkpoint` (topic, partition,
-offset) lies in the data directory and names the logs whose start is not that of their first segment.
+offset) lies in the data directory and names the logs whose start is not that of their first segment, and so does
+`cleaner-offset-checkpoint` with the offsets at which compaction last ended.
 Source: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
@@ -14,6 +15,8 @@ from broker_sim.storage.files import FILES, Files
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_FILE = "cleaner-offset-checkpoint"
+PARTITION_FILES = (LOG_START_FILE, CLEANER_FILE)
 
 
 class CheckpointError(ValueError):
@@ -50,29 +53,32 @@ def partition_of_dir(name: str) -> tuple[str, int] | None:
     return topic, int(number)
 
 
-def read_log_starts(data_dir: Path) -> dict[tuple[str, int], int]:
-    """Log start offsets by (topic, partition). Raises CheckpointError."""
-    path = data_dir / LOG_START_FILE
+def read_offsets(data_dir: Path, name: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition) of the data directory's checkpoint `name`. Raises CheckpointError."""
+    path = data_dir / name
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path)}
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def write_log_start(log_dir: Path, offset: int | None, *, files: Files = FILES, sync: bool = False) -> None:
-    """Record (None: forget) the start of the log in `log_dir`; other logs' rows stay. Raises OSError."""
+def write_row(log_dir: Path, name: str, offset: int | None, *, files: Files = FILES, sync: bool = False) -> None:
+    """Record (None: forget) the offset of the log in `log_dir` in checkpoint `name`; other logs' rows stay.
+
+    Raises OSError.
+    """
     key = partition_of_dir(log_dir.name)
     if key is None:
         return
     try:
-        starts = read_log_starts(log_dir.parent)
+        offsets = read_offsets(log_dir.parent, name)
     except CheckpointError:
-        starts = {}
-    if starts.get(key) == offset:
+        offsets = {}
+    if offsets.get(key) == offset:
         return
     if offset is None:
-        del starts[key]
+        del offsets[key]
     else:
-        starts[key] = offset
-    rows = [(topic, partition, start) for (topic, partition), start in starts.items()]
-    write_rows(log_dir.parent / LOG_START_FILE, rows, files=files, sync=sync)
+        offsets[key] = offset
+    rows = [(topic, partition, known) for (topic, partition), known in offsets.items()]
+    write_rows(log_dir.parent / name, rows, files=files, sync=sync)

@@ -8,11 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from pathlib import Path
+from typing import Protocol
+
+
+class Closable(Protocol):
+    """What holds a descriptor that it can open again."""
+
+    def close(self) -> None: ...
 
 
 class Files:
-    """Plain files by descriptor and path."""
+    """Plain files by descriptor and path.
+
+    At most `max_open` log files stay open at a time: the one opened longest ago is closed for the next.
+    """
+
+    def __init__(self, max_open: int | None = None) -> None:
+        self._max_open = max_open
+        self._holders: dict[Closable, None] = {}
+
+    def opened(self, holder: Closable) -> None:
+        """`holder` has opened a descriptor to keep."""
+        self._holders[holder] = None
+        if self._max_open is None:
+            self._max_open = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 16)
+        if len(self._holders) > self._max_open:
+            next(iter(self._holders)).close()
+
+    def closed(self, holder: Closable) -> None:
+        """`holder` is about to close it."""
+        self._holders.pop(holder, None)
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Descriptor for reading and writing; `create` makes an absent file."""

@@ -13,8 +13,9 @@ Source: UnifiedLog, LocalLog (storage).
 from __future__ import annotations
 
 import enum
+import shutil
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from broker_sim.storage.errors import KafkaStorageError, OffsetOutOfRange, Recor
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
-from broker_sim.storage.producer_state import ProducerState
+from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.validation import check_client_batch, check_size
 from protocol.record_batch import (
@@ -101,8 +102,12 @@ class PartitionLog:
         self.config = LogConfig() if config is None else config
         self.sync = sync
         self._files = files
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """Oldest first, the active one last; changed by the log and its cleaner alone."""
         self._bases: list[int] = []
+        self.clean_end_offset = 0
+        """Where the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
+        self.uncleanable = False
         self.producers = ProducerState()
         self.epochs = EpochCache(changed=self._save_epochs)
         self.log_start_offset = 0
@@ -124,11 +129,12 @@ class PartitionLog:
                 segment.sync_appends = self.sync
                 self._add_segment(segment)
             self.log_start_offset = found.log_start_offset
-            if not self._segments:
+            self.clean_end_offset = found.clean_end_offset
+            if not self.segments:
                 self._add_segment(self._new_segment(found.log_start_offset, now_ms))
         except OSError as error:
             raise KafkaStorageError(f"{directory}: {error}") from error
-        self.log_end_offset = self._segments[-1].next_offset
+        self.log_end_offset = self.segments[-1].next_offset
 
     # -------------------------------------------------------------------------------------------- appending
 
@@ -185,7 +191,7 @@ class PartitionLog:
                 f"size of {self.config.segment_bytes}."
             )
         try:
-            segment = self._segments[-1]
+            segment = self.segments[-1]
             if self._should_roll(segment, len(data), marks[-1][1], latest, now_ms):
                 segment = self._roll(now_ms)
             if not segment.size:
@@ -211,8 +217,11 @@ class PartitionLog:
 
     def _roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
-        active = self._segments[-1]
+        active = self.segments[-1]
         active.became_inactive()
+        if self.directory is not None:
+            path = self.directory / f"{self.log_end_offset:020d}.snapshot"
+            self._files.replace_file(path, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
         self._add_segment(fresh)
         return fresh
@@ -239,7 +248,7 @@ class PartitionLog:
         return segment
 
     def _add_segment(self, segment: Segment) -> None:
-        self._segments.append(segment)
+        self.segments.append(segment)
         self._bases.append(segment.base_offset)
 
     # -------------------------------------------------------------------------------------------- reading
@@ -280,16 +289,16 @@ class PartitionLog:
                 at = header.next_offset
 
     def _segments_from(self, offset: int) -> list[Segment]:
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+        return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments' batches."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def segment_count(self) -> int:
-        return len(self._segments)
+        return len(self.segments)
 
     # -------------------------------------------------------------------------------------------- lookup by time
 
@@ -326,7 +335,7 @@ class PartitionLog:
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log (KIP-734); None in an empty log."""
-        latest = max((segment.max_timestamp for segment in self._segments), default=-1)
+        latest = max((segment.max_timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_timestamp(latest)
 
     # -------------------------------------------------------------------------------------------- leader epochs
@@ -352,21 +361,178 @@ class PartitionLog:
             path = self.directory / checkpoints.LEADER_EPOCH_FILE
             checkpoints.write_rows(path, self.epochs.entries, files=self._files, sync=self.sync)
 
+    # -------------------------------------------------------------------------------------------- shrinking
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log begin at `offset`; segments wholly before it are removed. The log's start then.
+
+        Raises OffsetOutOfRange (after the log's end), KafkaStorageError.
+        """
+        if not 0 <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"Cannot delete records up to {offset}: the log ends at {self.log_end_offset}.")
+        if offset > self.log_start_offset:
+            try:
+                if self.directory is not None:
+                    checkpoints.write_row(
+                        self.directory, checkpoints.LOG_START_FILE, offset, files=self._files, sync=self.sync
+                    )
+                self._start_at(offset)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error}") from error
+        return self.log_start_offset
+
+    def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
+        """Remove old segments by retention.ms, retention.bytes (cleanup.policy with `delete`) and the log's start, and
+        producers by their expiration. The number of segments removed; what is not committed stays.
+
+        Raises KafkaStorageError.
+        """
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        committed = self.log_end_offset if high_watermark is None else high_watermark
+        before = len(self.segments)
+        try:
+            if self.config.deletes:
+                count = max(self._expired(now_ms, committed), self._surplus(committed))
+                if count == len(self.segments):
+                    self._roll(now_ms)  # even the active segment is old: it ends here
+                    before += 1
+                if count:
+                    self._start_at(max(self.log_start_offset, self._bases[count]))
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        return before - len(self.segments)
+
+    def _expired(self, now_ms: int, committed: int) -> int:
+        """How many segments from the oldest on are past retention.ms; an empty last one never is."""
+        limit = self.config.retention_ms
+        if limit < 0:
+            return 0
+        for count, segment in enumerate(self.segments):
+            latest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
+            empty = segment is self.segments[-1] and not segment.size
+            if empty or segment.next_offset > committed or now_ms - latest <= limit:
+                return count
+        return len(self.segments)
+
+    def _surplus(self, committed: int) -> int:
+        """How many segments from the oldest on can go with at least retention.bytes left."""
+        limit = self.config.retention_bytes
+        surplus = self.size_bytes - limit
+        if limit < 0 or surplus < 0:
+            return 0
+        for count, segment in enumerate(self.segments):
+            surplus -= segment.size
+            empty = segment is self.segments[-1] and not segment.size
+            if empty or segment.next_offset > committed or surplus < 0:
+                return count
+        return len(self.segments)
+
+    def _start_at(self, offset: int) -> None:
+        """Move the log's start, and remove the segments that end before it (never the last one)."""
+        self.log_start_offset = offset
+        while len(self.segments) > 1 and self._bases[1] <= offset:
+            self.segments.pop(0).delete()
+            del self._bases[0]
+        self.epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from the batch that holds `offset` on, as a follower does (rule: whole batches only).
+
+        The log may begin anew at an `offset` before its start. Raises KafkaStorageError.
+        """
+        if offset >= self.log_end_offset:
+            return
+        try:
+            while self.segments and self._bases[-1] > offset:
+                self.segments.pop().delete()
+                self._bases.pop()
+            if not self.segments:
+                self._add_segment(self._new_segment(offset, 0))
+            self.segments[-1].truncate_to(offset)
+            self.log_end_offset = self.segments[-1].next_offset
+            if self.log_start_offset > self.log_end_offset:
+                self.log_start_offset = self.log_end_offset
+                if self.directory is not None:
+                    checkpoints.write_row(
+                        self.directory, checkpoints.LOG_START_FILE, None, files=self._files, sync=self.sync
+                    )
+            if self.clean_end_offset > self.log_end_offset:
+                self.set_clean_end_offset(self.log_end_offset)
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.producers = recovery.rebuild_producers(self.directory, self.segments)
+            self.producers.replay(header for header, _, _ in self.segments[-1].batches())
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def compact(self, now_ms: int, *, high_watermark: int | None = None, force: bool = False) -> bool:
+        """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`.
+
+        Whether anything was rewritten. Raises KafkaStorageError; the log is as it was then.
+        """
+        from broker_sim.storage.cleaner import compact
+
+        try:
+            return compact(self, now_ms, high_watermark, force)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def set_clean_end_offset(self, offset: int) -> None:
+        """Remember where compaction has come to. Raises OSError."""
+        self.clean_end_offset = offset
+        if self.directory is not None:
+            checkpoints.write_row(self.directory, checkpoints.CLEANER_FILE, offset, files=self._files, sync=self.sync)
+
+    def new_cleaned_segment(self, first: Segment) -> Segment:
+        """An empty segment that may replace `first` and its neighbours. Raises OSError."""
+        if self.directory is None:
+            return MemorySegment(first.base_offset, first.created_ms)
+        segment = recovery.open_segment(
+            self.directory, first.base_offset, self.config, self._files, first.created_ms, ".cleaned"
+        )
+        segment.create()
+        return segment
+
+    def replace_segments(self, old: Sequence[Segment], fresh: Segment) -> None:
+        """Put a compacted segment, whole and on the disk, in the place of `old`. Raises OSError (see recovery.sweep)."""
+        if isinstance(fresh, DiskSegment):
+            fresh.rename(".swap")
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [fresh]
+        self._bases[at : at + len(old)] = [fresh.base_offset]
+        for segment in old:
+            segment.delete()
+        if isinstance(fresh, DiskSegment):
+            fresh.rename("")
+            if self.sync and self.directory is not None:
+                self._files.sync_dir(self.directory)
+
     # -------------------------------------------------------------------------------------------- the end
+
+    def delete(self) -> None:
+        """Remove the log and its directory for good. Raises KafkaStorageError."""
+        for segment in self.segments:
+            segment.close()
+        if self.directory is not None:
+            try:
+                for name in checkpoints.PARTITION_FILES:
+                    checkpoints.write_row(self.directory, name, None, files=self._files)
+                shutil.rmtree(self.directory)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error}") from error
 
     def flush(self) -> None:
         """Everything to the disk, indexes too. Raises KafkaStorageError."""
         try:
-            self._segments[-1].flush(True)
+            self.segments[-1].flush(True)
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error}") from error
 
     def close(self) -> None:
         """Write what is only in memory and give descriptors back. Raises KafkaStorageError, having closed all."""
         try:
-            self._segments[-1].flush(False)
+            self.segments[-1].flush(False)
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error}") from error
         finally:
-            for segment in self._segments:
+            for segment in self.segments:
                 segment.close()

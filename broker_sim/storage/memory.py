@@ -112,6 +112,9 @@ class MemorySegment:
     def flush(self, sync: bool) -> None:
         """Nothing to write in memory."""
 
+    def discard(self) -> None:
+        """Nothing to remove in memory."""
+
     def close(self) -> None:
         """Nothing to give back in memory."""
 

@@ -9,14 +9,20 @@ Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry (storage).
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
+
+import google_crc32c
 
 from broker_sim.storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from protocol.record_batch import MAX_SEQUENCE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 
 KEPT_BATCHES = 5
+
+_SNAPSHOT_HEAD = struct.Struct(">hI")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class ProducedBatch(NamedTuple):
@@ -134,6 +140,49 @@ class ProducerState:
         """Where the earliest open transaction began."""
         starts = [entry.transaction_start for entry in self.entries.values() if entry.transaction_start >= 0]
         return min(starts, default=None)
+
+
+def encode_snapshot(state: ProducerState) -> bytes:
+    """The producers as Kafka's `.snapshot` file holds them: version 1, CRC-32C of the rest, one entry each."""
+    entries = [
+        _SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            last.last_offset - last.first_offset if (last := entry.batches[-1] if entry.batches else None) else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_start,
+        )
+        for entry in state.entries.values()
+    ]
+    body = struct.pack(">i", len(entries)) + b"".join(entries)
+    return _SNAPSHOT_HEAD.pack(1, google_crc32c.value(body)) + body
+
+
+def decode_snapshot(data: bytes) -> ProducerState | None:
+    """The opposite; None for bytes that are no such file. Of the last batches only the very last is in it."""
+    if len(data) < _SNAPSHOT_HEAD.size + 4:
+        return None
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    body = data[_SNAPSHOT_HEAD.size :]
+    (count,) = struct.unpack_from(">i", body)
+    if version != 1 or crc != google_crc32c.value(body) or len(body) != 4 + count * _SNAPSHOT_ENTRY.size:
+        return None
+    state = ProducerState()
+    for row in _SNAPSHOT_ENTRY.iter_unpack(body[4:]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, start = row
+        entry = state.entries[producer_id] = ProducerEntry(producer_id, epoch)
+        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.transaction_start = start
+        if last_sequence >= 0:
+            first_sequence = (last_sequence - delta) & MAX_SEQUENCE
+            entry.batches.append(
+                ProducedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
+            )
+    return state
 
 
 def follows(last_sequence: int, sequence: int) -> bool:

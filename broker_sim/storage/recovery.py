@@ -1,26 +1,36 @@
-"""Opening a log directory: what a crash left is put right, what a disk damaged is cut where it must be and told.
+"""Opening a log directory: what a crash left is put right, what a disk damaged is cut where it must be, and told.
 
 Rules:
 1. The last segment is read whole and every CRC checked: what a crash tore is at its end, and is cut at the last good
-   batch. Earlier segments are trusted as long as their indexes fit; what doesn't fit is read and rebuilt.
-2. Nothing disappears in silence: one warning tells the file, the position, the bytes and the reason.
-Source: LogLoader, LogSegment.recover (storage).
+   batch. Earlier segments were finished when they were rolled: their indexes and last batches have to fit together;
+   one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes.
+2. Nothing disappears in silence. One warning tells the file, the position, the bytes cut and why. Where good batches
+   follow the bad bytes (damage, not a torn write) all that is cut is kept beside the log as `<name>.<position>.damaged`.
+3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
+   them). Here the later segments stay: readers pass over the gap as over one that compaction left.
+4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
+   without a log go. Files of a real broker that mean nothing here (.txnindex, .snapshot, checkpoints) stay.
+Source: LogLoader, LogSegment.recover, ProducerStateManager (storage).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker_sim.storage import checkpoints
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.files import Files
 from broker_sim.storage.log_config import LogConfig
-from broker_sim.storage.producer_state import ProducerState
-from broker_sim.storage.segment import DiskSegment
-from protocol.record_batch import RecordBatchError, check_crc
+from broker_sim.storage.producer_state import ProducerState, decode_snapshot
+from broker_sim.storage.segment import READ_BYTES, DiskSegment, Segment
+from protocol.record_batch import HEADER_BYTES, BatchHeader, RecordBatchError, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
+
+SEGMENT_KINDS = ("log", "index", "timeindex")
 
 
 @dataclass
@@ -32,40 +42,224 @@ class Recovered:
     epochs: list[tuple[int, int]] = field(default_factory=list)
     epochs_changed: bool = False
     log_start_offset: int = 0
+    clean_end_offset: int = 0
 
 
 def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Recovered:
     """Read a log directory, repairing it. Raises OSError."""
+    sweep(directory, config, files, now_ms)
     found = Recovered()
-    bases = sorted(int(path.stem) for path in directory.glob("*.log") if path.stem.isdigit())
-    epochs = EpochCache()
+    scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
+    bases = segment_bases(directory)
     for base in bases:
-        segment = DiskSegment(
-            directory,
-            base,
-            created_ms=now_ms,
-            index_interval=config.index_interval_bytes,
-            max_index_bytes=config.segment_index_bytes,
-            files=files,
-        )
-        found.segments.append(segment)
+        segment = open_segment(directory, base, config, files, now_ms)
         size = files.size(segment.fd)
-        why = ""
-        try:
-            for header, data, pos in segment.scan(0, size):
-                check_crc(data, pos, header)
-                segment.note(header.size, header.last_offset, header.max_timestamp)
-                epochs.assign(header.leader_epoch, header.base_offset)
-                found.producers.update(header, header.base_offset)
-        except RecordBatchError as error:
-            why = str(error)
-        if segment.size < size:
-            logger.warning(
-                "%s: cut at position %d, %d bytes removed: %s", segment.log_path, segment.size, size - segment.size, why
-            )
-            files.truncate(segment.fd, segment.size)
-    found.epochs = epochs.entries
-    found.epochs_changed = bool(bases)
-    if bases:
-        found.log_start_offset = bases[0]
+        if base == bases[-1]:
+            found.producers = rebuild_producers(directory, [*found.segments, segment])
+            scanned += _scan(segment, size, files, found.producers)
+        else:
+            if not segment.adopt_finished(size):
+                scanned += _scan(segment, size, files, None)
+                segment.became_inactive()
+            segment.close()
+        found.segments.append(segment)
+    _recover_start(directory, found, files)
+    _recover_epochs(directory, found, scanned)
     return found
+
+
+def open_segment(
+    directory: Path, base: int, config: LogConfig, files: Files, now_ms: int, suffix: str = ""
+) -> DiskSegment:
+    """The segment at `base`, of which nothing has been read yet."""
+    return DiskSegment(
+        directory,
+        base,
+        created_ms=now_ms,
+        index_interval=config.index_interval_bytes,
+        max_index_bytes=config.segment_index_bytes,
+        files=files,
+        suffix=suffix,
+    )
+
+
+def segment_bases(directory: Path, suffix: str = "") -> list[int]:
+    """Base offsets of the segments in a log directory, ascending."""
+    ending = f".log{suffix}"
+    names = (path.name.removesuffix(ending) for path in directory.iterdir() if path.name.endswith(ending))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+# ------------------------------------------------------------------------------------------------ leftovers
+
+
+def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None:
+    """Finish or undo what a crash interrupted (rule 4). Raises OSError."""
+    for path in list(directory.iterdir()):
+        if path.name.endswith((".cleaned", ".deleted", ".tmp")):
+            files.remove(path)
+    for base in segment_bases(directory, ".swap"):
+        _complete_swap(directory, base, config, files, now_ms)
+    for path in list(directory.iterdir()):
+        lone = path.suffix in (".index", ".timeindex", ".txnindex") and not path.with_suffix(".log").exists()
+        if lone or path.name.endswith(".swap"):
+            files.remove(path)
+
+
+def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, now_ms: int) -> None:
+    """A compacted segment was whole when it became `.swap`: remove what it replaces and give it its name."""
+    swap = open_segment(directory, base, config, files, now_ms, ".swap")
+    size = files.size(swap.fd)
+    _scan(swap, size, files, None)
+    bases = segment_bases(directory)
+    # The segments it replaces begin within its offsets, and the first has its base. An emptied one replaces that alone.
+    for old in bases:
+        if old == base or base < old < swap.next_offset:
+            open_segment(directory, old, config, files, now_ms).delete()
+    swap.became_inactive()
+    swap.rename("")
+    swap.close()
+
+
+# ------------------------------------------------------------------------------------------------ batches
+
+
+def _scan(segment: DiskSegment, size: int, files: Files, producers: ProducerState | None) -> list[tuple[int, int]]:
+    """Read a segment whole, rebuild its indexes, cut it at the first bad batch; its leader epochs."""
+    epochs: list[tuple[int, int]] = []
+    segment.reset()
+    why = ""
+    try:
+        for header, data, pos in segment.scan(0, size):
+            check_crc(data, pos, header)
+            if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
+                why = f"offset {header.base_offset} where {segment.next_offset} is the least"
+                break
+            segment.note(header.size, header.last_offset, header.max_timestamp)
+            if producers is not None and header.producer_id >= 0:
+                producers.update(header, header.base_offset)
+            if not epochs or header.leader_epoch > epochs[-1][0]:
+                epochs.append((header.leader_epoch, header.base_offset))
+    except RecordBatchError as error:
+        why = str(error)
+    if segment.size < size:
+        _cut(segment, size, why, files)
+    return epochs
+
+
+def _cut(segment: DiskSegment, size: int, why: str, files: Files) -> None:
+    position = segment.size
+    kept = ""
+    if _has_good_batch(files.read(segment.fd, READ_BYTES, position + 1), segment.next_offset):
+        path = segment.log_path.with_name(f"{segment.log_path.name}.{position}.damaged")
+        _copy(segment, position, size, path, files)
+        kept = f"; good batches follow the bad bytes, so that all of it is kept in {path.name}"
+    logger.warning(
+        "%s: cut at position %d (offset %d), %d bytes removed: %s%s",
+        segment.log_path,
+        position,
+        segment.next_offset,
+        size - position,
+        why,
+        kept,
+    )
+    files.truncate(segment.fd, position)
+
+
+def _has_good_batch(data: bytes, least_offset: int) -> bool:
+    """Whether a whole batch with a right CRC begins anywhere in `data`."""
+    at = data.find(b"\x02", 16)
+    while at >= 0:
+        try:
+            header = parse_header(data, at - 16)
+            if header.base_offset >= least_offset and header.size >= HEADER_BYTES:
+                check_crc(data, at - 16, header)
+                return True
+        except RecordBatchError:
+            pass
+        at = data.find(b"\x02", at + 1)
+    return False
+
+
+def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files) -> None:
+    fd = files.open(target, create=True)
+    try:
+        files.truncate(fd, 0)
+        for position in range(start, end, READ_BYTES):
+            data = files.read(segment.fd, min(READ_BYTES, end - position), position)
+            files.append(fd, data, position - start)
+    finally:
+        files.close(fd)
+
+
+# ------------------------------------------------------------------------------------------------ what goes with them
+
+
+def _recover_start(directory: Path, found: Recovered, files: Files) -> None:
+    """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka."""
+    saved = _saved_offset(directory, checkpoints.LOG_START_FILE)
+    found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE) or 0
+    if not found.segments:
+        found.clean_end_offset = 0
+        for name in checkpoints.PARTITION_FILES:  # of a log that had the same name
+            checkpoints.write_row(directory, name, None, files=files)
+        return
+    first, end = found.segments[0].base_offset, found.segments[-1].next_offset
+    found.log_start_offset = first if saved is None else max(first, saved)
+    if found.log_start_offset > end:
+        logger.warning("%s: its start %d is beyond its end %d; it is emptied", directory, found.log_start_offset, end)
+        for segment in found.segments:
+            segment.delete()
+        found.segments.clear()
+
+
+def _saved_offset(directory: Path, name: str) -> int | None:
+    key = checkpoints.partition_of_dir(directory.name)
+    try:
+        return checkpoints.read_offsets(directory.parent, name).get(key) if key else None
+    except checkpoints.CheckpointError as error:
+        logger.warning("%s is not used: %s", directory.parent / name, error)
+        return None
+
+
+def _recover_epochs(directory: Path, found: Recovered, scanned: list[tuple[int, int]]) -> None:
+    try:
+        rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE)
+        saved = [(int(epoch), int(start)) for epoch, start in rows]
+    except ValueError as error:
+        logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)
+        saved = []
+        scanned = [(header.leader_epoch, header.base_offset) for header in _headers(found.segments, 0)]
+    cache = EpochCache(saved)
+    for epoch, start in scanned:
+        if epoch > cache.latest:
+            cache.assign(epoch, start)
+    end = found.segments[-1].next_offset if found.segments else found.log_start_offset
+    cache.truncate_from_end(end + 1)  # a leader may have begun at the very end
+    cache.truncate_from_start(found.log_start_offset)
+    found.epochs = cache.entries
+    found.epochs_changed = found.epochs != saved
+
+
+def rebuild_producers(directory: Path | None, segments: Sequence[Segment]) -> ProducerState:
+    """Producers as of the base of the last segment: from the newest snapshot and the batches after it. Raises OSError."""
+    state, start = ProducerState(), 0
+    for segment in reversed(segments if directory is not None else []):
+        assert directory is not None
+        path = directory / f"{segment.base_offset:020d}.snapshot"
+        try:
+            known = decode_snapshot(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        if known is not None:
+            state, start = known, segment.base_offset
+            break
+    state.replay(header for header in _headers(segments[:-1], start) if header.producer_id >= 0)
+    return state
+
+
+def _headers(segments: Sequence[Segment], start: int) -> Iterator[BatchHeader]:
+    for segment in segments:
+        if segment.base_offset >= start:
+            for header, _, _ in segment.batches():
+                yield header

@@ -19,7 +19,16 @@ from typing import Protocol
 
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
-from protocol.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, CorruptRecord, TruncatedBatch, parse_header
+from protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    CorruptRecord,
+    RecordBatchError,
+    TruncatedBatch,
+    check_crc,
+    parse_header,
+)
 
 Mark = tuple[int, int, int]
 """What a segment has to know of an appended batch: (bytes, last offset, max timestamp)."""
@@ -29,6 +38,8 @@ SEEK_BYTES = 8192
 CUT_SLACK_BYTES = 16 * 1024
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _LAST_DELTA = struct.Struct(">i")
 
@@ -76,6 +87,9 @@ class Segment(Protocol):
     def delete(self) -> None:
         """Remove it for good."""
 
+    def discard(self) -> None:
+        """Remove one that could not be finished; what fails about it is passed over."""
+
 
 class DiskSegment:
     """A segment of a log directory. Opened on first use; see Segment for its members."""
@@ -85,7 +99,9 @@ class DiskSegment:
         "_files",
         "_index_interval",
         "_max_index_bytes",
+        "_offset_index",
         "_since_index",
+        "_time_index",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -93,10 +109,8 @@ class DiskSegment:
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
-        "offset_index",
         "size",
         "sync_appends",
-        "time_index",
     )
 
     def __init__(
@@ -119,34 +133,52 @@ class DiskSegment:
         self._fd = -1
         self.sync_appends = False
         """Whether an append waits for the disk."""
-        self._reset()
+        self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         self.size = 0
         self.next_offset = self.base_offset
         self.first_timestamp: int | None = None
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
-        self.offset_index = OffsetIndex()
-        self.time_index = TimeIndex()
+        self._offset_index: OffsetIndex | None = OffsetIndex()
+        self._time_index: TimeIndex | None = TimeIndex()
         self._since_index = 0
 
-    def index_path(self, kind: str) -> Path:
-        """Path of the index `kind` ("index" or "timeindex"), with the suffix that the log file has."""
+    def path(self, kind: str) -> Path:
+        """Path of the segment's file `kind` ("log", "index", "timeindex"), with the suffix that all of them have."""
         stem, _, suffix = self.log_path.name.partition(".log")
         return self.log_path.with_name(f"{stem}.{kind}{suffix}")
 
     def create(self) -> None:
         """Make the segment's files, empty. Raises OSError."""
         self._fd = self._files.open(self.log_path, create=True)
+        self._files.opened(self)
         self._files.truncate(self._fd, 0)
-        self._save_indexes()
+        self.save_indexes()
 
     @property
     def fd(self) -> int:
         if self._fd < 0:
             self._fd = self._files.open(self.log_path)
+            self._files.opened(self)
         return self._fd
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """Read from its file on first use, where the segment was found finished at open."""
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """As offset_index."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
 
     @property
     def index_full(self) -> bool:
@@ -187,18 +219,19 @@ class DiskSegment:
     def became_inactive(self) -> None:
         if self.max_timestamp_offset >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self._save_indexes()
+        self.save_indexes()
 
-    def _save_indexes(self) -> None:
-        save_index(self._files, self.index_path("index"), self.offset_index)
-        save_index(self._files, self.index_path("timeindex"), self.time_index)
+    def save_indexes(self) -> None:
+        """Bring both index files up to date. Raises OSError."""
+        save_index(self._files, self.path("index"), self.offset_index)
+        save_index(self._files, self.path("timeindex"), self.time_index)
 
     def sync(self) -> None:
         """Wait until the log file's bytes are on the disk. Raises OSError."""
         self._files.sync(self.fd)
 
     def flush(self, sync: bool) -> None:
-        self._save_indexes()
+        self.save_indexes()
         if sync:
             self.sync()
 
@@ -208,10 +241,74 @@ class DiskSegment:
     def truncate_bytes(self, position: int) -> None:
         """Cut the log file at a batch boundary and rebuild what is known of the rest."""
         self._files.truncate(self.fd, position)
-        self._reset()
-        for header, _, _ in self.scan(0, position):
+        self._rebuild(position)
+        self.save_indexes()
+
+    def _rebuild(self, end: int) -> None:
+        self.reset()
+        for header, _, _ in self.scan(0, end):
             self.note(header.size, header.last_offset, header.max_timestamp)
-        self._save_indexes()
+
+    def adopt_finished(self, size: int) -> bool:
+        """Take over a segment that was rolled before this process began, from its indexes and its last few batches.
+
+        False where they don't fit together or can't be read: then it has to be scanned. Raises OSError.
+        """
+        entry = self._last_entry("index", OFFSET_ENTRY)
+        time_entry = self._last_entry("timeindex", TIME_ENTRY)
+        if size == 0:
+            return entry is None
+        position = 0 if entry is None else entry[1]
+        if not 0 <= position < size or time_entry is None:
+            return False
+        last = None
+        try:
+            for header, data, pos in self.scan(position, size):
+                check_crc(data, pos, header)
+                if last is None and entry is not None and header.last_offset != self.base_offset + entry[0]:
+                    return False
+                last = header
+        except RecordBatchError:
+            return False
+        if last is None or time_entry[1] > last.last_offset - self.base_offset:
+            return False
+        self.size = size
+        self.next_offset = last.next_offset
+        self.max_timestamp = time_entry[0]
+        self.max_timestamp_offset = self.base_offset + time_entry[1]
+        self._offset_index = self._time_index = None
+        return True
+
+    def _last_entry(self, kind: str, entry: struct.Struct) -> tuple[int, int] | None:
+        try:
+            fd = self._files.open(self.path(kind))
+        except FileNotFoundError:
+            return None
+        try:
+            size = self._files.size(fd)
+            if size < entry.size or size % entry.size:
+                return None
+            first, second = entry.unpack(self._files.read(fd, entry.size, size - entry.size))
+            return first, second
+        finally:
+            self._files.close(fd)
+
+    def _load_indexes(self) -> None:
+        offset_index, time_index = OffsetIndex(), TimeIndex()
+        if offset_index.load(self._read_index("index"), self.size) and time_index.load(
+            self._read_index("timeindex"), self.next_offset - 1 - self.base_offset
+        ):
+            self._offset_index, self._time_index = offset_index, time_index
+        else:
+            self._rebuild(self.size)
+            self.became_inactive()
+
+    def _read_index(self, kind: str) -> bytes:
+        fd = self._files.open(self.path(kind), create=True)
+        try:
+            return self._files.read(fd, self._files.size(fd), 0)
+        finally:
+            self._files.close(fd)
 
     # -------------------------------------------------------------------------------------------- reading
 
@@ -249,7 +346,7 @@ class DiskSegment:
             return self.size
         position = self.offset_index.lookup(offset - self.base_offset)
         while position < self.size:
-            data = self._files.read(self.fd, SEEK_BYTES, position)
+            data = self._files.read(self.fd, min(SEEK_BYTES, self.size - position), position)
             at = 0
             while at + HEADER_BYTES <= len(data):
                 base, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
@@ -302,16 +399,17 @@ class DiskSegment:
 
     def close(self) -> None:
         if self._fd >= 0:
+            self._files.closed(self)
             self._files.close(self._fd)
             self._fd = -1
 
     def delete(self) -> None:
+        # The log file goes first: indexes that a crash leaves alone are swept at open, a lone log file would be read again.
         self.close()
-        for path in (self.log_path, self.index_path("index"), self.index_path("timeindex")):
-            self._files.remove(path)
+        for kind in ("log", "index", "timeindex", "snapshot"):
+            self._files.remove(self.path(kind))
 
     def discard(self) -> None:
-        """Remove a segment that could not be made; what fails about it is passed over."""
         with contextlib.suppress(OSError):
             self.delete()
 
@@ -319,7 +417,7 @@ class DiskSegment:
         """Give the three files another suffix (".cleaned", ".swap" or none); the log file goes last."""
         stem = self.log_path.name.partition(".log")[0]
         for kind in ("index", "timeindex"):
-            self._files.rename(self.index_path(kind), self.log_path.with_name(f"{stem}.{kind}{suffix}"))
+            self._files.rename(self.path(kind), self.log_path.with_name(f"{stem}.{kind}{suffix}"))
         fresh = self.log_path.with_name(f"{stem}.log{suffix}")
         self._files.rename(self.log_path, fresh)
         self.log_path = fresh
