@@ -1,0 +1,355 @@
+"""A whole simulated cluster in this process: brokers on real TCP ports over one shared state.
+
+    async with Cluster(brokers=3, topics={"orders": 6}) as kafka:
+        kafka.bootstrap                                  # "127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003"
+        kafka.create_topic("payments", 3, configs={"cleanup.policy": "compact"})
+
+    with ClusterThread(topics={"orders": 6}) as kafka:   # the same beside synchronous code, on a thread of its own
+        kafka.bootstrap
+
+Rules:
+1. A cluster belongs to the event loop that started it. Clusters don't know of each other: any number runs side by side.
+2. Settings have Kafka's names and defaults, group.initial.rebalance.delay.ms included (3 s). Node ids count from 1.
+3. What can be wrong with the arguments, the ports or the data directory is one ClusterError with one line; nothing is
+   left open or running then.
+4. With ``data_dir`` the next cluster on the same directory goes on where this one ended, however it ended; two at once
+   are refused. Without, everything is in memory and gone at ``stop``. ``start`` after ``stop`` takes the same ports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import errno
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+
+from broker_sim.clock import Clock, RealClock, Timer
+from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.server import BrokerServer, listen
+
+if TYPE_CHECKING:
+    import random
+    import socket
+
+    from broker_sim.metadata import Broker, ClusterState, Topic
+    from broker_sim.runtime import GroupRuntime
+
+__all__ = ["Cluster", "ClusterError", "ClusterThread"]
+
+log = logging.getLogger("broker_sim.cluster")
+
+T = TypeVar("T")
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+_LOCK_FILE = ".lock"
+"""Kafka's name for the file that is locked while a broker uses a log directory."""
+
+
+class ClusterError(Exception):
+    """A cluster that can't start as asked; the text is one line for people."""
+
+
+class Cluster:
+    """``brokers`` brokers, started and stopped together.
+
+    ``topics``: name -> number of partitions (-1: num.partitions), created unless they are there. ``config``: settings by
+    Kafka's names. ``data_dir``: where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``:
+    of the first broker, the others take the next ones; 0 takes free ones. ``advertised_host``: what clients are told to
+    connect to, where that is not ``host``. ``clock`` and ``rng`` are for tests that own time and chance.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        topics: Mapping[str, int] | None = None,
+        *,
+        as_version: str = "4.1",
+        config: Mapping[str, object] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        sync: bool = False,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_host: str | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise ClusterError(f"a cluster has at least one broker, not {brokers}")
+        if not 0 <= port <= 65536 - brokers:
+            raise ClusterError(f"port {port} is out of range for {brokers} broker{'s'[: brokers - 1]}")
+        try:
+            self.config = BrokerConfig(config, as_version)
+        except ConfigError as error:
+            raise ClusterError(str(error)) from None
+        self.topics = dict(topics or {})
+        self.host = host
+        self._ports = [port + number if port else 0 for number in range(brokers)]
+        self._advertised_host = advertised_host or ("127.0.0.1" if host in _WILDCARDS else host)
+        self._settings = dict(config or {})
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._sync = sync
+        self._clock, self._rng = clock, rng
+        self._lock: IO[str] | None = None
+        self._maintenance: Timer | None = None
+        self.servers: list[BrokerServer] = []
+        self._state: ClusterState | None = None
+        self._runtime: GroupRuntime | None = None
+
+    # --- what it is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of every broker, with commas between them. Known once started."""
+        return ",".join(f"{_bracketed(broker.host)}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """The brokers, by node id."""
+        return list(self.state.brokers.values())
+
+    @property
+    def state(self) -> ClusterState:
+        """Topics, partitions and settings. Raises ClusterError where the cluster is not running."""
+        if self._state is None:
+            raise ClusterError("the cluster is not running")
+        return self._state
+
+    @property
+    def runtime(self) -> GroupRuntime:
+        """The group coordinators. Raises ClusterError where the cluster is not running."""
+        if self._runtime is None:
+            raise ClusterError("the cluster is not running")
+        return self._runtime
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+    ) -> Topic:
+        """Create a topic at once (-1: the broker's default number). Raises KafkaError, as the CreateTopics API answers."""
+        return self.state.create_topic(name, partitions, replication_factor=replication_factor, configs=configs)
+
+    # --- start and stop -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Open the logs and the ports; clients can connect when this returns. Raises ClusterError."""
+        if self._state is not None:
+            raise ClusterError("the cluster is running already")
+        sockets: list[socket.socket] = []
+        try:
+            sockets = self._bind()
+            self._open(sockets)
+            for server, sock in zip(self.servers, sockets, strict=True):
+                await server.start(sock)
+        except BaseException:
+            for sock in sockets:
+                sock.close()
+            await self.stop()
+            raise
+        self._arm_maintenance()
+        return self
+
+    async def stop(self) -> None:
+        """Close every connection, the ports and the logs. Does nothing where the cluster is not running."""
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            self._maintenance = None
+        servers, self.servers = self.servers, []
+        for server in servers:
+            await server.stop()
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.close()
+        state, self._state = self._state, None
+        try:
+            if state is not None:
+                state.close()
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _bind(self) -> list[socket.socket]:
+        sockets: list[socket.socket] = []
+        for number, port in enumerate(self._ports):
+            try:
+                sockets.append(listen(self.host, port))
+            except OSError as error:
+                for sock in sockets:
+                    sock.close()
+                raise ClusterError(_bind_error(self.host, port, error)) from None
+            self._ports[number] = sockets[-1].getsockname()[1]
+        return sockets
+
+    def _open(self, sockets: list[socket.socket]) -> None:
+        """State, coordinators and servers, everything but listening. Raises ClusterError."""
+        from broker_sim.cluster_store import StoreError
+        from broker_sim.handlers import Routes
+        from broker_sim.metadata import ClusterState, KafkaError
+        from broker_sim.runtime import GroupRuntime
+        from broker_sim.storage import StorageError
+
+        clock = self._clock or RealClock()
+        try:
+            if self._data_dir is not None:
+                self._lock = _lock(self._data_dir)
+            self.config = BrokerConfig(self._settings, self.config.as_version)  # what clients altered is on disk
+            state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng)
+            for node_id, port in enumerate(self._ports, start=1):
+                state.add_broker(node_id, self._advertised_host, port)
+            self._state = state
+            state.load()
+            for name, partitions in self.topics.items():
+                if name not in state.topics:
+                    state.create_topic(name, partitions)
+        except KafkaError as error:
+            raise ClusterError(f"topic {name!r}: {error.message or error.error.name}") from None
+        except (StoreError, StorageError) as error:
+            raise ClusterError(f"data directory {self._data_dir}: {error}") from None
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ClusterError(f"data directory {self._data_dir} can't be used: {reason}") from None
+        runtime = self._runtime = GroupRuntime(state, rng=self._rng)
+        state.on_topic_deleted.append(lambda topic: runtime.topic_deleted(topic.name))
+        routes = Routes(self.config.as_version)
+        for broker in state.brokers.values():
+            broker.runtime = runtime
+            self.servers.append(BrokerServer(broker, clock, routes))
+        runtime.start()
+
+    # --- background work ------------------------------------------------------------------------------------------------
+
+    def _arm_maintenance(self) -> None:
+        clock = self.state.clock
+        pause_ms = self.config.int("log.retention.check.interval.ms")
+        self._maintenance = clock.call_at_ms(clock.now_ms() + pause_ms, self._maintain)
+
+    def _maintain(self) -> None:
+        try:
+            self.state.run_log_maintenance(self.state.clock.now_ms())
+        except Exception:
+            log.exception("log maintenance failed; it is tried again at the next interval")
+        self._arm_maintenance()
+
+
+class ClusterThread:
+    """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s."""
+
+    def __init__(self, brokers: int = 1, topics: Mapping[str, int] | None = None, **options: Any) -> None:
+        self._make: Callable[[], Cluster] = lambda: Cluster(brokers, topics, **options)
+        self._cluster: Cluster | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.bootstrap = ""
+        """``host:port`` of every broker, once started."""
+
+    def start(self) -> Self:
+        """As `Cluster.start`; returns when clients can connect. Raises ClusterError."""
+        if self._thread is not None:
+            raise ClusterError("the cluster is running already")
+        cluster = self._cluster or self._make()
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, args=(loop,), name="broker-sim", daemon=True)
+        self._thread.start()
+        try:
+            self._await(cluster.start())
+        except BaseException:
+            self._end()
+            raise
+        self._cluster = cluster
+        self.bootstrap = self.run(lambda kafka: kafka.bootstrap)
+        return self
+
+    def stop(self) -> None:
+        """As `Cluster.stop`; the thread is gone when this returns."""
+        if self._thread is None or self._cluster is None:
+            return
+        try:
+            self._await(self._cluster.stop())
+        finally:
+            self._end()
+
+    def run(self, function: Callable[[Cluster], T]) -> T:
+        """Call ``function(cluster)`` on the cluster's thread, where alone it may be touched, and return what it returns."""
+        cluster = self._cluster
+        if cluster is None or self._thread is None:
+            raise ClusterError("the cluster is not running")
+
+        async def call() -> T:
+            return function(cluster)
+
+        return self._await(call())
+
+    def create_topic(self, name: str, partitions: int = -1, **options: Any) -> None:
+        """As `Cluster.create_topic`."""
+        self.run(lambda kafka: kafka.create_topic(name, partitions, **options))
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _end(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop = self._thread = None
+
+
+def _lock(data_dir: Path) -> IO[str]:
+    """Make the directory, see that it can be written, and keep others out while the file is open. Raises ClusterError."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    handle = (data_dir / _LOCK_FILE).open("a")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise ClusterError(f"data directory {data_dir} is in use by another cluster") from None
+    return handle
+
+
+def _bind_error(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} may not be used: permission denied"
+    reason = error.strerror or str(error)
+    return f"can't listen on {host or 'any address'}, port {port}: {reason}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

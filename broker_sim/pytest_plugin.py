@@ -1,0 +1,108 @@
+"""pytest fixtures: a fresh simulated cluster for each test, in a few milliseconds.
+
+    async def test_my_consumer(kafka):                       # for asyncio code (pytest-asyncio or anyio runs it)
+        consumer = AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap)
+
+    def test_my_sync_consumer(kafka_bootstrap):              # for everything else; the cluster has a thread of its own
+        consumer = KafkaConsumer("orders", bootstrap_servers=kafka_bootstrap)
+
+    @pytest.mark.kafka(brokers=3, topics={"orders": 6}, as_version="3.9", config={"num.partitions": 4})
+    def test_with_options(kafka_server): ...
+
+* ``kafka``: a started `broker_sim.Cluster` on the event loop of your async fixtures, whatever mode pytest-asyncio is in.
+  A synchronous test that asks for it gets ``kafka_server``.
+* ``kafka_server``: a started `broker_sim.ClusterThread`; ``kafka_bootstrap``: its address.
+* The marker takes `Cluster`'s arguments. One default differs from Kafka's: group.initial.rebalance.delay.ms is 0 and not
+  3000, so that groups form at once; ``config={"group.initial.rebalance.delay.ms": 3000}`` has it back.
+
+Loading this costs nothing: the simulator is imported by the first test that asks for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster, ClusterThread
+
+MARKER = "kafka"
+
+_ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
+"""The fixtures behind ``kafka`` in an async test, by the plugin that runs it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(brokers=1, topics=None, as_version='4.1', config=None, ...): the arguments of broker_sim.Cluster"
+        " for the fixtures kafka, kafka_server and kafka_bootstrap",
+    )
+    fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
+    if config.pluginmanager.has_plugin("asyncio"):
+        import pytest_asyncio
+
+        setattr(fixtures, _ON_ASYNCIO, pytest_asyncio.fixture(_running_cluster()))
+    if config.pluginmanager.has_plugin("anyio"):
+        setattr(fixtures, _ON_ANYIO, pytest.fixture(_running_cluster()))
+    config.pluginmanager.register(fixtures, "broker_sim_async_fixtures")
+
+
+def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluster]]:
+    """A fixture function; a new one for each plugin, as they leave their marks on it."""
+
+    async def running_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+        from broker_sim.cluster import Cluster
+
+        async with Cluster(**_options(request)) as kafka:
+            yield kafka
+
+    return running_cluster
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
+    """A fresh simulated cluster for this test."""
+    node: pytest.Item = request.node
+    test = getattr(node, "obj", None)
+    test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
+    if not inspect.iscoroutinefunction(test):
+        name = "kafka_server"
+    elif node.get_closest_marker("anyio") and not node.get_closest_marker("asyncio"):
+        name = _ON_ANYIO
+    elif request.config.pluginmanager.has_plugin("asyncio"):
+        name = _ON_ASYNCIO
+    else:
+        raise pytest.UsageError("the fixture kafka needs pytest-asyncio or anyio in an async test")
+    return request.getfixturevalue(name)  # type: ignore[no-any-return]
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The cluster's arguments: those of the nearest marker win, one by one; settings are put together."""
+    options: dict[str, Any] = {}
+    config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+    for marker in reversed(list(request.node.iter_markers(MARKER))):
+        if marker.args:
+            raise pytest.UsageError(f"@pytest.mark.{MARKER} takes keyword arguments only")
+        options.update(marker.kwargs)
+        config.update(marker.kwargs.get("config") or {})
+    return {**options, "config": config}
+
+
+@pytest.fixture
+def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
+    """A cluster on a thread of its own, for code without an event loop."""
+    from broker_sim.cluster import ClusterThread
+
+    with ClusterThread(**_options(request)) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka_server: ClusterThread) -> str:
+    """The address of ``kafka_server``."""
+    return kafka_server.bootstrap
