@@ -1,0 +1,55 @@
+# Everything a developer runs. Each target does the set-up it needs; `make` alone lists them.
+# Without make: python -m venv .venv && .venv/bin/python -m pip install -e '.[dev]', then the commands below.
+
+# The first interpreter that is Python 3.11 or newer; `make setup PYTHON=/path/to/python3.12` chooses another.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,\
+	$(shell command -v $(p) >/dev/null 2>&1 && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# More arguments for pytest: make test ARGS='-k heartbeat'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check docs conformance bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## a virtual environment in .venv with broker-sim and all that its tests need
+	@echo "ready: $(BIN)/broker-sim --help"
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "broker-sim needs Python 3.11 or newer; none found (make setup PYTHON=/path/to/python)" >&2; exit 2; }
+	@test -x $(BIN)/python || { echo "== $(VENV): a virtual environment of $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== $(VENV): installing broker-sim and its development tools (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
+	@$(BIN)/python -m broker_sim.demo
+
+test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
+	@echo "== tests; what needs a JVM, Go or Node skips with its reason where that is not installed"
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## format, lint, types, import directions, tidiness
+	@echo "== ruff format"; $(BIN)/ruff format --check .
+	@echo "== ruff check"; $(BIN)/ruff check .
+	@echo "== mypy --strict"; $(BIN)/mypy
+	@echo "== import directions"; $(BIN)/lint-imports
+	@echo "== tidiness, generated docs, README"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py
+
+docs: $(READY) ## write the generated parts of docs/ again
+	@$(BIN)/python docs/generate.py
+
+conformance: $(READY) ## the same tests on the simulator and on real Apache Kafka 3.4 and 4.1 (needs a JVM and Maven)
+	@echo "== conformance: the simulator and real brokers (needs java and mvn)"
+	@$(BIN)/python -m pytest tests/conformance $(ARGS)
+
+bench: $(READY) ## the benchmarks: requests per second beside Kafka, kfake and librdkafka's mock
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove the virtual environment and all caches
+	rm -rf $(VENV) *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
