@@ -22,13 +22,14 @@ _KNOWN_ERRORS = [int(error) for error in Err if error <= 119]  # those of Kafka 
 
 
 def _all_messages() -> list[type]:
-    found = []
-    for module_info in pkgutil.iter_modules(protocol.messages.__path__):
-        module = importlib.import_module(f"protocol.messages.{module_info.name}")
-        for value in vars(module).values():
-            if isinstance(value, type) and hasattr(value, "__spec__") and value.__module__ == module.__name__:
-                found.append(value)
-    return found
+    path = protocol.messages.__path__
+    modules = [importlib.import_module(f"protocol.messages.{m.name}") for m in pkgutil.iter_modules(path)]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and hasattr(value, "__spec__") and value.__module__ == module.__name__
+    ]
 
 
 MESSAGES: list[type] = _all_messages()

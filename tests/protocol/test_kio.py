@@ -29,7 +29,8 @@ def _module(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        assert name.startswith(error.name or "?")
+        if error.name is None or not name.startswith(error.name):
+            raise
         return None
 
 
