@@ -116,6 +116,7 @@ class Group:
     pending_members: dict[str, int] = field(default_factory=dict)  # told MEMBER_ID_REQUIRED -> session timeout ms
     pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
     joining: int = 0  # members with a parked JoinGroup
+    supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
     offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
     new_member_added: bool = False  # somebody joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
@@ -138,6 +139,7 @@ class Group:
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members[member.member_id] = member
+        self._count_protocols(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if self.leader is None:
@@ -151,6 +153,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self._count_protocols(member, -1)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
         if member.join_token is not None:
@@ -191,9 +194,18 @@ class Group:
 
     # protocols
 
-    def _common_protocols(self) -> list[str]:
-        counts = Counter(name for m in self.members.values() for name in dict(m.protocols))
-        return [name for name, count in counts.items() if count == len(self.members)]
+    def _count_protocols(self, member: Member, step: int) -> None:
+        for name in dict(member.protocols):
+            self.supporters[name] = self.supporters.get(name, 0) + step
+
+    def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
+        """What a member says it supports, in the order of its preference, with its metadata for each."""
+        if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
+            self._count_protocols(member, -1)
+            member.protocols = protocols
+            self._count_protocols(member, 1)
+        else:
+            member.protocols = protocols
 
     def supports(self, protocol_type: str, names: list[str]) -> bool:
         """Whether a joiner with these protocols fits the members that are there."""
@@ -201,12 +213,11 @@ class Group:
             return protocol_type != "" and bool(names)
         if protocol_type != self.protocol_type:
             return False
-        common = self._common_protocols()
-        return any(name in common for name in names)
+        return any(self.supporters.get(name) == len(self.members) for name in names)
 
     def vote(self) -> str:
         """The protocol with most votes among those that all members support; ties go to the one voted for first."""
-        common = self._common_protocols()
+        common = {name for name, count in self.supporters.items() if count == len(self.members)}
         votes: Counter[str] = Counter()
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in common)] += 1

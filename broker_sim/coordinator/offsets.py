@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_sim.coordinator import membership
+from broker_sim.coordinator import rebalance
 from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
 from broker_sim.coordinator.outcome import (
     Client,
@@ -63,7 +63,7 @@ def commit(shard: Shard, token: int, client: Client, request: CommitOffsets) -> 
             return
         member = group.members.get(request.member_id)
         if member is not None:
-            membership.restart_session(shard, group, member)
+            rebalance.restart_session(shard, group, member)
     if not request.offsets:
         shard.reply(token, Err.NONE)
         return

@@ -1,6 +1,6 @@
 """One shard: the groups of one ``__consumer_offsets`` partition, stepped by events.
 
-``step`` is the only way in. It dispatches requests to ``membership`` and ``offsets``, answers of the log to the write that waits for
+``step`` is the only way in. It dispatches requests to the rooms of the core, answers of the log to the write that waits for
 them, and timers by the kind in their key. Queries that change nothing are in ``queries``.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.coordinator import membership, offsets
+from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import (
     Append,
@@ -71,9 +71,9 @@ class Shard:
         self.groups = groups
         for group in groups.values():
             for member in group.members.values():
-                membership.restart_session(self, group, member)
+                rebalance.restart_session(self, group, member)
             if len(group.members) > self.settings.max_group_size:
-                membership.prepare_rebalance(self, group)
+                rebalance.prepare_rebalance(self, group)
         offsets.arm_expiry(self)
         return out
 
@@ -156,8 +156,8 @@ class Shard:
 
 _REQUESTS: dict[type, Callable[..., None]] = {
     Heartbeat: membership.heartbeat,
-    JoinGroupRequest: membership.join,
-    SyncGroupRequest: membership.sync,
+    JoinGroupRequest: joining.join,
+    SyncGroupRequest: syncing.sync,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
     DeleteOffsets: offsets.delete_offsets,
@@ -168,8 +168,8 @@ _REQUESTS: dict[type, Callable[..., None]] = {
 _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "session": membership.session_expired,
     "pending": membership.pending_expired,
-    "rebalance": membership.rebalance_timed_out,
-    "sync": membership.pending_sync_expired,
+    "rebalance": rebalance.rebalance_timed_out,
+    "sync": syncing.pending_sync_expired,
     "append": Shard._append_timed_out,
     "expire": offsets.expire,
 }

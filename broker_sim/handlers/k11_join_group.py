@@ -3,7 +3,7 @@ skip_assignment. The answer is parked until the join window closes."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.membership import join_error
+from broker_sim.coordinator.rebalance import join_error
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
 from protocol.errors import Err

@@ -3,7 +3,7 @@ until the leader's assignment is stored."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.membership import sync_error
+from broker_sim.coordinator.rebalance import sync_error
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
 from protocol.errors import Err

@@ -31,7 +31,7 @@ class History:
         self.next_offset = 0
 
     def run(self, steps: int) -> None:
-        acts = (self.join, self.join, self.join, self.sync, self.sync, self.commit, self.commit, self.beat, self.leave, self.pass_time)
+        acts = (self.join, self.sync, self.sync, self.sync, self.rejoin, self.rejoin, self.commit, self.commit, self.beat, self.leave, self.pass_time)
         for _ in range(steps):
             if self.rng.random() < 0.03:
                 self.core.log_error = self.rng.choice([Err.NONE, Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR])
@@ -62,18 +62,27 @@ class History:
         instance = self.rng.choice([None, None, None, "i1", "i2"])
         rebalance_ms = self.rng.choice([500, 2000])
         token = self.core.join(
-            member_id, group=group, instance=instance, version=self.rng.choice([3, 8, 9]), session_ms=3000, rebalance_ms=rebalance_ms
+            member_id, group=group, instance=instance, version=self.rng.choice([3, 8, 9]), session_ms=20_000, rebalance_ms=rebalance_ms
         )
         answer = self.core.answers.get(token)
         if isinstance(answer, JoinGroupResponse) and answer.member_id:
             self.ids.append(answer.member_id)
             if answer.error_code == Err.MEMBER_ID_REQUIRED and self.rng.random() < 0.8:
-                self.core.join(answer.member_id, group=group, session_ms=3000, rebalance_ms=rebalance_ms)
+                self.core.join(answer.member_id, group=group, session_ms=20_000, rebalance_ms=rebalance_ms)
+
+    def rejoin(self) -> None:
+        """Everybody who is asked to joins again, as clients do."""
+        group_id = self.rng.choice(GROUPS)
+        group = self.core.shard.groups.get(group_id)
+        if group is not None and group.state is State.PREPARING_REBALANCE:
+            for member_id, member in list(group.members.items()):
+                if member.join_token is None and member_id in group.members:
+                    self.core.join(member_id, group=group_id, instance=member.instance_id, session_ms=20_000, rebalance_ms=2000)
 
     def sync(self) -> None:
         member_id, generation, group_id = self.member()
         group = self.core.shard.groups.get(group_id)
-        if group is not None and group.state is State.COMPLETING_REBALANCE and group.leader is not None and self.rng.random() < 0.5:
+        if group is not None and group.state is State.COMPLETING_REBALANCE and group.leader is not None and self.rng.random() < 0.7:
             member_id = group.leader
         assignments = {m: f"{generation}:{m}".encode() for m in (group.members if group is not None else ())}
         self.core.sync(member_id, generation, assignments, group=group_id)
@@ -92,12 +101,12 @@ class History:
         self.core.heartbeat(member_id, generation, group=group)
 
     def leave(self) -> None:
-        if self.rng.random() < 0.4:
+        if self.rng.random() < 0.2:
             member_id, _, group = self.member()
             self.core.leave((member_id, None), group=group)
 
     def pass_time(self) -> None:
-        self.core.advance(self.rng.choice([1, 100, 700, 2500]))
+        self.core.advance(self.rng.choice([1, 1, 100, 700, 2500]))
 
     def check(self) -> None:
         core = self.core

@@ -1,0 +1,266 @@
+"""JoinGroup (coordinator.md 2.2): Kafka's checks in their order, then the member's place in the group. Static members (KIP-345) that
+come back without their id take over their old slot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator.group import NO_MEMBER, Group, Member, State
+from broker_sim.coordinator.outcome import Client
+from broker_sim.coordinator.rebalance import (
+    answer_join,
+    answer_sync,
+    forget_member,
+    join_answer,
+    join_error,
+    maybe_prepare_rebalance,
+    prepare_rebalance,
+    restart_session,
+    session_key,
+    sync_error,
+    try_complete_join,
+)
+from broker_sim.coordinator.records import GroupRecord, group_record, replay
+from broker_sim.coordinator.writes import Write
+from protocol.errors import Err
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.offsets_log import GroupMetadataValue
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
+
+_KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
+_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)
+
+
+def join(shard: Shard, token: int, client: Client, request: JoinGroupRequest) -> None:
+    """JoinGroup behind the common gate and the check of the session timeout."""
+    member_id, group_is_new = request.member_id, False
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if member_id != NO_MEMBER:
+            shard.reply(token, join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id))
+            return
+        group = shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=shard.now_ms)
+        group_is_new = True
+    error: JoinGroupResponse | None = None
+    if not _has_room(group, member_id, shard.settings.max_group_size):
+        forget_member(shard, group, member_id)
+        error = join_error(client.api_version, Err.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+    elif group.state is State.DEAD:
+        error = join_error(client.api_version, Err.COORDINATOR_NOT_AVAILABLE, member_id)
+    elif not group.supports(request.protocol_type, [p.name for p in request.protocols]):
+        error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    elif member_id == NO_MEMBER:
+        error = _join_new(shard, group, token, client, request)
+    else:
+        error = _join_known(shard, group, token, client, request)
+    if group.state is State.PREPARING_REBALANCE:
+        try_complete_join(shard, group)
+    if error is not None:
+        shard.reply(token, error)
+    if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
+        shard.write(NewGroupWrite(group.group_id, shard.now_ms, token, client.api_version))
+
+
+class NewGroupWrite(Write):
+    """The empty record of a group that a JoinGroup has just made. Only a join that is still parked hears of its failure."""
+
+    __slots__ = ("group_id", "join_token", "version")
+
+    def __init__(self, group_id: str, now_ms: int, join_token: int, version: int) -> None:
+        super().__init__(
+            None,
+            [GroupRecord(group_id, GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms))],
+        )
+        self.group_id, self.join_token, self.version = group_id, join_token, version
+
+    def failed(self, shard: Shard, error: Err) -> None:
+        """Answer the parked join."""
+        group = shard.groups.get(self.group_id)
+        mapped = shard.settings.policy.sync_errors.get(error, error)
+        for member in () if group is None else group.members.values():
+            if group is not None and member.join_token == self.join_token:
+                answer_join(shard, group, member, join_error(self.version, mapped, NO_MEMBER))
+
+
+def _has_room(group: Group, member_id: str, max_size: int) -> bool:
+    """Whether a join fits ``group.max.size`` (acceptJoiningMember)."""
+    if group.state in (State.EMPTY, State.DEAD):
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        return (member is not None and member.join_token is not None) or group.joining < max_size
+    return member is not None or len(group.members) < max_size
+
+
+def _new_member(member_id: str, token: int, client: Client, request: JoinGroupRequest) -> Member:
+    return Member(
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout(request, client),
+        protocol_type=request.protocol_type,
+        protocols=[(p.name, p.metadata) for p in request.protocols],
+        join_token=token,
+        join_version=client.api_version,
+        is_new=True,
+    )
+
+
+def rebalance_timeout(request: JoinGroupRequest, client: Client) -> int:
+    return request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms
+
+
+def _join_new(
+    shard: Shard, group: Group, token: int, client: Client, request: JoinGroupRequest
+) -> JoinGroupResponse | None:
+    """A join with an empty member id; returns the answer to give now, None if it is parked."""
+    instance_id = request.group_instance_id
+    new_id = f"{client.client_id if instance_id is None else instance_id}-{shard.new_id()}"
+    if instance_id is not None and instance_id in group.static_members:
+        replace_static(shard, group, group.static_members[instance_id], new_id, token, client, request)
+    elif instance_id is None and client.api_version >= _KNOWN_ID_SINCE:
+        group.pending_members[new_id] = request.session_timeout_ms
+        shard.arm(("pending", group.group_id, new_id), request.session_timeout_ms)
+        return join_error(client.api_version, Err.MEMBER_ID_REQUIRED, new_id)
+    else:
+        _add_and_rebalance(shard, group, _new_member(new_id, token, client, request))
+    return None
+
+
+def _join_known(
+    shard: Shard, group: Group, token: int, client: Client, request: JoinGroupRequest
+) -> JoinGroupResponse | None:
+    """A join with a member id; returns the answer to give now, None if it is parked."""
+    member_id = request.member_id
+    if member_id in group.pending_members:
+        if request.group_instance_id is not None:  # Kafka takes it for an illegal state
+            return join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, member_id)
+        shard.cancel(("pending", group.group_id, member_id))
+        _add_and_rebalance(shard, group, _new_member(member_id, token, client, request))
+        return None
+    error = group.check_member(member_id, request.group_instance_id)
+    if error is not Err.NONE:
+        return join_error(client.api_version, error, member_id)
+    member = group.members[member_id]
+    unchanged = member.protocols == [(p.name, p.metadata) for p in request.protocols]
+    if group.state is State.PREPARING_REBALANCE:
+        _update_and_rebalance(shard, group, member, token, client, request)
+    elif group.state is State.COMPLETING_REBALANCE:
+        if unchanged:  # the answer of this generation may have been lost
+            return join_answer(group, member)
+        _update_and_rebalance(shard, group, member, token, client, request)
+    elif group.state is State.STABLE:
+        if member_id != group.leader and unchanged:
+            return join_answer(group, member)
+        _update_and_rebalance(shard, group, member, token, client, request)
+    else:
+        return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
+    return None
+
+
+def _add_and_rebalance(shard: Shard, group: Group, member: Member) -> None:
+    if group.state is State.PREPARING_REBALANCE:
+        first = group.generation == 0
+        group.new_member_added |= (
+            first if shard.settings.policy.window_extends_for == "first generation" else group.was_empty
+        )
+    group.add(member)
+    # It may not know its id yet and then can't heartbeat: another timeout watches it until its JoinGroup is answered.
+    shard.arm(session_key(group, member), shard.settings.new_member_join_timeout_ms)
+    maybe_prepare_rebalance(shard, group)
+
+
+def _update_and_rebalance(
+    shard: Shard, group: Group, member: Member, token: int, client: Client, request: JoinGroupRequest
+) -> None:
+    update_member(group, member, token, client, request)
+    maybe_prepare_rebalance(shard, group)
+
+
+def update_member(group: Group, member: Member, token: int | None, client: Client, request: JoinGroupRequest) -> None:
+    group.set_protocols(member, [(p.name, p.metadata) for p in request.protocols])
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = rebalance_timeout(request, client)
+    member.join_version = client.api_version
+    group.joining += (token is not None) - (member.join_token is not None)
+    member.join_token = token
+
+
+class StaticWrite(Write):
+    """The group's record after a static member came back with a new id while the group is Stable and its protocol stays."""
+
+    __slots__ = ("before", "group_id", "new_id", "old_id", "old_leader", "version")
+
+    def __init__(
+        self, group: Group, old_id: str, new_id: str, old_leader: str | None, before: Member, version: int
+    ) -> None:
+        super().__init__(None, [group_record(group)])
+        self.group_id, self.old_id, self.new_id, self.old_leader = group.group_id, old_id, new_id, old_leader
+        self.before, self.version = before, version
+
+    def done(self, shard: Shard) -> None:
+        """Answer without a rebalance: same generation; only from v9 on may a leader know that it leads."""
+        for record in self.records:
+            replay(shard, record)
+        group = shard.groups.get(self.group_id)
+        member = None if group is None else group.members.get(self.new_id)
+        if group is None or member is None or member.join_token is None:
+            return
+        answer = join_answer(group, member)
+        if self.version >= _SKIP_ASSIGNMENT_SINCE:
+            answer.skip_assignment = member.member_id == group.leader
+        else:
+            answer.leader, answer.members = self.old_leader or NO_MEMBER, []
+        answer_join(shard, group, member, answer)
+        restart_session(shard, group, member)
+
+    def failed(self, shard: Shard, error: Err) -> None:
+        """Undo the replacement."""
+        group = shard.groups.get(self.group_id)
+        member = None if group is None else group.members.get(self.new_id)
+        if group is None or member is None:
+            return
+        mapped = shard.settings.policy.sync_errors.get(error, error)
+        answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+        group.set_protocols(member, self.before.protocols)
+        member.session_timeout_ms = self.before.session_timeout_ms
+        member.rebalance_timeout_ms = self.before.rebalance_timeout_ms
+        group.replace_static(self.new_id, self.old_id)
+        shard.cancel(("session", group.group_id, self.new_id))
+        restart_session(shard, group, member)
+
+
+def replace_static(
+    shard: Shard, group: Group, old_id: str, new_id: str, token: int, client: Client, request: JoinGroupRequest
+) -> None:
+    """A static member is back without its id: it takes over its old slot, and the old id is fenced."""
+    old_leader = group.leader
+    member = group.members[old_id]
+    answer_join(shard, group, member, join_error(member.join_version, Err.FENCED_INSTANCE_ID, old_id))
+    answer_sync(shard, member, sync_error(Err.FENCED_INSTANCE_ID))
+    before = Member(
+        old_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocol_type,
+        member.protocols,
+    )
+    group.replace_static(old_id, new_id)
+    shard.cancel(("session", group.group_id, old_id))
+    update_member(group, member, token, client, request)
+    restart_session(shard, group, member)
+    if group.state is State.STABLE:
+        if group.vote() == group.protocol:
+            shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
+        else:
+            prepare_rebalance(shard, group)
+    elif group.state is State.COMPLETING_REBALANCE:
+        # The leader may have been told of the old id: its assignment would miss the new one.
+        prepare_rebalance(shard, group)

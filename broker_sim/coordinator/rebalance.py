@@ -1,0 +1,182 @@
+"""A rebalance from the opening of its window to the answers of its JoinGroups (coordinator.md 1).
+
+``prepare_rebalance`` opens the window; JoinGroups park in their members; ``complete_join`` closes it, bumps the generation and answers
+them. What the other rooms need for it stands here too: answering parked requests, sessions, removing members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator.group import NO_GENERATION, NO_MEMBER, Group, Member, State
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.records import group_record
+from broker_sim.coordinator.writes import Write
+from protocol.errors import Err
+from protocol.messages.k11_join_group import JoinGroupResponse
+from protocol.messages.k14_sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
+
+
+def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
+    """A failed JoinGroup's answer; protocol fields are null, or empty where the version can't say null."""
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=NO_GENERATION,
+        protocol_type=None,
+        protocol_name=None if version >= 7 else "",
+        leader=NO_MEMBER,
+        member_id=member_id,
+    )
+
+
+def join_answer(group: Group, member: Member) -> JoinGroupResponse:
+    """The answer of this generation: the leader is told all members."""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or NO_MEMBER,
+        member_id=member.member_id,
+        members=group.described_members() if member.member_id == group.leader else [],
+    )
+
+
+def sync_error(error: Err) -> SyncGroupResponse:
+    """A failed SyncGroup's answer."""
+    return SyncGroupResponse(error_code=error)
+
+
+def session_key(group: Group, member: Member) -> TimerKey:
+    return ("session", group.group_id, member.member_id)
+
+
+def restart_session(shard: Shard, group: Group, member: Member) -> None:
+    """The member was heard of."""
+    shard.out.timers.append((("session", group.group_id, member.member_id), shard.now_ms + member.session_timeout_ms))
+
+
+def answer_join(shard: Shard, group: Group, member: Member, answer: JoinGroupResponse) -> None:
+    """Answer a parked JoinGroup, if there is one."""
+    if member.join_token is not None:
+        shard.reply(member.join_token, answer)
+        member.join_token = None
+        group.joining -= 1
+
+
+def answer_sync(shard: Shard, member: Member, answer: SyncGroupResponse) -> bool:
+    """Answer a parked SyncGroup, if there is one."""
+    if member.sync_token is None:
+        return False
+    shard.reply(member.sync_token, answer)
+    member.sync_token = None
+    return True
+
+
+def fail_syncs(shard: Shard, group: Group, error: Err) -> None:
+    """Clear all assignments and answer every parked SyncGroup (resetAndPropagateAssignmentError)."""
+    for member in group.members.values():
+        member.assignment = b""
+        if answer_sync(shard, member, sync_error(error)):
+            restart_session(shard, group, member)
+
+
+def maybe_prepare_rebalance(shard: Shard, group: Group) -> None:
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY):
+        prepare_rebalance(shard, group)
+
+
+def prepare_rebalance(shard: Shard, group: Group) -> None:
+    """Open the join window: the initial delay for a group that was empty, else the group's rebalance timeout."""
+    if group.state is State.COMPLETING_REBALANCE:
+        fail_syncs(shard, group, Err.REBALANCE_IN_PROGRESS)
+    shard.cancel(("sync", group.group_id))
+    from_empty = group.state is State.EMPTY
+    group.enter(State.PREPARING_REBALANCE, shard.now_ms)
+    if from_empty:
+        delay = shard.settings.initial_rebalance_delay_ms
+        group.in_initial_delay, group.initial_delay_ms = True, delay
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
+        shard.arm(("rebalance", group.group_id), delay)
+    else:
+        shard.arm(("rebalance", group.group_id), group.rebalance_timeout_ms)
+        try_complete_join(shard, group)
+
+
+def rebalance_timed_out(shard: Shard, key: TimerKey) -> None:
+    """The initial delay or the rebalance timeout is over."""
+    group = shard.groups.get(str(key[1]))
+    if group is None or group.state is not State.PREPARING_REBALANCE:
+        return
+    if group.in_initial_delay and group.new_member_added and group.initial_delay_left_ms > 0:
+        group.new_member_added = False  # somebody joined meanwhile: wait for more, within the rebalance timeout
+        delay = min(shard.settings.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+        group.initial_delay_left_ms = max(group.initial_delay_left_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay
+        shard.arm(key, delay)
+    else:
+        complete_join(shard, group)
+
+
+def try_complete_join(shard: Shard, group: Group) -> None:
+    """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
+    if not group.in_initial_delay and group.joining == len(group.members) and not group.pending_members:
+        complete_join(shard, group)
+
+
+def complete_join(shard: Shard, group: Group) -> None:
+    """Close the join window (onCompleteJoin): the silent dynamic members go, the next generation begins."""
+    for member in list(group.members.values()):
+        if member.join_token is None and member.instance_id is None:
+            shard.cancel(session_key(group, member))
+            group.remove(member.member_id)
+    if group.members and not _elect_joined_leader(group):
+        # Only silent static members: wait until their sessions end or they come back.
+        group.in_initial_delay = False
+        shard.arm(("rebalance", group.group_id), group.rebalance_timeout_ms)
+        return
+    shard.cancel(("rebalance", group.group_id))
+    group.in_initial_delay = group.new_member_added = False
+    group.generation += 1
+    group.pending_sync.clear()
+    if not group.members:
+        group.protocol = None
+        group.enter(State.EMPTY, shard.now_ms)
+        shard.write(Write(None, [group_record(group)]))
+        return
+    group.protocol = group.vote()
+    group.enter(State.COMPLETING_REBALANCE, shard.now_ms)
+    for member in list(group.members.values()):
+        member.is_new = False
+        answer_join(shard, group, member, join_answer(group, member))
+        restart_session(shard, group, member)
+        group.pending_sync[member.member_id] = None
+    shard.arm(("sync", group.group_id), group.rebalance_timeout_ms)
+
+
+def _elect_joined_leader(group: Group) -> bool:
+    """Make sure that a member that has joined leads; False if none has."""
+    if group.leader is not None and group.members[group.leader].join_token is not None:
+        return True
+    joined = next((m for m in group.members.values() if m.join_token is not None), None)
+    if joined is not None:
+        group.leader = joined.member_id
+    return joined is not None
+
+
+def forget_member(shard: Shard, group: Group, member_id: str) -> None:
+    """Remove a member, if it is one; its parked JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
+    member = group.members.get(member_id)
+    if member is not None:
+        answer_join(shard, group, member, join_error(member.join_version, Err.UNKNOWN_MEMBER_ID, NO_MEMBER))
+        shard.cancel(session_key(group, member))
+        group.remove(member_id)
+
+
+def after_removal(shard: Shard, group: Group) -> None:
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        prepare_rebalance(shard, group)
+    elif group.state is State.PREPARING_REBALANCE:
+        try_complete_join(shard, group)

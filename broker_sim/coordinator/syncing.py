@@ -1,0 +1,108 @@
+"""SyncGroup (coordinator.md 2.3): members park until the leader's assignment is stored; ``SyncWrite`` then hands it out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator.group import SYNC_ANSWER, Group, Member, State
+from broker_sim.coordinator.outcome import Client, TimerKey
+from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
+from broker_sim.coordinator.records import group_record, replay
+from broker_sim.coordinator.writes import Write
+from protocol.errors import Err
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.shard import Shard
+
+
+class SyncWrite(Write):
+    """The leader's assignment. The group becomes Stable when it is committed, unless it has moved on meanwhile."""
+
+    __slots__ = ("generation", "group_id")
+
+    def __init__(self, group: Group, assignments: dict[str, bytes]) -> None:
+        super().__init__(None, [group_record(group, assignments)])
+        self.group_id, self.generation = group.group_id, group.generation
+
+    def _waiting(self, shard: Shard) -> Group | None:
+        group = shard.groups.get(self.group_id)
+        if group is None or group.state is not State.COMPLETING_REBALANCE or group.generation != self.generation:
+            return None
+        return group
+
+    def done(self, shard: Shard) -> None:
+        """Hand out the assignments to whoever waits for its own."""
+        group = self._waiting(shard)
+        if group is None:
+            return
+        for record in self.records:
+            replay(shard, record)
+        group.enter(State.STABLE, shard.now_ms)
+        for member in group.members.values():
+            if answer_sync(shard, member, _sync_answer(group, member)):
+                restart_session(shard, group, member)
+
+    def failed(self, shard: Shard, error: Err) -> None:
+        """Everybody joins again."""
+        group = self._waiting(shard)
+        if group is not None:
+            fail_syncs(shard, group, shard.settings.policy.sync_errors.get(error, error))
+            prepare_rebalance(shard, group)
+
+
+def _sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def sync(shard: Shard, token: int, client: Client, request: SyncGroupRequest) -> None:
+    """SyncGroup behind the common gate."""
+    group = shard.groups.get(request.group_id)
+    error = Err.UNKNOWN_MEMBER_ID if group is None else _sync_refusal(group, request)
+    if group is None or error is not Err.NONE:
+        shard.reply(token, sync_error(error))
+        return
+    member = group.members[request.member_id]
+    _has_synced(shard, group, member)
+    if group.state is State.STABLE:
+        shard.reply(token, _sync_answer(group, member))
+        if shard.settings.policy.stable_sync_restarts_session:
+            restart_session(shard, group, member)
+        return
+    member.sync_token = token
+    if member.member_id == group.leader:
+        given = {a.member_id: a.assignment for a in request.assignments}
+        shard.write(SyncWrite(group, {member_id: given.get(member_id, b"") for member_id in group.members}))
+
+
+def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:
+    if group.state is State.DEAD:
+        return Err.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not Err.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return Err.ILLEGAL_GENERATION
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return Err.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and request.protocol_name != group.protocol:
+        return Err.INCONSISTENT_GROUP_PROTOCOL
+    return SYNC_ANSWER[group.state]
+
+
+def _has_synced(shard: Shard, group: Group, member: Member) -> None:
+    if group.pending_sync.pop(member.member_id, 0) is None and not group.pending_sync:
+        shard.cancel(("sync", group.group_id))
+
+
+def pending_sync_expired(shard: Shard, key: TimerKey) -> None:
+    """Whoever hasn't sent SyncGroup within the rebalance timeout goes, and the rest joins again."""
+    group = shard.groups.get(str(key[1]))
+    if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+        return
+    for member_id in list(group.pending_sync):
+        shard.cancel(("session", group.group_id, member_id))
+        group.remove(member_id)
+    prepare_rebalance(shard, group)
