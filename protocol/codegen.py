@@ -178,9 +178,12 @@ class DecoderSource(_Source):
             self.struct(var, spec.item)
             self.line(f"{target} = {var}")
             return
-        self.run.append(("l", "b"))
-        self.flush()
-        with self.block("if l < 0:"):
+        if self.is_tagged(spec):  # then the byte before it is a varint, and null is 0
+            self.line(f"l, p = {self.use(wire.read_uvarint)}(b, p)")
+        else:
+            self.run.append(("l", "b"))
+            self.flush()
+        with self.block(f"if l < {int(self.is_tagged(spec))}:"):
             self.line(f"{target} = None")
         with self.block("else:"):
             self.struct(var, spec.item)
@@ -358,7 +361,7 @@ class EncoderSource(_Source):
     def nested(self, value: str, name: str, spec: FieldSpec) -> None:
         var = f"m{next(self.numbers)}"
         self.line(f"x = {var} = {value}")
-        self.null(name, spec, ("-1", "b"))
+        self.null(name, spec, ("0" if self.is_tagged(spec) else "-1", "b"))
         if not self.is_nullable(spec):
             self.struct(var, spec.item)
             return

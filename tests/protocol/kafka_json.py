@@ -110,7 +110,7 @@ def _field(field: dict[str, Any], version: int, common: dict[str, Any]) -> Field
 
 
 def _default(field: dict[str, Any]) -> object:
-    kind, text = field["type"], str(field.get("default", ""))
+    kind, text = field["type"], str(field.get("default") or "")  # a null instead of "null" is no default for Kafka
     if text == "null":
         return None
     if kind.startswith("[]"):
