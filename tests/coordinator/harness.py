@@ -13,12 +13,12 @@ from broker_sim.coordinator.outcome import (
     Append,
     Appended,
     Client,
-    Committed,
     CommitOffsets,
+    Committed,
     Event,
     Heartbeat,
-    Leaver,
     LeaveGroup,
+    Leaver,
     Offset,
     Outcome,
     Request,
@@ -143,7 +143,13 @@ class Core:
         return self.request(body, version)
 
     def sync(
-        self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, group: str = "g", **more: Any
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        **more: Any,
     ) -> int:
         given = [SyncGroupRequestAssignment(*pair) for pair in (assignments or {}).items()]
         body = SyncGroupRequest(group, generation, member_id, assignments=given, **more)

@@ -31,7 +31,19 @@ class History:
         self.next_offset = 0
 
     def run(self, steps: int) -> None:
-        acts = (self.join, self.sync, self.sync, self.sync, self.rejoin, self.rejoin, self.commit, self.commit, self.beat, self.leave, self.pass_time)
+        acts = (
+            self.join,
+            self.sync,
+            self.sync,
+            self.sync,
+            self.rejoin,
+            self.rejoin,
+            self.commit,
+            self.commit,
+            self.beat,
+            self.leave,
+            self.pass_time,
+        )
         for _ in range(steps):
             if self.rng.random() < 0.03:
                 self.core.log_error = self.rng.choice([Err.NONE, Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR])
@@ -62,7 +74,12 @@ class History:
         instance = self.rng.choice([None, None, None, "i1", "i2"])
         rebalance_ms = self.rng.choice([500, 2000])
         token = self.core.join(
-            member_id, group=group, instance=instance, version=self.rng.choice([3, 8, 9]), session_ms=20_000, rebalance_ms=rebalance_ms
+            member_id,
+            group=group,
+            instance=instance,
+            version=self.rng.choice([3, 8, 9]),
+            session_ms=20_000,
+            rebalance_ms=rebalance_ms,
         )
         answer = self.core.answers.get(token)
         if isinstance(answer, JoinGroupResponse) and answer.member_id:
@@ -77,12 +94,19 @@ class History:
         if group is not None and group.state is State.PREPARING_REBALANCE:
             for member_id, member in list(group.members.items()):
                 if member.join_token is None and member_id in group.members:
-                    self.core.join(member_id, group=group_id, instance=member.instance_id, session_ms=20_000, rebalance_ms=2000)
+                    self.core.join(
+                        member_id, group=group_id, instance=member.instance_id, session_ms=20_000, rebalance_ms=2000
+                    )
 
     def sync(self) -> None:
         member_id, generation, group_id = self.member()
         group = self.core.shard.groups.get(group_id)
-        if group is not None and group.state is State.COMPLETING_REBALANCE and group.leader is not None and self.rng.random() < 0.7:
+        if (
+            group is not None
+            and group.state is State.COMPLETING_REBALANCE
+            and group.leader is not None
+            and self.rng.random() < 0.7
+        ):
             member_id = group.leader
         assignments = {m: f"{generation}:{m}".encode() for m in (group.members if group is not None else ())}
         self.core.sync(member_id, generation, assignments, group=group_id)
@@ -124,7 +148,9 @@ class History:
             assert set(shown.static_members.values()) <= set(shown.members)
             assert set(shown.pending_sync) <= set(shown.members)
             assert not set(shown.pending_members) & set(shown.members)
-            assert (shown.state in (State.EMPTY, State.DEAD)) == (not shown.members) or shown.state is State.PREPARING_REBALANCE
+            assert (shown.state in (State.EMPTY, State.DEAD)) == (
+                not shown.members
+            ) or shown.state is State.PREPARING_REBALANCE
             if shown.state is not State.PREPARING_REBALANCE:
                 assert parked <= sum(isinstance(w.records, list) for w in core.shard.writes.values())
             assert group_id in GROUPS

@@ -99,13 +99,18 @@ def test_the_protocol_most_members_prefer_wins_among_those_all_support() -> None
 
 
 @pytest.mark.parametrize(
-    ("protocols", "protocol_type"), [((("roundrobin", b""),), "consumer"), ((("range", b""),), "connect"), ((), "consumer")]
+    ("protocols", "protocol_type"),
+    [((("roundrobin", b""),), "consumer"), ((("range", b""),), "connect"), ((), "consumer")],
 )
 def test_a_joiner_without_a_common_protocol_is_refused_and_nobody_notices(protocols, protocol_type) -> None:
     core = Core()
     ids = core.stable(2)
     answer = core.answers[core.join(protocols=protocols, protocol_type=protocol_type)]
-    assert (answer.error_code, answer.protocol_type, answer.protocol_name) == (Err.INCONSISTENT_GROUP_PROTOCOL, None, None)
+    assert (answer.error_code, answer.protocol_type, answer.protocol_name) == (
+        Err.INCONSISTENT_GROUP_PROTOCOL,
+        None,
+        None,
+    )
     assert core.heartbeat(ids[0], 1) is Err.NONE
     assert core.state() == "Stable"
 
@@ -234,11 +239,17 @@ def test_the_order_of_sync_checks() -> None:
     assert core.answers[core.sync(ids[0], 9, protocol_type="x")].error_code == Err.ILLEGAL_GENERATION
     for more in ({"protocol_type": "x"}, {"protocol_name": "x"}):
         refused = core.answers[core.sync(ids[0], 1, **more)]
-        assert (refused.error_code, refused.protocol_type, refused.assignment) == (Err.INCONSISTENT_GROUP_PROTOCOL, None, b"")
+        assert (refused.error_code, refused.protocol_type, refused.assignment) == (
+            Err.INCONSISTENT_GROUP_PROTOCOL,
+            None,
+            b"",
+        )
 
 
 @BOTH
-@pytest.mark.parametrize("error", [Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR, Err.MESSAGE_TOO_LARGE, Err.INVALID_REQUEST])
+@pytest.mark.parametrize(
+    "error", [Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR, Err.MESSAGE_TOO_LARGE, Err.INVALID_REQUEST]
+)
 def test_an_assignment_that_cannot_be_stored_makes_everybody_join_again(policy, error) -> None:
     core = Core(policy=policy)
     first, second = core.join(version=3), core.join(version=3)

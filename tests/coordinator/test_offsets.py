@@ -54,7 +54,8 @@ def test_do_commit_offsets_in_order() -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    "error", [Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR, Err.MESSAGE_TOO_LARGE, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    "error",
+    [Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR, Err.MESSAGE_TOO_LARGE, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND],
 )
 def test_a_commit_that_cannot_be_appended_changes_nothing(policy, error) -> None:
     core = Core(policy=policy)
@@ -109,7 +110,9 @@ def test_simple_groups_expire_by_commit_time_and_go_with_their_last_offset(polic
     assert (core.offset(), core.offset(partition=1)) == (-1, 2)
     core.advance(HOUR // 2)
     assert core.state() == "-"
-    assert [value for _, value in core.log[2:]] == [None] * (3 if policy is JAVA else 2)  # gen 0: no group tombstone in 3.4
+    assert [value for _, value in core.log[2:]] == [None] * (
+        3 if policy is JAVA else 2
+    )  # gen 0: no group tombstone in 3.4
     assert core.reload().shard.groups == {}
 
 
