@@ -217,6 +217,7 @@ async def _serve_until_signal(cluster: Cluster) -> None:
         loop.add_signal_handler(number, stop.set)
     async with cluster:
         print(f"{READY}{cluster.bootstrap}", flush=True)
+        loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
         await stop.wait()
 
 

@@ -1,0 +1,228 @@
+"""The command line as a user or a script meets it: real processes, with deadlines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_sim import cli
+from protocol.messages.k03_metadata import MetadataRequest
+from tests.support.ports import free_ports
+from tests.support.wire import Wire
+
+DEADLINE_S = 30.0
+READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
+
+
+class Served:
+    """A running ``broker-sim serve``; ends with the test."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "broker_sim", "serve", *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.bootstrap = self._wait_until_ready()
+
+    def _wait_until_ready(self) -> str:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
+        line = self.process.stdout.readline() if ready else ""
+        match = READY.fullmatch(line)
+        if match is None:
+            self.process.kill()
+            _, errors = self.process.communicate()
+            pytest.fail(f"no ready line within {DEADLINE_S} s but {line!r}; stderr:\n{errors}")
+        return match[1]
+
+    def end(self, number: int) -> tuple[int, str, str]:
+        """Send a signal; exit code, the rest of stdout, stderr."""
+        self.process.send_signal(number)
+        rest, errors = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, rest, errors
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.fixture
+def serve() -> Iterator[type[Served]]:
+    running: list[Served] = []
+
+    class Tracked(Served):
+        def __init__(self, *arguments: str) -> None:
+            super().__init__(*arguments)
+            running.append(self)
+
+    yield Tracked
+    for one in running:
+        one.close()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "broker_sim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+async def topics(bootstrap: str) -> dict[str, int]:
+    wire = await Wire.connect(bootstrap)
+    response = await wire.send(MetadataRequest(topics=None), 12)
+    await wire.close()
+    return {topic.name: len(topic.partitions) for topic in response.topics}
+
+
+class TestServe:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_ends_cleanly_with_one_line_on_stdout(self, serve: type[Served], number: int) -> None:
+        assert serve().end(number) == (0, "", "")
+
+    async def test_takes_its_options(self, serve: type[Served]) -> None:
+        served = serve("--brokers", "3", "--topic", "orders:6", "--topic", "audit", "--config", "num.partitions=4")
+        assert len(served.bootstrap.split(",")) == 3
+        assert await topics(served.bootstrap) == {"orders": 6, "audit": 4}
+
+    def test_brokers_listen_on_the_port_and_the_next_ones(self, serve: type[Served]) -> None:
+        port = free_ports(3)
+        served = serve("--brokers", "3", "--port", str(port))
+        assert served.bootstrap == ",".join(f"127.0.0.1:{port + n}" for n in range(3))
+
+    async def test_data_survives_sigkill(self, serve: type[Served], tmp_path: Path) -> None:
+        data = str(tmp_path / "data")
+        first = serve("--data", data, "--topic", "orders:6")
+        first.end(signal.SIGKILL)
+        assert await topics(serve("--data", data).bootstrap) == {"orders": 6}
+
+    async def test_connected_clients_do_not_hold_up_the_end(self, serve: type[Served]) -> None:
+        served = serve()
+        wire = await Wire.connect(served.bootstrap)
+        await wire.send(MetadataRequest(topics=[]), 12)
+        assert served.end(signal.SIGTERM) == (0, "", "")
+        await wire.closed()
+        await wire.close()
+
+    async def test_runs_on_asyncios_own_loop(self, serve: type[Served]) -> None:
+        served = serve("--no-uvloop")
+        assert await topics(served.bootstrap) == {}
+        assert served.end(signal.SIGTERM) == (0, "", "")
+
+    def test_advertises_another_host(self, serve: type[Served]) -> None:
+        assert serve("--host", "0.0.0.0", "--advertised-host", "kafka.example").bootstrap.startswith("kafka.example:")
+
+
+class TestBadInput:
+    """One line on stderr that says what is wrong, exit code 2."""
+
+    def fails(self, text: str, *arguments: str) -> None:
+        done = run(*arguments)
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert text in done.stderr
+
+    def test_port_in_use(self, serve: type[Served]) -> None:
+        port = serve().bootstrap.split(":")[1]
+        self.fails(f"port {port} of 127.0.0.1 is in use", "serve", "--port", port)
+
+    def test_data_directory_that_can_not_be_written(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        self.fails("can't be used: Not a directory", "serve", "--data", str(tmp_path / "file" / "data"))
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_data_directory_without_permission(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        self.fails("can't be used: Permission denied", "serve", "--data", str(tmp_path / "data"))
+
+    def test_unknown_setting_names_the_nearest(self) -> None:
+        self.fails("num.partitions", "serve", "--config", "num.partition=3")
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["serve", "--topic", "orders:many"], "argument --topic: 'orders:many' is not NAME or NAME:PARTITIONS"),
+            (["serve", "--topic", "orders:0"], "argument --topic: 'orders:0' is not NAME or NAME:PARTITIONS"),
+            (["serve", "--topic", ":3"], "argument --topic: ':3' is not NAME or NAME:PARTITIONS"),
+            (["serve", "--topic", "a/b"], "topic 'a/b'"),
+            (["serve", "--config", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
+            (["serve", "--config", "num.partitions=x"], "Not a number"),
+            (["serve", "--port", "99999"], "'99999' is not a port"),
+            (["serve", "--port", "-1"], "'-1' is not a port"),
+            (["serve", "--port", "65535", "--brokers", "2"], "port 65535 is out of range for 2 brokers"),
+            (["serve", "--brokers", "0"], "'0' is not a number from 1 on"),
+            (["serve", "--as-version", "2.8"], "2.8"),
+            (["serve", "--as-version", "next"], "next"),
+            (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
+            (["nonsense"], "invalid choice: 'nonsense'"),
+            (["where"], "the following arguments are required: GROUP"),
+            (["where", "g", "--partitions", "0"], "'0' is not a number from 1 on"),
+        ],
+    )
+    def test_arguments(self, arguments: list[str], text: str) -> None:
+        self.fails(text, *arguments)
+
+
+class TestWhere:
+    def test_names_the_partition(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["where", "billing"]) == 0
+        assert re.fullmatch(r"__consumer_offsets-\d+\n", capsys.readouterr().out)
+
+    def test_several_groups_stand_in_a_table(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["where", "a", "bb", "--partitions", "50"]) == 0
+        assert capsys.readouterr().out == "a   __consumer_offsets-47\nbb  __consumer_offsets-36\n"
+
+    def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["where", "a", "--partitions", "10", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"group": "a", "partitions": 10, "partition": 7}
+
+    def test_a_group_without_a_name_has_a_partition_too(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["where", ""]) == 0
+        assert capsys.readouterr().out == "__consumer_offsets-0\n"
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["where"]])
+def test_every_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "\nexamples:\n  broker-sim" in shown
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert "examples:" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from broker_sim import __version__
+
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"broker-sim {__version__}\n"
+
+
+@pytest.mark.slow
+def test_start_takes_at_most_three_times_what_asyncio_takes(serve: type[Served]) -> None:
+    imports, starts = [], []
+    for _ in range(7):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import asyncio"], check=True, timeout=DEADLINE_S)
+        imports.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        served = serve()
+        starts.append(time.perf_counter() - began)
+        served.end(signal.SIGTERM)
+    assert statistics.median(starts) <= 3 * statistics.median(imports)

@@ -1,0 +1,132 @@
+"""The fixtures that users get; their projects are played by pytester, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from broker_sim import Cluster
+from broker_sim.cluster import ClusterThread
+
+ASK = """
+import asyncio, pytest, socket
+from protocol.codec import decode, encode
+from protocol.frame import encode_request_header, frame
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+
+def question():
+    return frame(encode_request_header(3, 9, 1, "test") + encode(MetadataRequest(topics=None), 9))
+
+def topics(payload):
+    return {topic.name: len(topic.partitions) for topic in decode(MetadataResponse, 9, payload, 5).topics}
+
+async def ask(bootstrap):
+    host, port = bootstrap.split(",")[0].split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(question())
+    payload = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    writer.close()
+    await writer.wait_closed()
+    return topics(payload)
+
+def ask_sync(bootstrap):
+    return asyncio.run(ask(bootstrap))
+"""
+
+
+def passes(pytester: pytest.Pytester, code: str, passed: int, *arguments: str) -> None:
+    pytester.makepyfile(ASK + code)
+    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", *arguments, timeout=50)
+    result.assert_outcomes(passed=passed)
+
+
+@pytest.mark.parametrize("mode", ["auto", "strict"])
+def test_async_tests_get_a_cluster_each_on_their_loop(pytester: pytest.Pytester, mode: str) -> None:
+    code = """
+seen = set()
+
+@pytest.fixture
+def plain(kafka):
+    return kafka.bootstrap
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", range(3))
+async def test_fresh(kafka, plain, number):
+    assert plain == kafka.bootstrap
+    assert await ask(kafka.bootstrap) == {}
+    kafka.create_topic("orders", 2)
+    assert await ask(kafka.bootstrap) == {"orders": 2}
+    assert kafka.config.int("group.initial.rebalance.delay.ms") == 0
+"""
+    passes(pytester, code, 3, "-o", f"asyncio_mode={mode}", "-o", "asyncio_default_fixture_loop_scope=function")
+
+
+def test_the_marker_has_the_clusters_arguments(pytester: pytest.Pytester) -> None:
+    code = """
+pytestmark = pytest.mark.kafka(brokers=3, config={"num.partitions": 5})
+
+@pytest.mark.kafka(topics={"a": 2}, as_version="3.9", config={"group.initial.rebalance.delay.ms": 3000})
+async def test_options(kafka):
+    assert kafka.bootstrap.count(",") == 2
+    assert await ask(kafka.bootstrap) == {"a": 2}
+    assert kafka.config.int("group.initial.rebalance.delay.ms") == 3000
+    assert kafka.config.int("num.partitions") == 5
+    assert kafka.state.as_version == "3.9"
+"""
+    scope = "asyncio_default_fixture_loop_scope=function"
+    passes(pytester, code, 1, "--strict-markers", "-o", "asyncio_mode=auto", "-o", scope)
+
+
+def test_synchronous_tests_get_one_on_a_thread(pytester: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.kafka(topics={"a": 2})
+def test_bootstrap(kafka_bootstrap, kafka_server):
+    assert ask_sync(kafka_bootstrap) == {"a": 2}
+    kafka_server.create_topic("b", 1)
+    assert ask_sync(kafka_bootstrap) == {"a": 2, "b": 1}
+
+def test_kafka_is_the_same_here(kafka):
+    assert ask_sync(kafka.bootstrap) == {}
+"""
+    passes(pytester, code, 2, "-p", "no:asyncio")
+
+
+def test_an_async_test_without_an_async_plugin_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("async def test_it(kafka): pass")
+    result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:randomly")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*the fixture kafka needs pytest-asyncio or anyio in an async test*"])
+
+
+def test_wrong_options_fail_the_test_with_the_reason(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import pytest
+
+@pytest.mark.kafka(config={"num.partition": 1})
+def test_setting(kafka_server): pass
+
+@pytest.mark.kafka(3)
+def test_position(kafka_server): pass
+""")
+    result = pytester.runpytest_subprocess("-p", "no:randomly")
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*ClusterError*num.partition*", "*@pytest.mark.kafka takes keyword arguments only*"])
+
+
+def test_loading_it_loads_no_broker() -> None:
+    code = "import sys, broker_sim.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in"
+    code += " ('asyncio', 'protocol') or m in ('broker_sim.cluster', 'broker_sim.server')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_here_too(kafka: Cluster) -> None:
+    assert kafka.state.topics == {}
+
+
+@pytest.mark.kafka(topics={"orders": 3})
+def test_here_on_a_thread(kafka_server: ClusterThread, kafka_bootstrap: str) -> None:
+    assert kafka_server.bootstrap == kafka_bootstrap
+    assert kafka_server.run(lambda kafka: len(kafka.state.topics["orders"].partitions)) == 3

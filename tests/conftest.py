@@ -1,0 +1,50 @@
+"""Rules for the whole suite.
+
+* `real_kafka` (a JVM and Kafka's jars) and `clients` (a foreign toolchain) tests find out for themselves whether they can
+  run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
+* `slow` tests run with `--slow`, and where CI=true.
+* Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+pytest_plugins = ["pytester"]
+
+CI = os.environ.get("CI") == "true"
+NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow")
+
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if CI else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too (CI=true does)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if CI or config.getoption("--slow"):
+        return
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: runs with --slow and where CI=true"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if CI and report.skipped and not hasattr(report, "wasxfail"):
+        marker = next((name for name in NEVER_SKIPPED_IN_CI if item.get_closest_marker(name)), None)
+        if marker is not None:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            report.outcome = "failed"
+            report.longrepr = f"a test marked {marker} may not be skipped where CI=true: {reason}"
+    return report
