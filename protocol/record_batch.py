@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import google_crc32c
 
@@ -85,6 +85,21 @@ class RecordBatchError(ValueError):
     """A batch that the broker refuses; `error` is what goes to the client."""
 
     error: ClassVar[Err] = Err.CORRUPT_MESSAGE
+    batch_index: int | None = None
+    """Which record of the batch is to blame, where one is."""
+    record_message: str = ""
+    """What is wrong with that record."""
+
+    @classmethod
+    def of_record(cls, batch_index: int, message: str) -> Self:
+        """A batch refused for one of its records; the text is RecordValidationException's."""
+        error = cls(
+            "One or more records have been rejected due to 1 record errors in total, and only showing the first "
+            f"three errors at most: [RecordError(batchIndex={batch_index}, message='{message}')]"
+        )
+        error.batch_index = batch_index
+        error.record_message = message
+        return error
 
 
 class CorruptRecord(RecordBatchError):

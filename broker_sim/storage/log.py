@@ -443,15 +443,18 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             return
         try:
+            start = min(offset, self.log_start_offset)
             while self.segments and self._bases[-1] > offset:
-                self.segments.pop().delete()
-                self._bases.pop()
+                self._drop_last()
+            if self.segments:
+                self.segments[-1].truncate_to(offset)
+            while self.segments and self.segments[-1].next_offset < start:
+                self._drop_last()
             if not self.segments:
-                self._add_segment(self._new_segment(offset, 0))
-            self.segments[-1].truncate_to(offset)
+                self._add_segment(self._new_segment(start, 0))
             self.log_end_offset = self.segments[-1].next_offset
-            if self.log_start_offset > self.log_end_offset:
-                self.log_start_offset = self.log_end_offset
+            if self.log_start_offset > start:
+                self.log_start_offset = start
                 if self.directory is not None:
                     checkpoints.write_row(
                         self.directory, checkpoints.LOG_START_FILE, None, files=self._files, sync=self.sync
@@ -463,6 +466,10 @@ class PartitionLog:
             self.producers.replay(header for header, _, _ in self.segments[-1].batches())
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def _drop_last(self) -> None:
+        self.segments.pop().delete()
+        self._bases.pop()
 
     def compact(self, now_ms: int, *, high_watermark: int | None = None, force: bool = False) -> bool:
         """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`.

@@ -256,16 +256,13 @@ class DiskSegment:
         """
         entry = self._last_entry("index", OFFSET_ENTRY)
         time_entry = self._last_entry("timeindex", TIME_ENTRY)
-        if size == 0:
-            return entry is None
-        position = 0 if entry is None else entry[1]
-        if not 0 <= position < size or time_entry is None:
-            return False
-        last = None
+        if entry is None or time_entry is None or not 0 < entry[1] < size or time_entry[0] <= 0:
+            return False  # an index without entries, or preallocated space: too little to go by
+        last: BatchHeader | None = None
         try:
-            for header, data, pos in self.scan(position, size):
+            for header, data, pos in self.scan(entry[1], size):
                 check_crc(data, pos, header)
-                if last is None and entry is not None and header.last_offset != self.base_offset + entry[0]:
+                if last is None and header.last_offset != self.base_offset + entry[0]:
                     return False
                 last = header
         except RecordBatchError:

@@ -5,6 +5,8 @@ Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
 
 from __future__ import annotations
 
+import contextlib
+
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
 from protocol.record_batch import (
@@ -16,6 +18,7 @@ from protocol.record_batch import (
     BatchHeader,
     InvalidRecord,
     InvalidTimestamp,
+    RecordBatchError,
     check_crc,
     check_record_lengths,
     records,
@@ -52,7 +55,7 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
     if attributes & CODEC_MASK:
         _ = header.codec  # an unknown one is refused
     if not config.is_log_append_time:
-        _check_timestamps(header, config, now_ms)
+        _check_timestamps(data, pos, header, config, now_ms)
     if config.compacts:
         _check_keys(data, pos, header, config)
     else:
@@ -68,21 +71,34 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def _check_timestamps(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """By the header, which holds the largest; only for a batch that fails the records are read, to name the first."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
-        raise InvalidTimestamp("Producer should not set timestamp type to LogAppendTime.")
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        early, late = now_ms - timestamp, timestamp - now_ms
-        if timestamp != NO_TIMESTAMP and (
-            early > config.message_timestamp_before_max_ms or late > config.message_timestamp_after_max_ms
-        ):
-            raise InvalidTimestamp(
-                f"Timestamp {timestamp} of message is out of range. The timestamp should be within "
-                f"[{now_ms - config.message_timestamp_before_max_ms}, {now_ms + config.message_timestamp_after_max_ms}]"
-            )
+        raise InvalidTimestamp.of_record(
+            0, "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+        )
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+
+    def bad(timestamp: int) -> bool:
+        return timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
+
+    if not (bad(header.base_timestamp) or bad(header.max_timestamp)):
+        return
+    index, timestamp = 0, header.max_timestamp
+    with contextlib.suppress(RecordBatchError):
+        rows = records(data, pos, header, max_bytes=config.compression_max_bytes)
+        index, timestamp = next(
+            ((i, row.timestamp) for i, row in enumerate(rows) if bad(row.timestamp)), (0, timestamp)
+        )
+    raise InvalidTimestamp.of_record(
+        index,
+        f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within "
+        f"[{earliest}, {latest}]",
+    )
 
 
 def _check_keys(data: bytes, pos: int, header: BatchHeader, config: LogConfig) -> None:
-    for record in records(data, pos, header, max_bytes=config.compression_max_bytes):
+    for index, record in enumerate(records(data, pos, header, max_bytes=config.compression_max_bytes)):
         if record.key is None:
-            raise InvalidRecord("Compacted topic cannot accept message without key.")
+            raise InvalidRecord.of_record(index, "Compacted topic cannot accept message without key.")
