@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 CALL_S = 25.0
-WAIT_S = 25.0
+WAIT_S = 15.0
 PROBE_EVERY_S = 0.03
 
 Partition = tuple[str, int]

@@ -1,7 +1,7 @@
 """What the client matrix runs on: the broker under test and the driver processes.
 
-BROKER_SIM_CLIENTS_TARGET chooses the broker: "sim" (default), "sim:3.4" (another --as-version), "kafka:4.1.0" for a real
-Apache Kafka, which proves the matrix itself, or "at:host:port" for one that runs already with BROKER_CONFIG.
+BROKER_SIM_CLIENTS_TARGET chooses the broker: "sim" (default), "sim:3.4" (another --as-version), "kafka:4.1.0" for a
+real Apache Kafka, which proves the matrix itself, or "at:host:port" for one that runs already with BROKER_CONFIG.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import KafkaError
-
-from tests.clients.clients import Client
-from tests.clients.driver import Driver, eventually
+from tests.clients.clients import CLIENTS, Client
+from tests.clients.driver import ClientError, Driver, eventually
 from tests.clients.scenarios import SESSION_MS, SHORT_SESSION_MS
 from tests.support.real_kafka import RealKafka
 
@@ -117,22 +114,24 @@ def serve_target(directory: Path) -> Iterator[Target]:
         yield Target(version)
     else:
         with RealKafka(version, config=BROKER_CONFIG) as kafka:
-            warm_up(kafka.bootstrap)
+            warm_up(kafka.bootstrap, directory / "warm-up.log")
             yield Target(kafka.bootstrap)
 
 
-def warm_up(bootstrap: str) -> None:
+def warm_up(bootstrap: str, log_path: Path) -> None:
     """Has a real broker create its offsets topic: librdkafka's assign() gives up on the errors of that moment."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    (client,) = (client for client in CLIENTS if client.name == "aiokafka")
+    driver = Driver([*client.command(), bootstrap], log_path)
 
     def answers() -> bool:
         try:
-            admin.list_group_offsets({f"warm-{n}": [TopicPartition("none", 0)] for n in range(100)})
-        except KafkaError:
+            for number in range(60):  # enough group names to meet every offsets partition
+                driver.call("group_offsets", group=f"warm-{number}", partitions=[("none", 0)])
+        except ClientError:
             return False
         return True
 
     try:
         eventually("every offsets partition answers", answers)
     finally:
-        admin.close()
+        driver.close()

@@ -23,6 +23,17 @@ CELLS = [cell(c, s) for c in CLIENTS for s in SCENARIOS if not s.needs & c.canno
 
 @pytest.mark.parametrize(("client", "scenario"), CELLS)
 def test_client(client: Client, scenario: Scenario, garage: Garage, target: Target) -> None:
+    for attempt in range(1, client.attempts + 1):
+        try:
+            run_once(client, scenario, garage, target)
+        except AssertionError:
+            if attempt == client.attempts:
+                raise
+        else:
+            return
+
+
+def run_once(client: Client, scenario: Scenario, garage: Garage, target: Target) -> None:
     driver = garage.driver(client)
     client_log, broker_log = len(driver.log().encode()), len(target.log().encode())
     lab = Lab(client, driver, lambda: garage.new(client))

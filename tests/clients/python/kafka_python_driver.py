@@ -13,10 +13,11 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.structs import OffsetAndMetadata
-from line_protocol import LATER, POLL_S, Request, Snapshot, ThreadedMember, answer, octets, serve_threaded, text
+from line_protocol import LATER, Request, Snapshot, ThreadedMember, answer, octets, serve_threaded, text
 
 BOOTSTRAP = sys.argv[1]
 CALL_S = 20.0
+POLL_MS = 400  # not less: a rejoin that outlives the poll() it began in is forgotten (see clients.py)
 STRATEGIES = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -69,7 +70,7 @@ class Member(ThreadedMember):
             self.consumer.subscribe(options["topics"], listener=listener)
 
     def poll(self) -> None:
-        batches = self.consumer.poll(timeout_ms=int(POLL_S * 1000))
+        batches = self.consumer.poll(timeout_ms=POLL_MS)
         self.seen.assignment = pairs(self.consumer.assignment())
         for records in batches.values():
             self.seen.records.extend(
