@@ -35,7 +35,7 @@ async def test_041_static_rejoin_without_id_gets_a_new_one(kafka: Kafka) -> None
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 async def test_042_follower_is_replaced_without_a_rebalance(kafka: Kafka, version: int) -> None:
-    m1, m2 = await kafka.stable(2, instances=INSTANCES)
+    m1, _m2 = await kafka.stable(2, instances=INSTANCES)
     again = await kafka.member("again", instance="i2", join_version=version)
     answer = await again.join()
     assert (answer.generation_id, answer.members, answer.skip_assignment) == (2, [], False)
@@ -46,7 +46,7 @@ async def test_042_follower_is_replaced_without_a_rebalance(kafka: Kafka, versio
 
 
 async def test_043_leader_is_replaced_v9_skips_the_assignment(kafka: Kafka) -> None:
-    m1, m2 = await kafka.stable(2, instances=INSTANCES)
+    _m1, m2 = await kafka.stable(2, instances=INSTANCES)
     again = await kafka.member("again", instance="i1")
     answer = await again.join()
     assert (answer.generation_id, answer.leader, answer.skip_assignment) == (2, again.id, True)
