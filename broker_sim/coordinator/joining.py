@@ -46,6 +46,8 @@ def join(shard: Shard, token: int, client: Client, request: JoinGroupRequest) ->
     error: JoinGroupResponse | None = None
     if not _has_room(group, member_id, shard.settings.max_group_size):
         forget_member(shard, group, member_id)
+        if group.pending_members.pop(member_id, None) is not None:
+            shard.cancel(("pending", group.group_id, member_id))
         error = join_error(client.api_version, Err.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
     elif group.state is State.DEAD:
         error = join_error(client.api_version, Err.COORDINATOR_NOT_AVAILABLE, member_id)
@@ -55,7 +57,8 @@ def join(shard: Shard, token: int, client: Client, request: JoinGroupRequest) ->
         error = _join_new(shard, group, token, client, request)
     else:
         error = _join_known(shard, group, token, client, request)
-    if group.state is State.PREPARING_REBALANCE:
+    refused = error is not None and error.error_code == Err.GROUP_MAX_SIZE_REACHED
+    if group.state is State.PREPARING_REBALANCE and (not refused or shard.settings.policy.full_group_completes_join):
         try_complete_join(shard, group)
     if error is not None:
         shard.reply(token, error)
@@ -138,7 +141,7 @@ def _join_known(
     member_id = request.member_id
     if member_id in group.pending_members:
         if request.group_instance_id is not None:  # Kafka takes it for an illegal state
-            return join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, member_id)
+            return join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER)
         shard.cancel(("pending", group.group_id, member_id))
         _add_and_rebalance(shard, group, _new_member(member_id, token, client, request))
         return None

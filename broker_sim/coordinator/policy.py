@@ -52,6 +52,8 @@ class Policy:
     states_filter_folds_case: bool
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
+    full_group_completes_join: bool
+    """A member refused for ``group.max.size`` no longer holds up the join phase (else that runs into its timeout)."""
     load_error_disowns: bool
     """A log that can't be loaded leaves the partition without a coordinator (else it is served as far as it was read)."""
     simple_group_exists_at_once: bool
@@ -84,6 +86,7 @@ SCALA = Policy(
     empty_group_tombstone_needs_generation=True,
     states_filter_folds_case=False,
     tombstones_are_awaited=False,
+    full_group_completes_join=True,
     load_error_disowns=False,
     simple_group_exists_at_once=True,
 )
@@ -111,6 +114,7 @@ JAVA = Policy(
     empty_group_tombstone_needs_generation=False,
     states_filter_folds_case=True,
     tombstones_are_awaited=True,
+    full_group_completes_join=False,
     load_error_disowns=True,
     simple_group_exists_at_once=False,
 )
