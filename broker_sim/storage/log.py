@@ -215,6 +215,14 @@ class PartitionLog:
         waited = latest - first if first is not None and first >= 0 else now_ms - segment.created_ms
         return waited > self.config.segment_ms
 
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty. Raises KafkaStorageError."""
+        try:
+            if self.segments[-1].size:
+                self._roll(now_ms)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
+
     def _roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
         active = self.segments[-1]
