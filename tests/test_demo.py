@@ -1,0 +1,74 @@
+"""The demo: it plays to its end, its checks hold, and they fail where a broker loses what it has acknowledged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_sim.demo.ledger import Ledger
+from broker_sim.demo.processes import Broker
+from broker_sim.demo.story import run
+
+
+@pytest.mark.parametrize("as_version", ["3.9", "4.1"])
+def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_version: str) -> None:
+    command = [sys.executable, "-m", "broker_sim.demo", "--data", str(tmp_path), "--as-version", as_version]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in (
+        "c2 is out: its session timed out",
+        "generation 2, ",
+        "killed with SIGKILL; nothing was flushed",
+        "still generation 2: the members came back by themselves",
+        "c4 is out: it said good-bye with LeaveGroup",
+        "2400 records written, all of them read",
+        "  broker      ==",
+    ):
+        assert line in done.stdout
+    assert "\x1b" not in done.stdout, "colours only on a terminal"
+
+
+def test_the_demo_fails_where_the_restarted_broker_has_lost_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = Broker.start
+
+    async def forgetful(self: Broker) -> None:
+        if self.port:
+            (self.directory / "data").rename(self.directory / "lost")
+        await start(self)
+
+    monkeypatch.setattr(Broker, "start", forgetful)
+    assert run(str(tmp_path), "4.1") == 1
+    assert "PROBLEM" in capsys.readouterr().out
+
+
+def test_going_on_before_an_acknowledged_commit_is_a_problem() -> None:
+    ledger = Ledger(1, 100)
+    for offset in range(20):
+        ledger.read("c1", 0, offset)
+    ledger.commit({0: 10})
+    ledger.assigned("c2", {0: 10})
+    assert ledger.problems == []
+    ledger.assigned("c2", {0: 9})
+    assert ledger.problems == ["c2 goes on at 9 in partition 0, but 10 was committed"]
+
+
+def test_a_gap_is_a_problem_and_what_was_not_committed_may_be_read_twice() -> None:
+    ledger = Ledger(1, 3)
+    ledger.read("c1", 0, 0)
+    ledger.read("c2", 0, 0)
+    assert (ledger.problems, ledger.twice) == ([], 1)
+    ledger.read("c1", 0, 2)
+    assert ledger.problems == ["c1 read 2 in partition 0; 1 was never read"]
+
+
+def test_a_restart_that_forgets_a_commit_is_a_problem() -> None:
+    ledger = Ledger(2, 10)
+    ledger.restarted({0: 5}, {0: 5, 1: 0})
+    assert ledger.problems == []
+    ledger.restarted({0: 4}, {0: 5, 1: 3})
+    assert len(ledger.problems) == 2
