@@ -102,12 +102,13 @@ def wrong_tag(tag: int, name: str) -> DecodeError:
 
 
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
-    """U+FFFD for the malformed bytes, as Java counts them: an encoded surrogate is one malformed sequence of three."""
+    """U+FFFD for the malformed bytes, as Java counts them: an encoded surrogate, even a cut one, is one sequence."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     at = error.object[error.start : error.start + 3]
-    if len(at) == 3 and at[0] == 0xED and 0xA0 <= at[1] <= 0xBF and 0x80 <= at[2] <= 0xBF:
-        return "\ufffd", error.start + 3
+    if len(at) > 1 and at[0] == 0xED and 0xA0 <= at[1] <= 0xBF:
+        complete = len(at) > 2 and 0x80 <= at[2] <= 0xBF
+        return "\ufffd", error.start + (3 if complete else 2)
     return "\ufffd", error.end
 
 
