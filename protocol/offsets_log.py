@@ -20,7 +20,7 @@ from typing import Any
 from protocol.codec import DecodeError, EncodeError, decode, encode
 from protocol.messages import offsets_log as schema
 from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.wire import uvarint
+from protocol.wire import ONE_BYTE, string_length
 
 OFFSET_COMMIT_LEGACY = 0
 OFFSET_COMMIT = 1
@@ -128,7 +128,8 @@ def offset_commit_value(
         m = metadata.encode()
         if version == 4:
             head = _COMMIT_V4_HEAD.pack(4, offset, leader_epoch)
-            return head + uvarint(len(m) + 1) + m + _COMMIT_V4_TAIL.pack(commit_ts_ms, 0)
+            size = ONE_BYTE[len(m) + 1] if len(m) < 127 else string_length("metadata", len(m) + 1)
+            return head + size + m + _COMMIT_V4_TAIL.pack(commit_ts_ms, 0)
         if version == 3:
             return _COMMIT_V3_HEAD.pack(3, offset, leader_epoch, len(m)) + m + _INT64.pack(commit_ts_ms)
     except _NOT_ENCODABLE as error:
