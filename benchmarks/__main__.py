@@ -1,0 +1,126 @@
+"""``python -m benchmarks``: measure and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdicts
+from benchmarks.programs import Unavailable, built
+from benchmarks.rows import rows
+from benchmarks.scale import Figure, flatness, memory, start_up
+from benchmarks.systems import System, has_uvloop, simulator
+
+_EXAMPLES = """\
+examples:
+  python -m benchmarks                       the whole table: three runs of 3 s for each system (about 20 minutes)
+  python -m benchmarks --quick               one run of 1 s each: a look, not a measurement
+  python -m benchmarks --only heartbeat --only commit
+  python -m benchmarks --only rebalance --runs 5 --json results.json
+"""
+
+_SCALE = ("start", "memory", "flat")
+
+
+def main() -> int:
+    """Exit code: 0 all goals reached, 1 some missed, 2 it could not be measured."""
+    arguments = _arguments()
+    try:
+        for program in ("kload", "kfake"):
+            _say(f"building {program}")
+            built(program)
+    except Unavailable as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    ours = [simulator(uvloop=name == "uvloop") for name in arguments.loops]
+    out: dict[str, Any] = {"rows": [], "figures": []}
+    missed = _rows(arguments, ours, out) + _figures(arguments, ours, out)
+    if arguments.json is not None:
+        Path(arguments.json).write_text(json.dumps(out, indent=1) + "\n")
+    print(f"\n{missed} goals missed" if missed else "\nall goals reached")
+    return 1 if missed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure the simulator against other brokers, as ratios in one run.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [*(row.name for row in rows()), *_SCALE]
+    parser.add_argument("--quick", action="store_true", help="one short run each")
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"rows that begin so: {', '.join(names)}")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each system (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a run (default: %(default)s)")
+    parser.add_argument(
+        "--loop",
+        action="append",
+        dest="loops",
+        choices=("asyncio", "uvloop"),
+        help="event loop to measure the simulator on; repeatable (default: both, where uvloop is installed)",
+    )
+    parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out (no JVM)")
+    parser.add_argument("--json", metavar="FILE", help="write every run's figures")
+    arguments = parser.parse_args()
+    if arguments.loops is None:
+        arguments.loops = ["asyncio", "uvloop"] if has_uvloop() else ["asyncio"]
+    if arguments.quick:
+        arguments.runs, arguments.seconds = 1, 1.0
+    unknown = [only for only in arguments.only or () if not any(name.startswith(only) for name in names)]
+    if unknown:
+        parser.error(f"no row begins with {unknown[0]!r}; there are: {', '.join(names)}")
+    if (os.cpu_count() or 1) <= max(BROKER_CORE, LOAD_CORE):
+        parser.error("two cores are needed: one for the broker, one for the load")
+    return arguments
+
+
+def _wanted(arguments: argparse.Namespace, name: str) -> bool:
+    return not arguments.only or any(name.startswith(only) for only in arguments.only)
+
+
+def _rows(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]) -> int:
+    missed = 0
+    for row in rows():
+        if not _wanted(arguments, row.name):
+            continue
+        if arguments.no_kafka:
+            row = row.without("Kafka")
+        mine = [simulator(uvloop="uvloop" in one.name, disk=row.disk) for one in ours]
+        results = measure(row, mine, arguments.runs, arguments.seconds, _say)
+        found: list[Verdict] = verdicts(row, results, mine)
+        print(report.row_text(row, results, found), end="\n\n", flush=True)
+        out["rows"].append(report.row_json(row, results, found))
+        missed += sum(not verdict.passed for verdict in found)
+    return missed
+
+
+def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, Any]) -> int:
+    figures: list[Figure] = []
+    for system in ours:
+        if _wanted(arguments, "start"):
+            _say(f"{system.name}: start-up")
+            figures += start_up(system, arguments.runs)
+        if _wanted(arguments, "memory"):
+            _say(f"{system.name}: memory")
+            figures += memory(system)
+        if _wanted(arguments, "flat"):
+            figures += flatness(system, arguments.seconds, _say)
+    for figure in figures:
+        print(report.figure_text(figure))
+        out["figures"].append(report.figure_json(figure))
+    return sum(not figure.passed for figure in figures)
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}\r", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The table, as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.compare import Measured, Verdict
+from benchmarks.rows import Row
+from benchmarks.scale import Figure
+
+_UNITS = {"req_s": "req/s", "mb_s": "MB/s", "wall_ms": "ms"}
+
+
+def row_text(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> str:
+    """A row with every system's figure, then its goals."""
+    lines = [f"{row.title}"]
+    for name, found in results.items():
+        if found.missing:
+            lines.append(f"    {name:<22} -  ({found.missing.splitlines()[0]})")
+            continue
+        unit = _UNITS[row.measure]
+        value = f"{found.value:,.1f}" if row.measure == "wall_ms" else f"{found.value:,.0f}"
+        spread = " ".join(f"{one:,.1f}" if row.measure == "wall_ms" else f"{one:,.0f}" for one in found.values)
+        cpu = f"{found.cpu_us / 1000:.1f} ms CPU" if row.measure == "wall_ms" else f"{found.cpu_us:.2f} us CPU each"
+        lines.append(f"    {name:<22} {value:>10} {unit:<6} {cpu:>20}   [{spread}]")
+    lines += [f"    {_verdict_text(verdict)}" for verdict in verdicts]
+    return "\n".join(lines)
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    word = "PASS" if verdict.passed else "MISS"
+    return f"{word}  {verdict.system} is {verdict.ratio:.2f}x {verdict.peer} (by CPU {verdict.by_cpu:.2f}x), goal {verdict.goal:g}x"
+
+
+def figure_text(figure: Figure) -> str:
+    """A figure with its limit."""
+    limit = "" if figure.limit == 0 else f"limit {figure.limit:g}  {'PASS' if figure.passed else 'MISS'}"
+    note = f"  ({figure.note})" if figure.note else ""
+    return f"{figure.title:<66} {figure.value:>7.2f} {figure.unit:<16} {limit}{note}"
+
+
+def row_json(row: Row, results: dict[str, Measured], verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """The same, every run kept."""
+    return {
+        "row": row.name,
+        "title": row.title,
+        "unit": _UNITS[row.measure],
+        "systems": {
+            name: {"values": found.values, "cpu_us": found.cpus_us, "missing": found.missing}
+            for name, found in results.items()
+        },
+        "goals": [
+            {
+                "system": one.system,
+                "peer": one.peer,
+                "ratio": round(one.ratio, 3),
+                "ratio_by_cpu": round(one.by_cpu, 3),
+                "goal": one.goal,
+                "passed": one.passed,
+            }
+            for one in verdicts
+        ],
+    }
+
+
+def figure_json(figure: Figure) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "title": figure.title,
+        "value": round(figure.value, 3),
+        "unit": figure.unit,
+        "limit": figure.limit,
+        "passed": figure.passed,
+        "note": figure.note,
+    }

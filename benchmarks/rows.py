@@ -1,0 +1,149 @@
+"""The rows of the table: which load, against whom, and what the ratio must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.systems import System, kafka, kfake, librdkafka_mock
+
+PIPELINED = ("--conns", "8", "--inflight", "16")
+ONE_BY_ONE = ("--conns", "64", "--inflight", "1")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``ours / theirs`` must reach ``ratio`` in the row's measure (for times: theirs / ours). ``peers``: names; the fastest counts."""
+
+    peers: tuple[str, ...]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the issue's table. ``load`` are kload's arguments; ``measure`` is "req_s", "mb_s" or "wall_ms"."""
+
+    name: str
+    title: str
+    load: tuple[str, ...]
+    peers: tuple[System, ...]
+    goals: tuple[Goal, ...]
+    measure: str = "req_s"
+    disk: bool = False
+    timed: bool = True
+    """Whether kload runs for a time (else it does a fixed amount of work)."""
+    before: tuple[str, ...] = ()
+    """A load that fills the broker first, in the same process."""
+
+    def without(self, peer: str) -> Row:
+        """The row without the peers whose name begins so, and without goals against them alone."""
+        peers = tuple(one for one in self.peers if not one.name.startswith(peer))
+        goals = tuple(one for one in self.goals if not one.peers[0].startswith(peer))
+        return replace(self, peers=peers, goals=goals)
+
+
+KFAKE = "kfake"
+MOCK = "librdkafka mock"
+KAFKA_5, KAFKA_0 = "Kafka 4.1.0 linger 5", "Kafka 4.1.0 linger 0"
+
+
+def _heartbeat() -> list[Row]:
+    peers = (kfake(), librdkafka_mock())
+    return [
+        Row(
+            "heartbeat",
+            "Heartbeat v4, 8x16",
+            ("heartbeat", *PIPELINED),
+            peers,
+            (Goal((KFAKE,), 4), Goal((MOCK,), 2)),
+        ),
+        Row("heartbeat-64x1", "Heartbeat v4, 64x1", ("heartbeat", *ONE_BY_ONE), peers, (Goal((KFAKE,), 1.2),)),
+    ]
+
+
+def _commit() -> list[Row]:
+    memory = (kfake(),)
+    disk = (kfake(disk=True), kafka(linger_ms=0), kafka(linger_ms=5))
+    ten = ("commit", "--partitions", "10")
+    return [
+        Row("commit", "OffsetCommit v8, 10 partitions, 8x16", (*ten, *PIPELINED), memory, (Goal((KFAKE,), 1.3),)),
+        Row("commit-64x1", "OffsetCommit v8, 10 partitions, 64x1", (*ten, *ONE_BY_ONE), memory, (Goal((KFAKE,), 0.8),)),
+        Row(
+            "commit-disk",
+            "the same on disk, 8x16",
+            (*ten, *PIPELINED),
+            disk,
+            (Goal((KFAKE,), 4), Goal((KAFKA_0, KAFKA_5), 3)),
+            disk=True,
+        ),
+        Row(
+            "commit-disk-64x1",
+            "the same on disk, 64x1",
+            (*ten, *ONE_BY_ONE),
+            disk,
+            (Goal((KFAKE,), 2.5), Goal((KAFKA_0, KAFKA_5), 3)),
+            disk=True,
+        ),
+        Row(
+            "commit-1",
+            "OffsetCommit v8, 1 partition, 8x16",
+            ("commit", "--partitions", "1", *PIPELINED),
+            memory,
+            (Goal((KFAKE,), 1.5),),
+        ),
+        Row(
+            "offset-fetch",
+            "OffsetFetch v8, 10 partitions, 8x16",
+            ("offset-fetch", "--partitions", "10", *PIPELINED),
+            memory,
+            (Goal((KFAKE,), 1.3),),
+        ),
+    ]
+
+
+def _data() -> list[Row]:
+    produce = ("produce", "--records", "100", "--size", "100", *PIPELINED)
+    return [
+        Row(
+            "connect",
+            "ApiVersions + Metadata, new connection",
+            ("connect", "--conns", "8"),
+            (kfake(),),
+            (Goal((KFAKE,), 0.8),),
+        ),
+        Row(
+            "produce",
+            "Produce, 100 x 100 B batches",
+            (*produce, "--count", "30000"),
+            (kfake(),),
+            (Goal((KFAKE,), 1.2),),
+            measure="mb_s",
+            timed=False,
+        ),
+        Row(
+            "fetch",
+            "Fetch back, 1 MiB at a time",
+            ("fetch", "--conns", "8", "--max-bytes", str(1 << 20)),
+            (kfake(), kafka()),
+            (Goal((KFAKE,), 3), Goal((KAFKA_5,), 1)),
+            measure="mb_s",
+            before=(*produce, "--count", "20000"),
+        ),
+    ]
+
+
+def _rebalance(members: int) -> Row:
+    return Row(
+        f"rebalance-{members}",
+        f"one joins a stable group of {members:,}",
+        ("rebalance", "--members", str(members), "--rounds", "5"),
+        (kfake(),),
+        (Goal((KFAKE,), 1),),
+        measure="wall_ms",
+        timed=False,
+    )
+
+
+def rows() -> Sequence[Row]:
+    """All rows, in the order in which they are printed."""
+    return [*_heartbeat(), *_commit(), *_data(), *map(_rebalance, (10, 100, 500, 1000))]
