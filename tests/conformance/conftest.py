@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 
@@ -79,7 +79,7 @@ def real_targets() -> Iterator[RealTargets]:
 
 @pytest.fixture
 async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> AsyncIterator[Kafka]:
-    """The target of this test; after it, its answers are held against the truth."""
+    """The target of this test."""
     generation, target = request.param
     profile = profile_of(request.node)
     assert profile in PROFILES
@@ -90,7 +90,7 @@ async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> As
         handle = Kafka(generation, target, brokers, name)
         handle.cluster = real
         yield handle
-        await _finish(request, handle, name)
+        await handle.close()
         return
     if importlib.util.find_spec("broker_sim.cluster") is None:
         pytest.skip("broker_sim.cluster is not there yet")
@@ -99,7 +99,7 @@ async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> As
         handle = Kafka(generation, target, dict(enumerate(addresses, 1)), name)
         handle.cluster = cluster
         yield handle
-        await _finish(request, handle, name)
+        await handle.close()
 
 
 def case_name(item: pytest.Item) -> str:
@@ -109,37 +109,28 @@ def case_name(item: pytest.Item) -> str:
     return base + (f"[{parameters}]" if parameters else "")
 
 
-async def _finish(request: pytest.FixtureRequest, kafka: Kafka, name: str) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Behind a test that passed: its answers are held against the truth, or become it."""
+    yield
+    kafka = getattr(item, "funcargs", {}).get("kafka")
+    if isinstance(kafka, Kafka):
+        _hold_against_truth(kafka, case_name(item), item.config.stash[_truth])
+
+
+def _hold_against_truth(kafka: Kafka, name: str, truth: Truth) -> None:
     rendered = kafka.recording.render()
-    await kafka.close()
-    report = request.node.stash.get(_call_report, None)
-    if report is None or not report.passed:
-        return
-    truth = request.config.stash[_truth]
     if kafka.kind == "kafka" and truth.recording:
         truth.store(kafka.generation, name, rendered)
         return
     expected = truth.get(kafka.generation, name)
     if expected is None:
-        if kafka.kind == "kafka":
-            pytest.fail(f"truth/{kafka.generation}.json does not know {name}: run with --record-truth", pytrace=False)
-        return
+        pytest.fail(f"truth/{kafka.generation}.json does not know {name}: run with --record-truth", pytrace=False)
     found = differences(expected, rendered)
     unexplained = [line for line in found if kafka.kind == "kafka" or not explained(name, kafka.generation, line)]
     if unexplained:
         text = "\n".join(unexplained)
         pytest.fail(f"answers differ from the real broker's (truth != {kafka.kind}):\n{text}", pytrace=False)
-
-
-_call_report = pytest.StashKey[pytest.TestReport]()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    if report.when == "call":
-        item.stash[_call_report] = report
-    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -433,7 +433,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def stays_parked(*tasks: asyncio.Task[Any], ms: int = PARKED_MS) -> None:
+async def stays_parked(*tasks: asyncio.Future[Any], ms: int = PARKED_MS) -> None:
     """Asserts that none of the requests is answered for `ms`."""
     done, _ = await asyncio.wait(tasks, timeout=ms / 1000)
     assert not done, f"answered although it should be parked: {[task.result() for task in done]}"

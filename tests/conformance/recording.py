@@ -1,9 +1,9 @@
 """What a target answered, in a form that can be compared: every response of a test, field by field.
 
 Only what must differ between two runs is normalised: member ids (`m1-<uuid>` -> `m1-#1`), topic ids, ports (-> the node
-they belong to) and points in time near now. Lists whose order is a hash order are sorted (`members` everywhere; topics,
-partitions and groups of OffsetFetch and ListGroups where the target is of the old generation). Fields at their schema's
-default are left out.
+they belong to) and points in time near now. Lists whose order is a hash order are sorted (`members` everywhere; what
+OffsetCommit and OffsetFetch list, where the target is of the old generation). Fields at their schema's default, empty
+lists and fields that the test ignores are left out.
 """
 
 from __future__ import annotations
@@ -86,9 +86,11 @@ class Recording:
         out: dict[str, Any] = {}
         for name, spec in type(value).__fields__:
             present = getattr(value, name)
-            if version not in spec.versions or present == getattr(fresh, name):
+            if version not in spec.versions or name in self.ignored or present == getattr(fresh, name):
                 continue
-            out[name] = "(ignored)" if name in self.ignored else self._plain(present, version, name)
+            plain = self._plain(present, version, name)
+            if plain != []:
+                out[name] = plain
         return out
 
     def _plain_list(self, value: list[Any], version: int, name: str) -> list[Any]:
@@ -96,7 +98,7 @@ class Recording:
             value = [group for group in value if self.owns(group.group_id)]  # ListGroups shows all tests'
             return sorted((self._plain(item, version, name) for item in value), key=_text)
         plain = [self._plain(item, version, name) for item in value]
-        hashed = self.old and value and "OffsetFetch" in type(value[0]).__name__
+        hashed = self.old and value and type(value[0]).__name__.startswith(("OffsetFetch", "OffsetCommit"))
         return sorted(plain, key=_text) if name == "members" or hashed else plain
 
     def _without_ids(self, text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import Err
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.conformance.driver import Kafka, Partition, fetch_request
+from tests.conformance.driver import Kafka, Partition, fetch_request, stays_parked
 
 T, T1, U = ("t0", 0), ("t0", 1), ("t1", 0)
 
@@ -61,8 +61,13 @@ async def test_105_one_bad_group_among_several(kafka: Kafka) -> None:
 
 
 async def test_105_no_groups(kafka: Kafka) -> None:
-    answer = await kafka.ask(OffsetFetchRequest(), 8)
-    assert answer.groups == []
+    """3.4 never answers this one."""
+    wire = await kafka.wire()
+    answer = wire.start(OffsetFetchRequest(), 8)
+    if kafka.old:
+        await stays_parked(answer, ms=300)
+    else:
+        assert (await answer).groups == []
 
 
 async def test_105_partitions_in_request_order(kafka: Kafka) -> None:
