@@ -72,8 +72,7 @@ class Route:
             return read(frame, body, len(frame))[0]
         except (DecodeError, struct.error, IndexError, UnicodeDecodeError):
             assert self._request_class is not None
-            decode(self._request_class, self.api_version, frame, body)  # raises DecodeError with the full text
-            raise
+            return decode(self._request_class, self.api_version, frame, body)  # replaces bad UTF-8, words the error
 
     def head_of(self, correlation_id: int, body_size: int) -> bytes:
         """What goes before a response body of ``body_size`` bytes: the frame's size and the response header."""
