@@ -18,7 +18,11 @@ MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic, independent blocks, of 64 KiB, checksum of these two bytes
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED_BIT = 1 << 31
 _INT32 = struct.Struct(">i")
+_LITTLE_UINT32 = struct.Struct("<I")
 
 
 class Codec(enum.IntEnum):
@@ -81,7 +85,23 @@ def compress(codec: Codec, data: bytes) -> bytes:
             block = bytes(library.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
             parts += (_INT32.pack(len(block)), block)
         return b"".join(parts)
+    if codec == Codec.LZ4:
+        return _lz4_frame(library, data)
     return bytes(library.compress(data))
+
+
+def _lz4_frame(library: Any, data: bytes) -> bytes:
+    """Independent blocks of 64 KiB: Java's Lz4BlockInputStream refuses a stream whose blocks refer to each other."""
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(library.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LITTLE_UINT32.pack(len(block)), block)
+        else:
+            parts += (_LITTLE_UINT32.pack(len(plain) | _LZ4_STORED_BIT), plain)
+    parts.append(_LITTLE_UINT32.pack(0))
+    return b"".join(parts)
 
 
 def _library(codec: Codec) -> Any:
