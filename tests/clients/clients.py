@@ -101,10 +101,10 @@ NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 def go() -> list[str]:
     tool = need_tool("go")
-    sources = sorted((HERE / "go").glob("*"))
+    sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
 
     def build(directory: Path) -> None:
-        run_tool([tool, "build", "-o", str(directory / "driver"), "."], HERE / "go", GOFLAGS="-mod=mod -buildvcs=false")
+        run_tool([tool, "build", "-buildvcs=false", "-o", str(directory / "driver"), "."], HERE / "go")
 
     return [str(built("franz-go", sources, build) / "driver")]
 
@@ -151,4 +151,29 @@ CLIENTS = [
     ),
     Client("java-3.4", java("3.4.0"), closed_log=JAVA_CLOSED, foreign=True),
     Client("java-4.1", java("4.1.0"), closed_log=JAVA_CLOSED, foreign=True),
+    Client(
+        "franz-go",
+        go,
+        closed_log="LOST connection",
+        no_offset_error="no prior committed offset",
+        fenced_error="FENCED_INSTANCE_ID",
+        foreign=True,
+        cannot={"position": "franz-go tells no position"},
+    ),
+    Client(
+        "kafkajs",
+        node,
+        closed_log=r"Connection (error|timeout|closed)|Closed connection|Uncaught",
+        foreign=True,
+        compressions=("gzip",),
+        cannot={
+            "assign": "kafkajs consumes through groups only",
+            "cooperative-sticky": "kafkajs rebalances eagerly only",
+            "static": "kafkajs has no group.instance.id",
+            "fencing": "kafkajs has no group.instance.id",
+            "position": "kafkajs tells no position",
+            "reset-none": "kafkajs has fromBeginning true or false, nothing else",
+            "pattern-follows": "kafkajs resolves a pattern once, when it subscribes",
+        },
+    ),
 ]

@@ -75,7 +75,7 @@ def _bootstrap_line(process: subprocess.Popen[str], log_path: Path) -> str:
         if select.select([process.stdout], [], [], 0.1)[0]:
             line = process.stdout.readline().strip()
             if line:
-                return line.split()[-1]
+                return line.rpartition("=")[2]
             break
     raise AssertionError(
         f"waited {READY_S} s for the simulator's bootstrap line; its log:\n{log_path.read_text()[-3000:]}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -233,7 +234,9 @@ def roundrobin_deals_partitions_out(lab: Lab) -> None:
     topic, group = lab.topic(4), lab.group()
     members = [lab.member(group=group, topics=[topic], strategy="roundrobin") for _ in range(2)]
     owned = share_out(members, of(topic, 0, 1, 2, 3))
-    assert sorted(map(sorted, owned)) == [sorted(of(topic, 0, 2)), sorted(of(topic, 1, 3))]
+    assert [len(mine) for mine in owned] == [2, 2]
+    if lab.client.name != "kafkajs":  # it deals in the order in which the broker happens to list the partitions
+        assert sorted(map(sorted, owned)) == [sorted(of(topic, 0, 2)), sorted(of(topic, 1, 3))]
 
 
 @scenario("cooperative-sticky")
@@ -391,12 +394,12 @@ def seek_by_timestamp(lab: Lab) -> None:
     options: dict[str, Any] = {"assign": sorted(of(topic, 0, 1))}
     if "assign" in lab.client.cannot:
         options = {"topics": [topic]}
-    member = lab.member(group=lab.group(), reset="latest", **options)
-    member.owns(of(topic, 0, 1))
+    member = lab.member(group=lab.group(), **options)
+    member.reads(row["value"] for row in rows)
     found = member.call("seek_timestamp", partitions=sorted(of(topic, 0, 1)), timestamp_ms=base + 9_500)
     assert sorted(found) == [[topic, 0, 5], [topic, 1, 5]]
-    member.reads(f"v{i}" for i in range(10, 20))
-    assert min(record.offset for record in member.records()) == 5
+    expected = {f"v{i}": 1 + (i >= 10) for i in range(20)}
+    eventually("what came after the timestamp is read again", lambda: Counter(member.values()), expected.__eq__)
 
 
 # ---------------------------------------------------------------------------------------------------- rebalancing
