@@ -63,6 +63,7 @@ class ConfigSource(enum.IntEnum):
 
 
 _BITS = {ConfigType.INT: 31, ConfigType.SHORT: 15, ConfigType.LONG: 63}
+_THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -113,14 +114,27 @@ class Setting:
 
     def _check(self, value: Value) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool) and value != self.also:
+            if self.also is not None and not cast(float, self.minimum) <= value <= cast(float, self.maximum):
+                bounds = f"between {to_text(self.minimum)} and {to_text(self.maximum)} or equal to {to_text(self.also)}"
+                raise self._refuse(value, f"Value must be {bounds}")
             if self.minimum is not None and value < self.minimum:
                 raise self._refuse(value, f"Value must be at least {to_text(self.minimum)}")
             if self.maximum is not None and value > self.maximum:
                 raise self._refuse(value, f"Value must be no more than {to_text(self.maximum)}")
+        if isinstance(value, list) and self.name.endswith("replication.throttled.replicas"):
+            self._check_throttled(value)
         if self.choices:
             for one in value if isinstance(value, list) else [str(value)]:
                 if one not in self.choices:
                     raise self._refuse(one, "String must be one of: " + ", ".join(self.choices))
+
+    def _check_throttled(self, value: list[str]) -> None:
+        if value not in ([], ["*"]) and not all(_THROTTLED.fullmatch(one) for one in value):
+            form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            raise ConfigError(
+                f"Invalid value [{', '.join(value)}] for configuration {self.name}: {self.name} must be the literal "
+                f"'*' or a list of replicas in the following format: {form}"
+            )
 
     def _refuse(self, value: object, why: str) -> ConfigError:
         shown = "null" if value is None else to_text(cast(Value, value))

@@ -16,8 +16,8 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
+import logging
 import random
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig, ConfigError
-from broker_sim.storage import LogConfig, PartitionLog
+from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.topics import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -41,6 +41,8 @@ from broker_sim.topics import (
 from protocol.errors import Err
 
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
+
+log = logging.getLogger("broker_sim.metadata")
 
 PRODUCER_ID_BLOCK = 1000
 """How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
@@ -239,7 +241,7 @@ class ClusterState:
         """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
         nodes = [broker.node_id for broker in self.alive_brokers()]
         if partitions > MAX_PARTITIONS_AT_ONCE:
-            raise KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            raise self._too_many()
         if factor > len(nodes):
             raise KafkaError(
                 Err.INVALID_REPLICATION_FACTOR,
@@ -247,6 +249,11 @@ class ClusterState:
                 f"cannot be reached because only {len(nodes)} broker(s) are registered.",
             )
         return spread_replicas(nodes, partitions, factor, self._next_leader)
+
+    def _too_many(self) -> KafkaError:
+        if self.config.release >= (4, 0):
+            return KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return KafkaError(Err.UNKNOWN_SERVER_ERROR)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
         """Open a log for every new partition; none is added when one can't be opened."""
@@ -274,10 +281,10 @@ class ClusterState:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
 
     def _drop_log(self, partition: Partition) -> None:
-        partition.log.close()
-        path = self._log_dir(partition.topic, partition.index)
-        if path is not None:
-            shutil.rmtree(path, ignore_errors=True)
+        try:
+            partition.log.delete()
+        except StorageError as error:
+            log.warning("%s is not wholly deleted: %s", partition.name, error)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
@@ -393,17 +400,21 @@ class ClusterState:
     # -------------------------------------------------------------------------------------------- maintenance
 
     def run_log_maintenance(self, now_ms: int) -> None:
-        """Apply retention to every log and compact what asks for it; log starts that moved wake the waiters."""
+        """Apply retention to every log and compact what asks for it; log starts that moved wake the waiters.
+
+        A log whose disk fails is passed over with a log line; the others are done.
+        """
         cleaner = self.config.bool("log.cleaner.enable")
         for partition in list(self.partitions()):
-            policy = self.config.topic_value("cleanup.policy", partition.topic.configs)
-            assert isinstance(policy, list)
-            start = partition.log_start_offset
-            if "delete" in policy:
-                partition.log.apply_retention(now_ms)
-            if "compact" in policy and cleaner:
-                partition.log.compact(now_ms)
-            if partition.log_start_offset != start:
+            files = partition.log
+            start = files.log_start_offset
+            try:
+                files.apply_retention(now_ms, high_watermark=partition.high_watermark)
+                if files.config.compacts and cleaner:
+                    files.compact(now_ms, high_watermark=partition.high_watermark)
+            except StorageError as error:
+                log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
+            if files.log_start_offset != start:
                 partition.wake()
 
     def close(self) -> None:

@@ -252,8 +252,6 @@ def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping
     for position, node in enumerate(replicas):
         if node in replicas[:position]:
             why = f"includes the broker {node} more than once."
-        elif node < 0:
-            why = f"includes an invalid broker id {node}."
         elif node not in known:
             why = f"includes broker {node}, but no such broker is registered."
     if why is None and factor is not None and len(replicas) != factor:

@@ -117,7 +117,7 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     """
     log = partition.log
     end = log.log_end_offset if replica_id >= 0 else partition.high_watermark
-    points = log.segment_times()
+    points = [(segment.base_offset, max(segment.max_timestamp, segment.created_ms)) for segment in log.segments]
     if timestamp == EARLIEST:
         offsets = [log.log_start_offset]
     else:

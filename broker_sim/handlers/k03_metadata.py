@@ -35,14 +35,14 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     asked = request.topics
     if asked is None or (ctx.api_version == 0 and not asked):
         topics = [described(state, topic) for topic in state.topics.values()]
-    elif ctx.api_version in (10, 11) and any(one.name is None or one.topic_id != ZERO_UUID for one in asked):
-        topics = [MetadataResponseTopic(Err.INVALID_REQUEST, one.name or "", one.topic_id) for one in asked]
+    elif (malformed := _malformed(ctx.api_version, asked)) is not Err.NONE:
+        refused = [MetadataResponseTopic(malformed, one.name or "", one.topic_id) for one in asked]
+        return MetadataResponse(topics=refused)
     else:
         topics = _answers(state, asked, request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == Err.NONE:
-                topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     response = MetadataResponse(
         0,
         [MetadataResponseBroker(b.node_id, b.host, b.port, b.rack) for b in state.alive_brokers()],
@@ -55,11 +55,21 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     return response
 
 
+def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
+    """What a request gets whose topics can't be told apart: v10 and v11 carry ids that they may not use."""
+    if version in (10, 11) and any(one.name is None or one.topic_id != ZERO_UUID for one in asked):
+        return Err.INVALID_REQUEST
+    by_id = any(one.topic_id != ZERO_UUID for one in asked)
+    if not by_id and any(one.name is None for one in asked):
+        return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over the null
+    return Err.NONE
+
+
 def _answers(
     state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool
 ) -> list[MetadataResponseTopic]:
     """Unknown ids first, then the topics there are, then those there are not; a topic asked for twice is told once."""
-    unknown_ids: list[MetadataResponseTopic] = []
+    unknown_ids: dict[bytes, MetadataResponseTopic] = {}
     found: dict[str, MetadataResponseTopic] = {}
     missing: dict[str, MetadataResponseTopic] = {}
     by_id = any(one.topic_id != ZERO_UUID for one in asked)
@@ -68,7 +78,7 @@ def _answers(
         if by_id:
             topic = state.topics_by_id.get(one.topic_id)
             if topic is None and one.topic_id != ZERO_UUID:
-                unknown_ids.append(MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, one.topic_id))
+                unknown_ids[one.topic_id] = MetadataResponseTopic(Err.UNKNOWN_TOPIC_ID, None, one.topic_id)
                 continue
             name = topic.name if topic is not None else None
         if name is None or name in found or name in missing:
@@ -77,7 +87,7 @@ def _answers(
             found[name] = described(state, state.topics[name])
         else:
             missing[name] = MetadataResponseTopic(_missing(state, name, allow_creation), name)
-    return [*unknown_ids, *found.values(), *missing.values()]
+    return [*unknown_ids.values(), *found.values(), *missing.values()]
 
 
 def _missing(state: ClusterState, name: str, allow_creation: bool) -> Err:

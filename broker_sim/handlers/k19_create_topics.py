@@ -57,7 +57,7 @@ def _create(state: ClusterState, asked: CreatableTopic, validate_only: bool) -> 
     )
     return CreatableTopicResult(
         topic.name,
-        bytes(16) if validate_only else topic.topic_id,
+        topic.topic_id,
         Err.NONE,
         None,
         0,

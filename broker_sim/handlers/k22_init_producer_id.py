@@ -22,4 +22,4 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
 
 
 def _refused(error: Err) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, error, -1, 0 if error is Err.INVALID_REQUEST else -1)
+    return InitProducerIdResponse(0, error, -1, -1)

@@ -1,0 +1,48 @@
+"""DeleteRecords (21), versions 0-2: move a partition's log start forward. Asked of the partition's leader.
+
+Offset -1 stands for the high watermark. Source: ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import KafkaError
+from broker_sim.storage import StorageError
+from broker_sim.topics import INTERNAL_TOPICS, leader_partition
+from protocol.errors import Err
+from protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+
+
+def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(topic.name, [_delete(ctx, topic.name, one) for one in topic.partitions])
+        for topic in request.topics
+    ]
+    return DeleteRecordsResponse(0, topics)
+
+
+def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    state, index = ctx.broker.state, asked.partition_index
+    try:
+        if state.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
+            raise KafkaError(Err.INVALID_TOPIC_EXCEPTION)
+        partition = leader_partition(state, ctx.broker.node_id, topic, index)
+        if not partition.log.config.deletes:
+            raise KafkaError(Err.POLICY_VIOLATION)
+        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(Err.OFFSET_OUT_OF_RANGE)
+        if offset > partition.log_start_offset:
+            partition.log.delete_records(offset)
+            partition.wake()
+    except (KafkaError, StorageError) as error:
+        return DeleteRecordsPartitionResult(index, -1, error.error)
+    return DeleteRecordsPartitionResult(index, partition.log_start_offset, Err.NONE)

@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch (23), versions 0-4: where an epoch of a partition's leader ended. Asked of its leader.
+
+v2 the client's current leader epoch, v3 the replica id. An epoch that was never known, or is newer than the leader's,
+has the epoch -1 and the offset -1. Source: Partition.lastOffsetForLeaderEpoch, KIP-320.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import KafkaError, Partition
+from broker_sim.topics import leader_partition
+from protocol.errors import Err
+from protocol.messages.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    topics = [
+        OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, one) for one in topic.partitions])
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(0, topics)
+
+
+def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = leader_partition(
+            ctx.broker.state, ctx.broker.node_id, topic, asked.partition, asked.current_leader_epoch
+        )
+    except KafkaError as error:
+        return EpochEndOffset(error.error, asked.partition, -1, -1)
+    return EpochEndOffset(Err.NONE, asked.partition, *end_of_epoch(partition, asked.leader_epoch))
+
+
+def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
+    """(largest epoch up to `epoch`, where it ended); the leader's own epoch ends at the log's end, records in it or
+    not.
+    """
+    if epoch == partition.leader_epoch:
+        return epoch, partition.log_end_offset
+    return partition.log.end_offset_for_epoch(epoch)

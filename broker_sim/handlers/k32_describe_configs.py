@@ -1,0 +1,158 @@
+"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers and loggers, and where they come from.
+
+v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, where asked for, what it is for.
+Settings of groups and client metrics belong to protocols that are not there: such a resource is an INVALID_REQUEST, as
+in releases without them. Source: ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from broker_sim.config import ConfigEntry, ConfigSource, Setting, to_text
+from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, level_name, loggers
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.k35_describe_log_dirs import IN_MEMORY
+from broker_sim.metadata import Broker, KafkaError
+from broker_sim.topics import check_topic_name
+from protocol.errors import Err
+from protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+Row = tuple[Setting, str | None, list[ConfigEntry]]
+"""A setting, its value and what stands behind it, the effective entry first."""
+
+
+def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results: list[DescribeConfigsResult] = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(Err.NONE, "", resource.resource_type, resource.resource_name)
+        try:
+            result.configs = _describe(ctx.broker, resource, request)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.error, error.message or ""
+        results.append(result)
+    return DescribeConfigsResponse(0, results)
+
+
+def _describe(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    if resource.resource_type == BROKER_LOGGER:
+        return _loggers(broker, resource)
+    if resource.resource_type == TOPIC:
+        rows = _topic_rows(broker, resource.resource_name)
+        topic = True
+    elif resource.resource_type == BROKER:
+        rows = _broker_rows(broker, resource.resource_name)
+        topic = False
+    else:
+        raise KafkaError(Err.INVALID_REQUEST, _MALFORMED)
+    wanted = resource.configuration_keys
+    found: list[DescribeConfigsResourceResult] = []
+    for setting, value, entries in rows:
+        if wanted and setting.name not in wanted:
+            continue
+        source = entries[0].source if entries else ConfigSource.DEFAULT
+        found.append(
+            DescribeConfigsResourceResult(
+                setting.name,
+                value,
+                not topic and not setting.dynamic,
+                source is ConfigSource.DEFAULT,
+                source,
+                False,
+                [DescribeConfigsSynonym(e.name, e.value, e.source) for e in entries]
+                if request.include_synonyms
+                else [],
+                setting.type,
+                setting.doc if request.include_documentation else None,
+            )
+        )
+    return found
+
+
+def _topic_rows(broker: Broker, name: str) -> list[Row]:
+    check_topic_name(name)
+    config = broker.state.config
+    topic = broker.state.topics.get(name)
+    if topic is None:
+        raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION)
+    node, own = broker.node_id, topic.configs
+    return [
+        (setting, to_text(config.topic_value(key, own, node)), config.topic_entries(key, own, node))
+        for key, setting in config.topic_settings.items()
+    ]
+
+
+def _broker_rows(broker: Broker, name: str) -> list[Row]:
+    config = broker.state.config
+    if name == "":
+        own = config.dynamic_default
+        return [
+            (config.settings[key], value, [ConfigEntry(key, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+            for key, value in own.items()
+        ]
+    _check_node(broker, name, " or empty string,")
+    identity = _identity(broker)
+    rows: list[Row] = []
+    for key, setting in config.settings.items():
+        entries = config.entries(key, broker.node_id)
+        value = to_text(config.value(key, broker.node_id))
+        if key in identity and key not in config.static:
+            value = identity[key]
+            entries.insert(0, ConfigEntry(key, value, ConfigSource.STATIC_BROKER))
+        rows.append((setting, value, entries))
+    return rows
+
+
+def _check_node(broker: Broker, name: str, expected: str) -> None:
+    try:
+        node = int(name)
+    except ValueError:
+        raise KafkaError(Err.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if node != broker.node_id:
+        text = f"Unexpected broker id, expected {broker.node_id}{expected} but received {name}"
+        raise KafkaError(Err.INVALID_REQUEST, text)
+
+
+def _identity(broker: Broker) -> dict[str, str]:
+    """The settings in which brokers of one cluster differ: this broker's."""
+    state = broker.state
+    listener = f"PLAINTEXT://{broker.host}:{broker.port}"
+    shown = {
+        "advertised.listeners": listener,
+        "broker.id": str(broker.node_id),
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": listener,
+        "log.dirs": IN_MEMORY if state.data_dir is None else str(state.data_dir),
+        "node.id": str(broker.node_id),
+        "process.roles": "broker,controller" if broker.node_id == state.controller_id else "broker",
+    }
+    if broker.rack is not None:
+        shown["broker.rack"] = broker.rack
+    return shown
+
+
+def _loggers(broker: Broker, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    if resource.resource_name == "":
+        raise KafkaError(Err.INVALID_REQUEST, "Broker id must not be empty")
+    _check_node(broker, resource.resource_name, "")
+    wanted = resource.configuration_keys
+    return [
+        DescribeConfigsResourceResult(
+            name, level_name(logger), False, False, ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=None
+        )
+        for name, logger in loggers().items()
+        if not wanted or name in wanted
+    ]

@@ -1,0 +1,44 @@
+"""DescribeLogDirs (35), versions 0-4: the bytes of each log that this broker holds a replica of. v4 the size of the
+disk.
+
+Null asks for all topics. A cluster in memory shows one directory named "(memory)", without a disk's size.
+Source: ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from broker_sim.handlers.context import RequestContext
+from protocol.errors import Err
+from protocol.messages.k35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+IN_MEMORY = "(memory)"
+UNKNOWN_BYTES = -1
+
+
+def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    broker, state = ctx.broker, ctx.broker.state
+    wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
+    shown: dict[str, DescribeLogDirsTopic] = {}
+    for partition in state.partitions():
+        name = partition.topic.name
+        if broker.node_id not in partition.replicas or (wanted is not None and (name, partition.index) not in wanted):
+            continue
+        topic = shown.setdefault(name, DescribeLogDirsTopic(name))
+        topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
+    result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)
+    if state.data_dir is not None:
+        result.log_dir = str(state.data_dir)
+        try:
+            disk = shutil.disk_usage(state.data_dir)
+            result.total_bytes, result.usable_bytes = disk.total, disk.free
+        except OSError:
+            result.error_code = Err.KAFKA_STORAGE_ERROR
+    return DescribeLogDirsResponse(0, Err.NONE, [result])

@@ -1,0 +1,36 @@
+"""CreatePartitions (37), versions 0-3, answered by any broker: let topics grow.
+
+Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import KafkaError
+from protocol.errors import Err
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    state = ctx.broker.state
+    count = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        name = topic.name
+        if count[name] > 1:
+            results[name] = CreatePartitionsTopicResult(name, Err.INVALID_REQUEST, "Duplicate topic name.")
+            continue
+        assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+        try:
+            state.create_partitions(name, topic.count, assignments=assignments, validate_only=request.validate_only)
+            results[name] = CreatePartitionsTopicResult(name)
+        except KafkaError as error:
+            silent = error.error in (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_SERVER_ERROR)
+            results[name] = CreatePartitionsTopicResult(name, error.error, None if silent else error.message)
+    return CreatePartitionsResponse(0, list(results.values()))

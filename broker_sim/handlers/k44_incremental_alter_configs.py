@@ -1,0 +1,108 @@
+"""IncrementalAlterConfigs (44), versions 0-1, answered by any broker: set, delete, append to, subtract from settings
+(KIP-339).
+
+Loggers' levels are altered here too (KIP-412): a broker's loggers are those of this process.
+Source: ConfigurationControlManager.incrementalAlterConfigs, RuntimeLoggerManager.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.config_resources import (
+    BROKER_LOGGER,
+    LEVELS,
+    Own,
+    alter,
+    alter_each,
+    check_keys,
+    is_list,
+    loggers,
+    own_node,
+)
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import Broker, KafkaError
+from protocol.errors import Err
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
+
+
+def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    broker = ctx.broker
+
+    def alter_one(resource: AlterConfigsResource) -> None:
+        deleted = {one.name for one in resource.configs if one.config_operation == DELETE}
+        check_keys(resource.configs, lambda one: one.name not in deleted)
+        if resource.resource_type == BROKER_LOGGER:
+            _alter_loggers(broker, resource, request.validate_only)
+            return
+        alter(broker, resource, lambda own: _apply(broker, resource, own), validate_only=request.validate_only)
+
+    results = alter_each(request.resources, alter_one)
+    return IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
+
+
+def _apply(broker: Broker, resource: AlterConfigsResource, own: Own) -> Own:
+    """The resource's own settings after every operation."""
+    for one in resource.configs:
+        operation, name = one.config_operation, one.name
+        if operation == SET:
+            own[name] = one.value or ""
+        elif operation == DELETE:
+            own.pop(name, None)
+        elif operation in (APPEND, SUBTRACT):
+            own[name] = _changed_list(broker, resource, own, one)
+        else:
+            raise KafkaError(Err.UNKNOWN_SERVER_ERROR)  # Kafka's controller falls over the unknown number
+    return own
+
+
+def _changed_list(broker: Broker, resource: AlterConfigsResource, own: Own, change: AlterableConfig) -> str:
+    """A list with values added (those that are not there) or taken out; a list that is not set counts as its
+    default.
+    """
+    name = change.name
+    if not is_list(broker, resource, name):
+        verb = _NAMES[change.config_operation]
+        raise KafkaError(Err.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+    config = broker.state.config
+    settings = config.topic_settings if name in config.topic_settings else config.settings
+    text = own.get(name, settings[name].default or "")
+    values = [value for value in text.split(",") if value]
+    for value in (change.value or "").split(","):
+        if change.config_operation == APPEND and value not in values:
+            values.append(value)
+        elif change.config_operation == SUBTRACT and value in values:
+            values.remove(value)
+    return ",".join(values)
+
+
+def _alter_loggers(broker: Broker, resource: AlterConfigsResource, validate_only: bool) -> None:
+    if resource.resource_name == "":
+        raise KafkaError(Err.INVALID_REQUEST, "Node id must be an integer, but it is: ")
+    own_node(broker, resource.resource_name, "Node id")
+    known = loggers()
+    for one in resource.configs:
+        if one.config_operation in (APPEND, SUBTRACT):
+            verb = _NAMES[one.config_operation]
+            raise KafkaError(Err.INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+        if one.name not in known:
+            raise KafkaError(Err.INVALID_CONFIG, f"Logger {one.name} does not exist!")
+        if one.config_operation == DELETE and one.name == "root":
+            raise KafkaError(Err.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+        if one.config_operation == SET and one.value not in LEVELS:
+            levels = ", ".join(sorted(LEVELS))
+            raise KafkaError(
+                Err.INVALID_CONFIG,
+                f"Cannot set the log level of {one.name} to {one.value} as it is not a supported log level. "
+                f"Valid log levels are {levels}",
+            )
+    for one in resource.configs:
+        if not validate_only:
+            known[one.name].setLevel(LEVELS[one.value or ""] if one.config_operation == SET else 0)

@@ -1,0 +1,84 @@
+"""DescribeTopicPartitions (75), version 0: topics in order of their names, so many partitions at a time (KIP-966).
+
+The answer stops at the limit and says where to go on; a request goes on there by its cursor. Eligible leader replicas
+are empty lists, never null: Spark's reader dies of null. Source: DescribeTopicPartitionsRequestHandler.
+"""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
+from broker_sim.metadata import ClusterState, KafkaError
+from broker_sim.topics import check_topic_name
+from protocol.errors import Err
+from protocol.messages.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    state = ctx.broker.state
+    names = sorted({topic.name for topic in request.topics} or state.topics)
+    cursor = request.cursor
+    first = 0
+    if cursor is not None:
+        known = not request.topics or cursor.topic_name in names
+        if cursor.partition_index < 0 or not known:
+            refused = [_topic(name, Err.INVALID_REQUEST) for name in names]
+            return DescribeTopicPartitionsResponse(0, refused)
+        names = [name for name in names if name >= cursor.topic_name]
+        first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    limit = state.config.int("max.request.partition.size.limit") if state.config.release >= (3, 8) else 2000
+    return _page(state, names, first, max(min(request.response_partition_limit, limit), 1))
+
+
+def _page(state: ClusterState, names: list[str], first: int, limit: int) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = state.topics.get(name)
+        if topic is None:
+            response.topics.append(_topic(name, _missing(name)))
+            continue
+        if limit == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
+            break
+        shown = _topic(name, Err.NONE)
+        shown.topic_id, shown.is_internal = topic.topic_id, topic.internal
+        shown.partitions = [
+            DescribeTopicPartitionsResponsePartition(
+                p.error_code,
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                p.replica_nodes,
+                p.isr_nodes,
+                [],
+                [],
+                p.offline_replicas,
+            )
+            for p in described(state, topic).partitions[first : first + limit]
+        ]
+        response.topics.append(shown)
+        after = first + len(shown.partitions)
+        limit -= len(shown.partitions)
+        first = 0
+        if after < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, after)
+            break
+    return response
+
+
+def _topic(name: str, error: Err) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error, name, topic_authorized_operations=ALL_TOPIC_OPERATIONS)
+
+
+def _missing(name: str) -> Err:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.error
+    return Err.UNKNOWN_TOPIC_OR_PARTITION
