@@ -190,60 +190,67 @@ class DecoderSource(_Source):
             self.flush()
             self.line(f"{target} = {var}")
 
-    @contextlib.contextmanager
-    def length(self, target: str, name: str, spec: FieldSpec) -> Iterator[str]:
-        """Read a length, deal with null, and give the expression of the length to the code within."""
+    def length(self, name: str, spec: FieldSpec) -> tuple[int, str]:
+        """Read a length into ``l``: what ``l`` is for an empty value (less is null), and the expression of the length."""
         flexible, is_string = self.is_flexible(spec), spec.kind == "string"
         self.run.append(("l", "B" if flexible else "h" if is_string else "i"))
         self.flush()
-        if flexible:
-            with self.block("if l > 127:"):
-                self.line(f"l, p = {self.use(wire.read_length)}(b, p - 1)")
-                if is_string:
-                    with self.block(f"if l > {wire.MAX_STRING + 1}:"):
-                        self.line(f"raise {self.use(wire.too_long)}({name!r}, l - 1, n - p)")
-        shortest, length = ("1", "l - 1") if flexible else ("0", "l")
-        with self.block(f"if l < {shortest}:"):
-            if self.is_nullable(spec):
-                self.line(f"{target} = None")
-            else:
-                self.line(f"raise {self.use(wire.unexpected_null)}({name!r})")
+        if not flexible:
+            return 0, "l"
+        with self.block("if l > 127:"):
+            self.line(f"l, p = {self.use(wire.read_length)}(b, p - 1)")
+            if is_string:
+                with self.block(f"if l > {wire.MAX_STRING + 1}:"):
+                    self.line(f"raise {self.use(wire.too_long)}({name!r}, l - 1, n - p)")
+        return 1, "l - 1"
+
+    def null(self, target: str, name: str, spec: FieldSpec) -> None:
+        """What is done with a null."""
         if self.is_nullable(spec):
-            with self.block("else:"):
-                yield length
-                self.flush()
+            self.line(f"{target} = None")
         else:
-            yield length
+            self.line(f"raise {self.use(wire.unexpected_null)}({name!r})")
 
     def refuse(self, condition: str, name: str, length: str) -> None:
         with self.block(f"if {condition}:"):
             self.line(f"raise {self.use(wire.too_long)}({name!r}, {length}, n - p)")
 
     def bytes_or_string(self, target: str, name: str, spec: FieldSpec) -> None:
-        with self.length(target, name, spec) as length:
+        empty, length = self.length(name, spec)
+        with self.block(f"if l > {empty}:"):
             self.line(f"e = p + {length}")
             self.refuse("e > n", name, length)
             self.line(f"{target} = b[p:e]{self.to_text if spec.kind == 'string' else ''}")
             self.line("p = e")
+        with self.block(f"elif l == {empty}:"):
+            self.line(f"{target} = {'' if spec.kind == 'string' else b''!r}")
+        with self.block("else:"):
+            self.null(target, name, spec)
 
     def array(self, target: str, name: str, spec: FieldSpec) -> None:
         item = spec.element()
-        with self.length(target, name, spec) as length:
+        empty, length = self.length(name, spec)
+        with self.block(f"if l < {empty}:"):
+            self.null(target, name, spec)
+        with self.block("else:") if self.is_nullable(spec) else contextlib.nullcontext():
             size = self.least_size(item)
             self.refuse(f"({length}) * {size} > n - p" if size > 1 else f"{length} > n - p", name, length)
             if item.kind in _FORMATS:
                 self.fixed_array(target, _FORMATS[item.kind], length)
-                return
-            number = next(self.numbers)
-            self.line(f"a{number} = {target} = []")
-            with self.block(f"for _ in range({length}):"):
-                element = f"m{number}"
-                if item.kind == "struct":
-                    self.struct(element, item.item)
-                else:
-                    self.value(element, name, item)
-                self.flush()
-                self.line(f"a{number}.append({element})")
+            else:
+                self.elements(target, name, item, length)
+
+    def elements(self, target: str, name: str, item: FieldSpec, length: str) -> None:
+        number = next(self.numbers)
+        self.line(f"a{number} = {target} = []")
+        with self.block(f"for _ in range({length}):"):
+            element = f"m{number}"
+            if item.kind == "struct":
+                self.struct(element, item.item)
+            else:
+                self.value(element, name, item)
+            self.flush()
+            self.line(f"a{number}.append({element})")
 
     def fixed_array(self, target: str, fmt: str, length: str) -> None:
         size = _SIZES[fmt]
