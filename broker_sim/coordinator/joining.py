@@ -3,8 +3,6 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator.group import NO_MEMBER, Group, Member, State
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.rebalance import (
@@ -21,19 +19,16 @@ from broker_sim.coordinator.rebalance import (
     try_complete_join,
 )
 from broker_sim.coordinator.records import GroupRecord, group_record, replay
-from broker_sim.coordinator.writes import Write
+from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.offsets_log import GroupMetadataValue
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
 _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
 _SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)
 
 
-def join(shard: Shard, token: int, client: Client, request: JoinGroupRequest) -> None:
+def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
     """JoinGroup behind the common gate and the check of the session timeout."""
     member_id, group_is_new = request.member_id, False
     group = shard.groups.get(request.group_id)
@@ -78,7 +73,7 @@ class NewGroupWrite(Write):
         )
         self.group_id, self.join_token, self.version = group_id, join_token, version
 
-    def failed(self, shard: Shard, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Answer the parked join."""
         group = shard.groups.get(self.group_id)
         mapped = shard.settings.policy.sync_errors.get(error, error)
@@ -118,7 +113,7 @@ def rebalance_timeout(request: JoinGroupRequest, client: Client) -> int:
 
 
 def _join_new(
-    shard: Shard, group: Group, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: Group, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
     """A join with an empty member id; returns the answer to give now, None if it is parked."""
     instance_id = request.group_instance_id
@@ -135,7 +130,7 @@ def _join_new(
 
 
 def _join_known(
-    shard: Shard, group: Group, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: Group, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
     """A join with a member id; returns the answer to give now, None if it is parked."""
     member_id = request.member_id
@@ -165,7 +160,7 @@ def _join_known(
     return None
 
 
-def _add_and_rebalance(shard: Shard, group: Group, member: Member) -> None:
+def _add_and_rebalance(shard: ShardState, group: Group, member: Member) -> None:
     if group.state is State.PREPARING_REBALANCE:
         first = group.generation == 0
         group.new_member_added |= (
@@ -178,7 +173,7 @@ def _add_and_rebalance(shard: Shard, group: Group, member: Member) -> None:
 
 
 def _update_and_rebalance(
-    shard: Shard, group: Group, member: Member, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: Group, member: Member, token: int, client: Client, request: JoinGroupRequest
 ) -> None:
     update_member(group, member, token, client, request)
     maybe_prepare_rebalance(shard, group)
@@ -205,10 +200,10 @@ class StaticWrite(Write):
         self.group_id, self.old_id, self.new_id, self.old_leader = group.group_id, old_id, new_id, old_leader
         self.before, self.version = before, version
 
-    def done(self, shard: Shard) -> None:
+    def done(self, shard: ShardState) -> None:
         """Answer without a rebalance: same generation; only from v9 on may a leader know that it leads."""
         for record in self.records:
-            replay(shard, record)
+            replay(shard.groups, record)
         group = shard.groups.get(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None or member.join_token is None:
@@ -221,7 +216,7 @@ class StaticWrite(Write):
         answer_join(shard, group, member, answer)
         restart_session(shard, group, member)
 
-    def failed(self, shard: Shard, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Undo the replacement."""
         group = shard.groups.get(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
@@ -238,7 +233,7 @@ class StaticWrite(Write):
 
 
 def replace_static(
-    shard: Shard, group: Group, old_id: str, new_id: str, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: Group, old_id: str, new_id: str, token: int, client: Client, request: JoinGroupRequest
 ) -> None:
     """A static member is back without its id: it takes over its old slot, and the old id is fenced."""
     old_leader = group.leader

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator.group import HEARTBEAT_ANSWER, NO_MEMBER, Group, State
 from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver, TimerKey
 from broker_sim.coordinator.rebalance import (
@@ -16,13 +14,11 @@ from broker_sim.coordinator.rebalance import (
     sync_error,
     try_complete_join,
 )
+from broker_sim.coordinator.state import ShardState
 from protocol.errors import Err
 
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
-
-def heartbeat(shard: Shard, token: int, client: Client, request: Heartbeat) -> None:
+def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
     """Heartbeat behind the common gate."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -40,7 +36,7 @@ def heartbeat(shard: Shard, token: int, client: Client, request: Heartbeat) -> N
     shard.out.replies.append((token, error))
 
 
-def session_expired(shard: Shard, key: TimerKey) -> None:
+def session_expired(shard: ShardState, key: TimerKey) -> None:
     """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
     group = shard.groups.get(str(key[1]))
     member = None if group is None else group.members.get(str(key[2]))
@@ -48,19 +44,19 @@ def session_expired(shard: Shard, key: TimerKey) -> None:
         _remove_and_rebalance(shard, group, member.member_id)
 
 
-def pending_expired(shard: Shard, key: TimerKey) -> None:
+def pending_expired(shard: ShardState, key: TimerKey) -> None:
     """A member that was given an id didn't come back with it."""
     group = shard.groups.get(str(key[1]))
     if group is not None and group.pending_members.pop(str(key[2]), None) is not None:
         _after_pending_left(shard, group)
 
 
-def _after_pending_left(shard: Shard, group: Group) -> None:
+def _after_pending_left(shard: ShardState, group: Group) -> None:
     if group.state is State.PREPARING_REBALANCE:
         try_complete_join(shard, group)
 
 
-def leave(shard: Shard, token: int, client: Client, request: LeaveGroup) -> None:
+def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
     """LeaveGroup behind the common gate: each leaver has its own answer."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -76,7 +72,7 @@ def leave(shard: Shard, token: int, client: Client, request: LeaveGroup) -> None
     shard.reply(token, (Err.NONE, errors))
 
 
-def _leave_one(shard: Shard, group: Group, leaver: Leaver, *, rebalance: bool) -> Err:
+def _leave_one(shard: ShardState, group: Group, leaver: Leaver, *, rebalance: bool) -> Err:
     member_id = leaver.member_id
     if member_id == NO_MEMBER:
         known = None if leaver.instance_id is None else group.static_members.get(leaver.instance_id)
@@ -99,12 +95,12 @@ def _leave_one(shard: Shard, group: Group, leaver: Leaver, *, rebalance: bool) -
     return Err.NONE
 
 
-def _remove_and_rebalance(shard: Shard, group: Group, member_id: str) -> None:
+def _remove_and_rebalance(shard: ShardState, group: Group, member_id: str) -> None:
     forget_member(shard, group, member_id)
     after_removal(shard, group)
 
 
-def unload(shard: Shard, group: Group) -> None:
+def unload(shard: ShardState, group: Group) -> None:
     """Answer everything parked with NOT_COORDINATOR."""
     group.state = State.DEAD
     for member in group.members.values():

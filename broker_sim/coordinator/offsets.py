@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator import rebalance
 from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
 from broker_sim.coordinator.outcome import (
@@ -16,11 +14,8 @@ from broker_sim.coordinator.outcome import (
     TopicDeleted,
 )
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_offset
-from broker_sim.coordinator.writes import Write
+from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
 
 class CommitWrite(Write):
@@ -29,11 +24,11 @@ class CommitWrite(Write):
     __slots__ = ()
     mergeable = True
 
-    def done(self, shard: Shard) -> None:
+    def done(self, shard: ShardState) -> None:
         """Publish the offsets: from here on OffsetFetch shows them."""
         for r in self.records:
             assert isinstance(r, OffsetRecord)
-            replay_offset(shard, r.group_id, r.topic, r.partition, r.value)
+            replay_offset(shard.groups, r.group_id, r.topic, r.partition, r.value)
         shard.reply(self.token, Err.NONE)
 
 
@@ -46,7 +41,7 @@ class DeleteOffsetsWrite(Write):
         return error, {}
 
 
-def commit(shard: Shard, token: int, client: Client, request: CommitOffsets) -> None:
+def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -89,7 +84,7 @@ def _commit_error(group: Group, request: CommitOffsets) -> Err:
     return COMMIT_ANSWER[group.state]
 
 
-def unstable(shard: Shard, group_id: str) -> set[tuple[str, int]]:
+def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
     """The partitions whose commits are still on their way into the log (OffsetFetch with require_stable)."""
     return {
         (r.topic, r.partition)
@@ -100,7 +95,7 @@ def unstable(shard: Shard, group_id: str) -> set[tuple[str, int]]:
     }
 
 
-def delete_offsets(shard: Shard, token: int, client: Client, request: DeleteOffsets) -> None:
+def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:
     """OffsetDelete: tombstones for what no member reads."""
     group = shard.groups.get(request.group_id)
     results: dict[tuple[str, int], Err] = {}
@@ -121,7 +116,7 @@ def delete_offsets(shard: Shard, token: int, client: Client, request: DeleteOffs
     _bury(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
 
 
-def delete_group(shard: Shard, token: int, client: Client, request: DeleteGroup) -> None:
+def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
     """DeleteGroups for one group: only an empty one goes, with all its offsets."""
     group = shard.groups.get(request.group_id)
     if group is None or group.state is State.DEAD:
@@ -135,7 +130,7 @@ def delete_group(shard: Shard, token: int, client: Client, request: DeleteGroup)
         _bury(shard, Write(token, records))
 
 
-def topic_deleted(shard: Shard, token: int, client: Client, request: TopicDeleted) -> None:
+def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicDeleted) -> None:
     """Offsets of a deleted topic go at once, in all groups."""
     records: list[Record] = [
         OffsetRecord(group.group_id, request.topic, partition, None)
@@ -146,7 +141,7 @@ def topic_deleted(shard: Shard, token: int, client: Client, request: TopicDelete
         _bury(shard, Write(None, records))
 
 
-def _bury(shard: Shard, write: Write) -> None:
+def _bury(shard: ShardState, write: Write) -> None:
     """Append tombstones; without any, or where Kafka doesn't wait for them, the answer goes out now."""
     if not write.records or not shard.settings.policy.tombstones_are_awaited:
         shard.reply(write.token, write.answer)
@@ -166,12 +161,12 @@ def _offset_tombstones(group: Group) -> list[Record]:
 # expiry
 
 
-def arm_expiry(shard: Shard) -> None:
+def arm_expiry(shard: ShardState) -> None:
     """The next clean-up of this shard."""
     shard.arm(("expire",), shard.settings.offsets_retention_check_interval_ms)
 
 
-def expire(shard: Shard, key: TimerKey) -> None:
+def expire(shard: ShardState, key: TimerKey) -> None:
     """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
     in_flight = {g for write in shard.writes.values() for r in write.records for g in (r.group_id,)}
@@ -196,7 +191,7 @@ def expire(shard: Shard, key: TimerKey) -> None:
     arm_expiry(shard)
 
 
-def _is_expired(shard: Shard, group: Group, topic: str, offset: Offset) -> bool:
+def _is_expired(shard: ShardState, group: Group, topic: str, offset: Offset) -> bool:
     now, retention = shard.now_ms, shard.settings.offsets_retention_ms
     if group.protocol_type is None or group.protocol_type == "":
         since = offset.commit_ts_ms  # a simple group

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.state import ShardState
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.messages.k16_list_groups import ListedGroup
 
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
-
-def committed(shard: Shard, group_id: str) -> dict[str, dict[int, Offset]]:
+def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
     """All committed offsets of a group by topic and partition; empty for a group that isn't there. Not to be changed."""
     group = shard.groups.get(group_id)
     return {} if group is None else group.offsets
 
 
-def describe(shard: Shard, group_id: str) -> DescribedGroup | None:
+def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
     """A group as DescribeGroups shows it, None if there is none. Pending members aren't shown; what members said and were assigned
     is shown when the group is Stable (4.x keeps showing assignments while it rebalances)."""
     group = shard.groups.get(group_id)
@@ -46,7 +42,7 @@ def describe(shard: Shard, group_id: str) -> DescribedGroup | None:
     )
 
 
-def listed(shard: Shard, states: list[str], types: list[str]) -> list[ListedGroup]:
+def listed(shard: ShardState, states: list[str], types: list[str]) -> list[ListedGroup]:
     """The groups of the shard that pass both filters; an empty filter passes everything, an unknown name nothing."""
     fold = shard.settings.policy.states_filter_folds_case
     wanted = [state.strip().lower() if fold else state for state in states]

@@ -6,18 +6,13 @@ them. What the other rooms need for it stands here too: answering parked request
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator.group import NO_GENERATION, NO_MEMBER, Group, Member, State
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.records import group_record
-from broker_sim.coordinator.writes import Write
+from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupResponse
 from protocol.messages.k14_sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
@@ -53,12 +48,12 @@ def session_key(group: Group, member: Member) -> TimerKey:
     return ("session", group.group_id, member.member_id)
 
 
-def restart_session(shard: Shard, group: Group, member: Member) -> None:
+def restart_session(shard: ShardState, group: Group, member: Member) -> None:
     """The member was heard of."""
     shard.out.timers.append((("session", group.group_id, member.member_id), shard.now_ms + member.session_timeout_ms))
 
 
-def answer_join(shard: Shard, group: Group, member: Member, answer: JoinGroupResponse) -> None:
+def answer_join(shard: ShardState, group: Group, member: Member, answer: JoinGroupResponse) -> None:
     """Answer a parked JoinGroup, if there is one."""
     if member.join_token is not None:
         shard.reply(member.join_token, answer)
@@ -66,7 +61,7 @@ def answer_join(shard: Shard, group: Group, member: Member, answer: JoinGroupRes
         group.joining -= 1
 
 
-def answer_sync(shard: Shard, member: Member, answer: SyncGroupResponse) -> bool:
+def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) -> bool:
     """Answer a parked SyncGroup, if there is one."""
     if member.sync_token is None:
         return False
@@ -75,7 +70,7 @@ def answer_sync(shard: Shard, member: Member, answer: SyncGroupResponse) -> bool
     return True
 
 
-def fail_syncs(shard: Shard, group: Group, error: Err) -> None:
+def fail_syncs(shard: ShardState, group: Group, error: Err) -> None:
     """Clear all assignments and answer every parked SyncGroup (resetAndPropagateAssignmentError)."""
     for member in group.members.values():
         member.assignment = b""
@@ -83,12 +78,12 @@ def fail_syncs(shard: Shard, group: Group, error: Err) -> None:
             restart_session(shard, group, member)
 
 
-def maybe_prepare_rebalance(shard: Shard, group: Group) -> None:
+def maybe_prepare_rebalance(shard: ShardState, group: Group) -> None:
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY):
         prepare_rebalance(shard, group)
 
 
-def prepare_rebalance(shard: Shard, group: Group) -> None:
+def prepare_rebalance(shard: ShardState, group: Group) -> None:
     """Open the join window: the initial delay for a group that was empty, else the group's rebalance timeout."""
     if group.state is State.COMPLETING_REBALANCE:
         fail_syncs(shard, group, Err.REBALANCE_IN_PROGRESS)
@@ -105,7 +100,7 @@ def prepare_rebalance(shard: Shard, group: Group) -> None:
         try_complete_join(shard, group)
 
 
-def rebalance_timed_out(shard: Shard, key: TimerKey) -> None:
+def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
     group = shard.groups.get(str(key[1]))
     if group is None or group.state is not State.PREPARING_REBALANCE:
@@ -120,13 +115,13 @@ def rebalance_timed_out(shard: Shard, key: TimerKey) -> None:
         complete_join(shard, group)
 
 
-def try_complete_join(shard: Shard, group: Group) -> None:
+def try_complete_join(shard: ShardState, group: Group) -> None:
     """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
     if not group.in_initial_delay and group.joining == len(group.members) and not group.pending_members:
         complete_join(shard, group)
 
 
-def complete_join(shard: Shard, group: Group) -> None:
+def complete_join(shard: ShardState, group: Group) -> None:
     """Close the join window (onCompleteJoin): the silent dynamic members go, the next generation begins."""
     for member in list(group.members.values()):
         if member.join_token is None and member.instance_id is None:
@@ -166,7 +161,7 @@ def _elect_joined_leader(group: Group) -> bool:
     return joined is not None
 
 
-def forget_member(shard: Shard, group: Group, member_id: str) -> None:
+def forget_member(shard: ShardState, group: Group, member_id: str) -> None:
     """Remove a member, if it is one; its parked JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
     member = group.members.get(member_id)
     if member is not None:
@@ -175,7 +170,7 @@ def forget_member(shard: Shard, group: Group, member_id: str) -> None:
         group.remove(member_id)
 
 
-def after_removal(shard: Shard, group: Group) -> None:
+def after_removal(shard: ShardState, group: Group) -> None:
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare_rebalance(shard, group)
     elif group.state is State.PREPARING_REBALANCE:

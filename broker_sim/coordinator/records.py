@@ -7,7 +7,6 @@ live shard, and at load to the shard that is being rebuilt.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.coordinator.outcome import Offset
@@ -20,9 +19,6 @@ from protocol.offsets_log import (
     offset_commit_key,
     offset_commit_value,
 )
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
 _GROUP_VALUE_VERSION = 3  # both of Kafka's coordinators write it
 
@@ -87,16 +83,16 @@ def group_record(group: Group, assignments: dict[str, bytes] | None = None) -> G
     return GroupRecord(group.group_id, value)
 
 
-def replay(shard: Shard, record: Record) -> None:
-    """Apply a record that the log holds to the live shard."""
+def replay(groups: dict[str, Group], record: Record) -> None:
+    """Apply a record that the log holds to the live groups."""
     if isinstance(record, OffsetRecord):
-        replay_offset(shard, record.group_id, record.topic, record.partition, record.value)
+        replay_offset(groups, record.group_id, record.topic, record.partition, record.value)
         return
-    group = shard.groups.get(record.group_id)
+    group = groups.get(record.group_id)
     if record.value is None:
         if group is not None:
             group.state = State.DEAD
-            del shard.groups[record.group_id]
+            del groups[record.group_id]
     elif group is not None:
         for stored in record.value.members:
             member = group.members.get(stored.member_id)
@@ -104,9 +100,9 @@ def replay(shard: Shard, record: Record) -> None:
                 member.assignment = stored.assignment
 
 
-def replay_offset(shard: Shard, group_id: str, topic: str, partition: int, value: Offset | None) -> None:
+def replay_offset(groups: dict[str, Group], group_id: str, topic: str, partition: int, value: Offset | None) -> None:
     """Apply one committed offset; a group that isn't there yet becomes a simple one."""
-    group = shard.groups.get(group_id)
+    group = groups.get(group_id)
     if value is None:
         if group is not None and topic in group.offsets:
             group.offsets[topic].pop(partition, None)
@@ -114,7 +110,7 @@ def replay_offset(shard: Shard, group_id: str, topic: str, partition: int, value
                 del group.offsets[topic]
         return
     if group is None:
-        group = shard.groups[group_id] = Group(group_id, state_ts_ms=-1)
+        group = groups[group_id] = Group(group_id, state_ts_ms=-1)
     partitions = group.offsets.get(topic)
     if partitions is None:
         partitions = group.offsets[topic] = {}

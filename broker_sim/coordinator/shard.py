@@ -7,13 +7,10 @@ them, and timers by the kind in their key. Queries that change nothing are in ``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
-from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
-    Append,
     Appended,
     CommitOffsets,
     Committed,
@@ -28,27 +25,16 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
     TopicDeleted,
 )
-from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import encode
-from broker_sim.coordinator.writes import Write
+from broker_sim.coordinator.state import ShardState
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest
 
 
-@dataclass(slots=True, eq=False)
-class Shard:
-    """The coordinator of one offsets partition. ``new_id`` yields the random part of member ids."""
+class Shard(ShardState):
+    """The coordinator of one offsets partition: ``step`` is the only way in."""
 
-    partition: int
-    settings: Settings
-    new_id: Callable[[], str]
-    groups: dict[str, Group] = field(default_factory=dict)
-    writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
-    high_watermark: int = 0
-    now_ms: int = 0
-    out: Outcome = field(default_factory=Outcome)
-    next_ticket: int = 0
+    __slots__ = ()
 
     def step(self, event: Event, now_ms: int) -> Outcome:
         """Apply one event and say what to do about it."""
@@ -87,35 +73,6 @@ class Shard:
         self.writes.clear()
         self.groups.clear()
         return out
-
-    # what the rooms of the core call
-
-    def reply(self, token: int | None, answer: Any) -> None:
-        """Answer a request; None is a request that was answered before, or nobody's."""
-        if token is not None:
-            self.out.replies.append((token, answer))
-
-    def arm(self, key: TimerKey, delay_ms: int) -> None:
-        """Arm a timer, or move it."""
-        self.out.timers.append((key, self.now_ms + delay_ms))
-
-    def cancel(self, key: TimerKey) -> None:
-        """Disarm a timer, if it is armed."""
-        self.out.timers.append((key, None))
-
-    def write(self, write: Write) -> None:
-        """Hand a write's records to the log."""
-        ticket = self.next_ticket
-        self.next_ticket += 1
-        policy = self.settings.policy
-        records = [encode(record, policy.commit_value_version) for record in write.records]
-        self.out.appends.append(Append(ticket, records, write.mergeable and policy.shares_batches))
-        self.writes[ticket] = write
-
-    def remove_group(self, group: Group) -> None:
-        """Forget a group at once, without a record."""
-        group.state = State.DEAD
-        self.groups.pop(group.group_id, None)
 
     # answers of the log
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_sim.coordinator.group import SYNC_ANSWER, Group, Member, State
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
 from broker_sim.coordinator.records import group_record, replay
-from broker_sim.coordinator.writes import Write
+from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.shard import Shard
 
 
 class SyncWrite(Write):
@@ -25,25 +20,25 @@ class SyncWrite(Write):
         super().__init__(None, [group_record(group, assignments)])
         self.group_id, self.generation = group.group_id, group.generation
 
-    def _waiting(self, shard: Shard) -> Group | None:
+    def _waiting(self, shard: ShardState) -> Group | None:
         group = shard.groups.get(self.group_id)
         if group is None or group.state is not State.COMPLETING_REBALANCE or group.generation != self.generation:
             return None
         return group
 
-    def done(self, shard: Shard) -> None:
+    def done(self, shard: ShardState) -> None:
         """Hand out the assignments to whoever waits for its own."""
         group = self._waiting(shard)
         if group is None:
             return
         for record in self.records:
-            replay(shard, record)
+            replay(shard.groups, record)
         group.enter(State.STABLE, shard.now_ms)
         for member in group.members.values():
             if answer_sync(shard, member, _sync_answer(group, member)):
                 restart_session(shard, group, member)
 
-    def failed(self, shard: Shard, error: Err) -> None:
+    def failed(self, shard: ShardState, error: Err) -> None:
         """Everybody joins again."""
         group = self._waiting(shard)
         if group is not None:
@@ -57,7 +52,7 @@ def _sync_answer(group: Group, member: Member) -> SyncGroupResponse:
     )
 
 
-def sync(shard: Shard, token: int, client: Client, request: SyncGroupRequest) -> None:
+def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
     """SyncGroup behind the common gate."""
     group = shard.groups.get(request.group_id)
     error = Err.UNKNOWN_MEMBER_ID if group is None else _sync_refusal(group, request)
@@ -92,12 +87,12 @@ def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:
     return SYNC_ANSWER[group.state]
 
 
-def _has_synced(shard: Shard, group: Group, member: Member) -> None:
+def _has_synced(shard: ShardState, group: Group, member: Member) -> None:
     if group.pending_sync.pop(member.member_id, 0) is None and not group.pending_sync:
         shard.cancel(("sync", group.group_id))
 
 
-def pending_sync_expired(shard: Shard, key: TimerKey) -> None:
+def pending_sync_expired(shard: ShardState, key: TimerKey) -> None:
     """Whoever hasn't sent SyncGroup within the rebalance timeout goes, and the rest joins again."""
     group = shard.groups.get(str(key[1]))
     if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):

@@ -7,10 +7,14 @@ Transactional ids have no coordinator here (INVALID_REQUEST would stop clients f
 
 from __future__ import annotations
 
+import logging
+
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, KafkaError
 from protocol.errors import Err
 from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+log = logging.getLogger("broker_sim.coordinator")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -50,7 +54,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         try:
             state.ensure_offsets_topic()
         except KafkaError as failure:
-            error = failure.error
+            log.warning("%s can't be created: %s", OFFSETS_TOPIC, failure)
         error = Err.COORDINATOR_NOT_AVAILABLE
     if error is Err.NONE:
         partition = ctx.broker.runtime.partition_of(key)

@@ -1,0 +1,84 @@
+"""What the rooms of the core share: a shard's state, the ways to act on the world, and writes that wait for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
+from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.records import Record, encode, replay
+from protocol.errors import Err
+
+
+class Write:
+    """The common part: ``done`` replays the records, ``failed`` answers the mapped error. Subclasses add what their request needs.
+
+    ``token`` is the request that waits, None for nobody's; ``answer`` what it is told when all went well. A write whose timeout was
+    answered may still be taken by the log: ``token`` is None then, and ``done`` only replays.
+    """
+
+    __slots__ = ("answer", "last_offset", "records", "token")
+    mergeable = False
+
+    def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
+        self.token, self.records, self.answer = token, records, answer
+        self.last_offset = -1
+
+    def done(self, shard: ShardState) -> None:
+        """The records are committed."""
+        for record in self.records:
+            replay(shard.groups, record)
+        shard.reply(self.token, self.answer)
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """The records were not written, or not in time; ``error`` is the log's own."""
+        shard.reply(self.token, self.failure(shard.settings.policy.commit_errors.get(error, error)))
+
+    def failure(self, error: Err) -> Any:
+        """The answer that carries ``error``."""
+        return error
+
+
+@dataclass(slots=True, eq=False)
+class ShardState:
+    """What one offsets partition's coordinator knows. ``new_id`` yields the random part of member ids."""
+
+    partition: int
+    settings: Settings
+    new_id: Callable[[], str]
+    groups: dict[str, Group] = field(default_factory=dict)
+    writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
+    high_watermark: int = 0
+    now_ms: int = 0
+    out: Outcome = field(default_factory=Outcome)
+    next_ticket: int = 0
+
+    def reply(self, token: int | None, answer: Any) -> None:
+        """Answer a request; None is a request that was answered before, or nobody's."""
+        if token is not None:
+            self.out.replies.append((token, answer))
+
+    def arm(self, key: TimerKey, delay_ms: int) -> None:
+        """Arm a timer, or move it."""
+        self.out.timers.append((key, self.now_ms + delay_ms))
+
+    def cancel(self, key: TimerKey) -> None:
+        """Disarm a timer, if it is armed."""
+        self.out.timers.append((key, None))
+
+    def write(self, write: Write) -> None:
+        """Hand a write's records to the log."""
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        policy = self.settings.policy
+        records = [encode(record, policy.commit_value_version) for record in write.records]
+        self.out.appends.append(Append(ticket, records, write.mergeable and policy.shares_batches))
+        self.writes[ticket] = write
+
+    def remove_group(self, group: Group) -> None:
+        """Forget a group at once, without a record."""
+        group.state = State.DEAD
+        self.groups.pop(group.group_id, None)
