@@ -38,6 +38,7 @@ __all__ = [
     "Record",
     "RecordBatchError",
     "TruncatedBatch",
+    "UnknownCodec",
     "UnsupportedCompression",
     "UnsupportedForMessageFormat",
     "batches",
@@ -52,6 +53,7 @@ __all__ = [
     "records",
     "stamp",
     "stamp_append_time",
+    "stamp_create_time",
 ]
 
 NO_TIMESTAMP = -1
@@ -122,8 +124,14 @@ class UnsupportedForMessageFormat(RecordBatchError):
     error = Err.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
+class UnknownCodec(RecordBatchError):
+    """UNKNOWN_SERVER_ERROR: a codec id that no Kafka knows; its broker stumbles over it (IllegalArgumentException)."""
+
+    error = Err.UNKNOWN_SERVER_ERROR
+
+
 class UnsupportedCompression(RecordBatchError):
-    """UNSUPPORTED_COMPRESSION_TYPE: unknown codec, one that the API's version forbids, or its library is missing."""
+    """UNSUPPORTED_COMPRESSION_TYPE: a codec that the API's version forbids, or whose library is missing."""
 
     error = Err.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -186,11 +194,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedCompression for an id that no Kafka knows."""
+        """Raises UnknownCodec."""
         try:
             return Codec(self.attributes & CODEC_MASK)
         except ValueError:
-            raise UnsupportedCompression(f"Unknown compression type id: {self.attributes & CODEC_MASK}") from None
+            raise UnknownCodec(f"Unknown compression type id: {self.attributes & CODEC_MASK}") from None
 
     @property
     def is_log_append_time(self) -> bool:
@@ -323,8 +331,8 @@ def records(
 ) -> Iterator[Record]:
     """The records of the batch at `pos`, in order, unpacked as far as `max_bytes`.
 
-    Raises InvalidRecord (structure), CorruptRecord (compressed bytes), UnsupportedCompression (codec unknown or its
-    library missing), DecompressedTooLarge. Records before the bad one have been yielded by then.
+    Raises InvalidRecord (structure), CorruptRecord (compressed bytes), UnknownCodec, UnsupportedCompression (its
+    library is missing), DecompressedTooLarge. Records before the bad one have been yielded by then.
     """
     if header is None:
         header = parse_header(data, pos)
@@ -438,7 +446,16 @@ def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
 def stamp_append_time(batch: bytes, now_ms: int) -> bytes:
     """One batch as message.timestamp.type=LogAppendTime stores it: type bit and max timestamp set, CRC anew."""
     attributes = (batch[21] << 8 | batch[22]) | TIMESTAMP_TYPE_BIT
-    covered = b"".join((attributes.to_bytes(2, "big"), batch[23:35], now_ms.to_bytes(8, "big"), batch[43:]))
+    return _sealed(batch, attributes.to_bytes(2, "big") + batch[23:35] + now_ms.to_bytes(8, "big") + batch[43:])
+
+
+def stamp_create_time(batch: bytes) -> bytes:
+    """One batch without the LogAppendTime bit that its producer has set, CRC anew."""
+    attributes = (batch[21] << 8 | batch[22]) & ~TIMESTAMP_TYPE_BIT
+    return _sealed(batch, attributes.to_bytes(2, "big") + batch[23:])
+
+
+def _sealed(batch: bytes, covered: bytes) -> bytes:
     return b"".join((batch[:MAGIC_END], google_crc32c.value(covered).to_bytes(4, "big"), covered))
 
 

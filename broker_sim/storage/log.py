@@ -30,6 +30,7 @@ from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegm
 from broker_sim.storage.validation import check_client_batch, check_size
 from protocol.record_batch import (
     LENGTH_END,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     Record,
     UnsupportedCompression,
@@ -38,6 +39,7 @@ from protocol.record_batch import (
     records,
     stamp,
     stamp_append_time,
+    stamp_create_time,
 )
 
 
@@ -94,11 +96,14 @@ class PartitionLog:
         directory: Path | None,
         config: LogConfig | None = None,
         *,
+        name: str = "",
         now_ms: int = 0,
         sync: bool = False,
         files: Files = FILES,
     ) -> None:
         self.directory = directory
+        self.name = name or (directory.name if directory is not None else "in memory")
+        """topic-partition, for the texts of errors."""
         self.config = LogConfig() if config is None else config
         self.sync = sync
         self._files = files
@@ -152,14 +157,14 @@ class PartitionLog:
         config = self.config
         if origin is Origin.CLIENT:
             for pos, header in found:
-                check_client_batch(batch, pos, header, config, now_ms)
+                check_client_batch(batch, pos, header, config, now_ms, self.name)
                 if header.producer_id >= 0:
                     earlier = self.producers.check(header)
                     if earlier is not None:
                         return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
         else:
             for _, header in found:
-                check_size(header, config)
+                check_size(header, config, self.name)
         base = end = self.log_end_offset
         parts: list[bytes] = []
         marks: list[Mark] = []
@@ -171,6 +176,8 @@ class PartitionLog:
             if config.is_log_append_time:
                 timestamp = now_ms
                 one = stamp_append_time(one, now_ms)
+            elif header.attributes & TIMESTAMP_TYPE_BIT:
+                one = stamp_create_time(one)
             parts.append(stamp(one, end, leader_epoch))
             end += header.last_offset_delta + 1
             marks.append((size, end - 1, timestamp))

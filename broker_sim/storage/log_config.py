@@ -14,7 +14,8 @@ class LogConfig:
     """Settings of one log; a log's `config` may be replaced at any time (source: LogConfig.java).
 
     `producer_id_expiration_ms` is the broker's producer.id.expiration.ms, `compression_max_bytes` the bound on what
-    one compressed batch may unpack to where the broker has to look inside.
+    one compressed batch may unpack to where the broker has to look inside. `strict_timestamp_type` is how Kafka was up
+    to 3.5: a batch that a producer marked as LogAppendTime is refused by CreateTime topics as well.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -34,6 +35,7 @@ class LogConfig:
     segment_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
     compression_max_bytes: int = 64 * 1024 * 1024
+    strict_timestamp_type: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:
@@ -70,4 +72,6 @@ def _parse(like: Any, value: Any) -> Any:
     if isinstance(like, frozenset):
         items = value.split(",") if isinstance(value, str) else value
         return frozenset(item.strip() for item in items if item.strip())
+    if isinstance(like, bool) and isinstance(value, str):
+        return value.strip().lower() == "true"
     return type(like)(value)

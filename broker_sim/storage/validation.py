@@ -25,16 +25,16 @@ from protocol.record_batch import (
 )
 
 
-def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Raises what Kafka answers for a batch that may not be appended: RecordBatchError, RecordTooLarge.
+def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
+    """Raises what Kafka answers for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
 
     Compressed records are looked into only where keys are required (compacted topics).
     """
     if header.base_offset != 0:
         raise InvalidRecord(
-            f"The baseOffset of the record batch in the append should be 0, but it is {header.base_offset}"
+            f"The baseOffset of the record batch in the append to {name} should be 0, but it is {header.base_offset}"
         )
-    check_size(header, config)
+    check_size(header, config, name)
     check_crc(data, pos, header)
     count = header.record_count
     if header.last_offset_delta + 1 <= 0:
@@ -54,29 +54,32 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
         )
     if attributes & CODEC_MASK:
         _ = header.codec  # an unknown one is refused
-    if not config.is_log_append_time:
-        _check_timestamps(data, pos, header, config, now_ms)
+    _check_timestamps(data, pos, header, config, now_ms)
     if config.compacts:
-        _check_keys(data, pos, header, config)
+        _check_keys(data, pos, header, config, name)
     else:
         check_record_lengths(data, pos, header)
 
 
-def check_size(header: BatchHeader, config: LogConfig) -> None:
+def check_size(header: BatchHeader, config: LogConfig, name: str) -> None:
     """Raises RecordTooLarge for a batch above max.message.bytes."""
     if header.size > config.max_message_bytes:
         raise RecordTooLarge(
-            f"The record batch size in the append is {header.size} bytes which exceeds the maximum configured value "
+            f"The record batch size in the append to {name} is {header.size} bytes which exceeds the maximum configured value "
             f"of {config.max_message_bytes}."
         )
 
 
 def _check_timestamps(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """By the header, which holds the largest; only for a batch that fails the records are read, to name the first."""
-    if header.attributes & TIMESTAMP_TYPE_BIT:
+    if header.attributes & TIMESTAMP_TYPE_BIT and (
+        config.is_log_append_time or config.strict_timestamp_type or header.max_timestamp == NO_TIMESTAMP
+    ):
         raise InvalidTimestamp.of_record(
             0, "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
         )
+    if config.is_log_append_time:
+        return
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
 
@@ -98,7 +101,9 @@ def _check_timestamps(data: bytes, pos: int, header: BatchHeader, config: LogCon
     )
 
 
-def _check_keys(data: bytes, pos: int, header: BatchHeader, config: LogConfig) -> None:
+def _check_keys(data: bytes, pos: int, header: BatchHeader, config: LogConfig, name: str) -> None:
     for index, record in enumerate(records(data, pos, header, max_bytes=config.compression_max_bytes)):
         if record.key is None:
-            raise InvalidRecord.of_record(index, "Compacted topic cannot accept message without key.")
+            raise InvalidRecord.of_record(
+                index, f"Compacted topic cannot accept message without key in topic partition {name}"
+            )

@@ -20,6 +20,7 @@ from protocol.record_batch import (
     InvalidTimestamp,
     Record,
     build_batch,
+    check_crc,
     encode_batch,
     parse_header,
     records,
@@ -124,8 +125,6 @@ def test_bad_batches_are_refused_with_kafkas_errors_and_leave_no_trace(make_log:
     refused(log, stamp(good, 5, 0), InvalidRecord, Err.INVALID_RECORD)
     control = build_batch([(b"\0\0\0\0", b"")], NOW_MS, attributes=0x30)
     refused(log, control, InvalidRecord, Err.INVALID_RECORD)
-    log_append_time = build_batch([(None, b"")], NOW_MS, attributes=8)
-    refused(log, log_append_time, InvalidTimestamp, Err.INVALID_TIMESTAMP)
     without_sequence = build_batch([(None, b"")], NOW_MS, producer_id=5, producer_epoch=0, base_sequence=-1)
     refused(log, without_sequence, InvalidRecord, Err.INVALID_RECORD)
     gap = encode_batch([Record(0, 1, None, b"a"), Record(2, 1, None, b"b")])
@@ -162,6 +161,17 @@ def test_timestamps_out_of_the_topics_bounds_are_refused(make_log: MakeLog) -> N
     add(log, batch("a", timestamp_ms=-1))
 
 
+def test_a_producer_may_not_set_the_append_time(make_log: MakeLog) -> None:
+    data = build_batch([(None, b"")], NOW_MS, attributes=8)
+    refused(make_log(message_timestamp_type="LogAppendTime"), data, InvalidTimestamp, Err.INVALID_TIMESTAMP)
+    refused(make_log(strict_timestamp_type=True), data, InvalidTimestamp, Err.INVALID_TIMESTAMP)
+    log = make_log()
+    add(log, data)
+    one = next(log.batches())
+    assert not one.header.is_log_append_time
+    check_crc(one.data, one.position, one.header)
+
+
 def test_the_coordinators_batches_are_not_checked_again(make_log: MakeLog) -> None:
     log = make_log(cleanup_policy="compact")
     damaged = bytearray(keyed(("k", "v")))
@@ -179,8 +189,6 @@ def test_log_append_time_is_stamped_into_the_batch(make_log: MakeLog) -> None:
     assert {record.timestamp for record in content(log)} == {NOW_MS + 9}
     assert parse_header(log.read(0, 1000)).is_log_append_time
     for one in log.batches():
-        from protocol.record_batch import check_crc
-
         check_crc(one.data, one.position, one.header)
 
 
