@@ -16,6 +16,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,7 +155,7 @@ func (watch) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 
 func common(extra ...kgo.Opt) []kgo.Opt {
 	logger := kgo.BasicLogger(os.Stderr, kgo.LogLevelError, nil)
-	return append([]kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.WithLogger(logger), kgo.WithHooks(watch{})}, extra...)
+	return append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.WithLogger(logger), kgo.WithHooks(watch{})}, extra...)
 }
 
 // ---------------------------------------------------------------------------------------------------- members
@@ -637,4 +638,3 @@ func main() {
 		cancel()
 	}
 }
-
