@@ -1,0 +1,94 @@
+"""The README says what is so: its examples run, its commands are there, its test command is the one that .ci/run runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_sim import cli
+from protocol.api_keys import KAFKA_VERSIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_pytest_example_is_the_file_that_runs() -> None:
+    example = next(block for block in blocks("python") if "@pytest.mark.kafka" in block)
+    assert example in (ROOT / "examples" / "test_orders.py").read_text()
+
+
+def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_package(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text((ROOT / "examples" / "test_orders.py").read_text())
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+async def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = (block for block in blocks("python") if "Cluster(" in block)
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    await names["main"]()  # type: ignore[operator]
+    assert re.fullmatch(r"(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+\n", capsys.readouterr().out)
+
+
+def test_every_broker_sim_command_is_understood() -> None:
+    commands = [line for block in blocks("sh") for line in block.splitlines() if line.split()[0].endswith("broker-sim")]
+    commands += re.findall(r"`(broker-sim [^`]+)`", README)
+    assert len(commands) >= 3
+    for command in commands:
+        arguments = [word for word in shlex.split(command)[1:] if word != "--help"]
+        cli._parser().parse_args(arguments)  # exits with code 2 for what it does not know
+
+
+def test_every_option_of_the_table_is_there() -> None:
+    options = re.findall(r"^\| `(--[\w-]+)", README, re.MULTILINE)
+    assert len(options) > 5
+    done = subprocess.run(
+        [sys.executable, "-m", "broker_sim", "serve", "--help"], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert [option for option in options if option not in done.stdout] == []
+
+
+def test_the_releases_are_those_that_can_be_emulated() -> None:
+    assert f"takes {', '.join(KAFKA_VERSIONS[:-1])} and {KAFKA_VERSIONS[-1]}." in README
+
+
+def test_the_test_command_is_a_block_that_ci_can_find() -> None:
+    _, _, after = README.partition("<!-- the test command")
+    block = re.match(r"[^\n]*\n```sh\n(.*?)\n```\n", after, re.DOTALL)
+    assert block is not None
+    assert block[1] == "make test"
+    script = (ROOT / ".ci" / "run").read_text()
+    (program,) = re.findall(r"awk '(.*?)' README\.md", script)
+    found = subprocess.run(["awk", program, str(ROOT / "README.md")], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == block[1]
+
+
+def test_make_targets_that_the_documents_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    text = README + (ROOT / "docs" / "architecture.md").read_text() + (ROOT / ".ci" / "run").read_text()
+    named = set(re.findall(r"`make (\w+)", text)) | set(re.findall(r"^make (\w+)", text, re.MULTILINE))
+    assert named
+    assert named <= targets

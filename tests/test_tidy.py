@@ -1,0 +1,244 @@
+"""House rules that no linter knows: sizes, what the core may import, waiting in tests, what may not be committed, current docs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pkgutil
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import broker_sim
+from broker_sim.handlers import handler_modules
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_FUNCTION_LINES = 70
+MAX_MODULE_LINES = 600
+
+IMPURE = {
+    *(
+        "asyncio",
+        "datetime",
+        "logging",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "select",
+        "signal",
+        "socket",
+        "subprocess",
+    ),
+    *("tempfile", "threading", "time", "uuid"),
+}
+"""What would make the coordinator depend on more than its events."""
+
+SLEEPS = {
+    "tests/clients/driver.py": "`eventually` polls with a deadline",
+    "tests/clients/python/aiokafka_driver.py": "polls with a deadline",
+    "tests/conformance/driver.py": "polls with deadlines",
+    "tests/conformance/test_heartbeat.py": "sessions of a real broker pass in real time",
+    "tests/durability/groups.py": "polls with a deadline",
+    "tests/durability/test_sigkill.py": "the seed draws the moment of the kill",
+    "tests/support/real_kafka.py": "polls a JVM's log with a deadline",
+}
+"""Files that may call sleep, and why; sleep(0), one turn of the loop, is free."""
+
+MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:root|work|home/\w+|Users/\w+|tmp)/")
+KAFKAS_OWN_PATHS = {"broker_sim/config_defs.py": "the default of log.dir"}
+HOSTS = re.compile(
+    r"\b(?:pypi|pythonhosted|test\.pypi)\.org\b|\bnpmjs\.(?:org|com)\b|\bmaven\.(?:org|apache\.org)\b|\bmaven\.google\.com\b"
+    r"|\b(?:proxy|sum)\.golang\.org\b|\bgoproxy\.\w+\b|\bdocker\.io\b|\bghcr\.io\b|\bquay\.io\b",
+)
+
+
+@cache
+def committed() -> list[Path]:
+    """The files under version control and those that are about to be; all files where this is no clone."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else []
+    paths = [ROOT / name for name in names] or [
+        p for p in ROOT.rglob("*") if not p.relative_to(ROOT).parts[0].startswith(".")
+    ]
+    return sorted(path for path in paths if path.is_file())
+
+
+def modules(*folders: str) -> list[Path]:
+    """The Python files of these folders."""
+    return [p for p in committed() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in folders]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    """Every call of ``module.function``."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            yield node, f"{node.func.value.id}.{node.func.attr}"
+
+
+CODE = ("broker_sim", "protocol", "tests", "benchmarks", "docs", "examples")
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name_of(path)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for path in modules(*CODE)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+    ]
+    assert long == [], f"more than {MAX_FUNCTION_LINES} lines: divide them"
+
+
+def test_no_module_is_longer_than_a_sitting() -> None:
+    sizes = {name_of(path): len(path.read_text().splitlines()) for path in modules(*CODE)}
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULE_LINES} == {}
+
+
+def test_every_module_opens_with_what_it_is() -> None:
+    silent = [
+        name_of(path)
+        for path in modules("broker_sim", "protocol")
+        if path.stat().st_size and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert silent == []
+
+
+def test_the_core_imports_nothing_that_knows_the_world() -> None:
+    found = []
+    for path in modules("broker_sim"):
+        if "coordinator" not in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{name_of(path)}: {name}" for name in names if name.partition(".")[0] in IMPURE]
+    assert found == []
+
+
+def test_only_the_clock_reads_the_time() -> None:
+    readers = {"time.time", "time.monotonic", "time.time_ns", "time.monotonic_ns", "time.perf_counter", "datetime.now"}
+    found = [
+        f"{name_of(path)}:{call.lineno} {function}"
+        for path in modules("broker_sim", "protocol")
+        if path.name != "clock.py" and "demo" not in path.parts
+        for call, function in calls(ast.parse(path.read_text()))
+        if function in readers
+    ]
+    assert found == []
+
+
+def test_tests_do_not_sleep_to_wait() -> None:
+    found = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in modules("tests")
+        if name_of(path) not in SLEEPS
+        for call, function in calls(ast.parse(path.read_text()))
+        if function in ("time.sleep", "asyncio.sleep")
+        and not (len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+    ]
+    assert found == [], "wait for the event, with a deadline (or give the file its reason in SLEEPS)"
+
+
+def test_nothing_committed_names_a_registry_or_a_path_of_one_machine() -> None:
+    found = []
+    for path in committed():
+        if path.suffix in {".log", ".index", ".timeindex"} or path.name in ("LICENSE", Path(__file__).name):
+            continue
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            sums = path.name == "go.sum" or path.name == "go.mod"  # module paths, not hosts
+            if (HOSTS.search(line) and not sums) or (
+                MACHINE_PATHS.search(line) and name_of(path) not in KAFKAS_OWN_PATHS
+            ):
+                found.append(f"{name_of(path)}:{number}: {line.strip()[:100]}")
+    assert found == []
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_docs_are_current() -> None:
+    assert generator().outdated() == [], "run `make docs`"
+
+
+def test_every_handler_stands_in_the_coverage() -> None:
+    text = (ROOT / "docs" / "coverage.md").read_text()
+    assert [name for name in handler_modules().values() if f"`handlers/{name}.py`" not in text] == []
+
+
+def test_the_import_contract_knows_every_module() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    layers = {name.strip() for line in contracts[0]["layers"] for name in line.split("|")}
+    present = {f"broker_sim.{info.name}" for info in pkgutil.iter_modules(broker_sim.__path__)} | {"protocol"}
+    assert layers == present - {"broker_sim.__main__"}
+
+
+# --- architecture.md speaks of what is there ----------------------------------------------------------------------------
+
+
+@cache
+def homes() -> dict[str, list[object]]:
+    """Modules by their last name and classes by their name."""
+    found: dict[str, list[object]] = {}
+    for info in pkgutil.walk_packages(broker_sim.__path__, "broker_sim."):
+        if info.name.endswith("__main__") or ".demo" in info.name:
+            continue
+        module = importlib.import_module(info.name)
+        found.setdefault(info.name.rpartition(".")[2], []).append(module)
+        for name, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == info.name:
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def architecture() -> str:
+    return (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_functions_that_the_architecture_names_exist() -> None:
+    names = re.findall(r"`((?:\w+\.)?\w+)\.(\w+)\(\)`", architecture())
+    assert len(names) > 20
+    missing = [
+        f"{home}.{name}()"
+        for home, name in names
+        if not any(hasattr(one, name) for one in homes().get(home.rpartition(".")[2], []))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "CHANGELOG.md"])
+def test_files_that_a_document_names_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = re.findall(r"`((?:broker_sim|protocol|tests|docs|benchmarks|examples)/[\w./]*)`", text)
+    folder = (ROOT / document).parent
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [link for link in re.findall(r"\]\((?!http)([^)#]+)", text) if not (folder / link).exists()]
+    assert missing == []
