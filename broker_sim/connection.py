@@ -40,7 +40,14 @@ WRITE_CHUNK = 262_144
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
+_REPEATS = 16
+"""Requests that a connection remembers, of at most _REPEAT_SIZE bytes each."""
+_REPEAT_SIZE = 1024
+
 _PARKED, _UNREAD, _CLOSING = 1, 2, 4  # why no further frame is handled: `_stop`
+
+_Repeat = tuple[int, Callable[[], bool], bytes, bytes]
+"""Api key and version as in the frame; whether the reply is the same; the reply before and behind the correlation id."""
 
 log = logging.getLogger("broker_sim.server")
 
@@ -80,6 +87,8 @@ class Connection(asyncio.Protocol):
         "_pending",
         "_pos",
         "_reading",
+        "_repeat_size",
+        "_repeats",
         "_rest",
         "_route",
         "_stop",
@@ -101,6 +110,8 @@ class Connection(asyncio.Protocol):
         self._client_id_size = -1
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
+        self._repeats: dict[bytes, _Repeat] = {}  # by the frame's bytes behind the correlation id
+        self._repeat_size = -1  # what the size field of the longest one says
         self._stop = 0
         self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
         self._handling = False  # inside a handler, whose caller looks for the reply
@@ -180,6 +191,8 @@ class Connection(asyncio.Protocol):
             self._write()
         if self._stop or self._deferring >= 0:
             self._wait(data, pos)
+        elif pos == len(data) and self._tail is None and self._reading:
+            return  # all is done
         else:
             self._keep(data, pos)
 
@@ -189,11 +202,18 @@ class Connection(asyncio.Protocol):
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
+        repeats = self._repeats
         while total - pos >= 14:
             size, code, correlation_id, client_id_size = unpack(data, pos)
             end = pos + 4 + size
             if end > total or not _SMALLEST <= size <= max_size:
                 break
+            if size <= self._repeat_size and self._deferring < 0:
+                known = repeats.get(data[pos + 12 : end])
+                if known is not None and known[0] == code and known[1]():
+                    out += (known[2], data[pos + 8 : pos + 12], known[3])
+                    pos = end
+                    continue
             route = routes[code]
             if self._deferring >= 0 and self._deferring != route.api_key:
                 self._owner.end_turn()
@@ -257,6 +277,19 @@ class Connection(asyncio.Protocol):
             return 0
         self._out += frames
         return sum(map(len, frames))
+
+    def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
+        """See ``context``: the frame in a fast path may come again."""
+        assert self._route is not None
+        size = len(frame) - 4
+        if size > _REPEAT_SIZE:
+            return
+        if len(self._repeats) >= _REPEATS:
+            self._repeats.clear()
+        head = self._route.head_of(0, len(reply))
+        code = int.from_bytes(frame[4:8], "big")
+        self._repeats[frame[12:]] = (code, again, head[:4], head[8:] + reply)
+        self._repeat_size = max(self._repeat_size, size)
 
     def _take_client_id(self, raw: bytes, size: int) -> None:
         if len(raw) < size:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from broker_sim.config import BrokerConfig
+from broker_sim.coordinator.group import Group, Member
 from broker_sim.coordinator.outcome import (
     Append,
     Appended,
@@ -25,6 +26,7 @@ from broker_sim.coordinator.outcome import (
     CommitOffsets,
     Committed,
     Event,
+    Heartbeat,
     Offset,
     Outcome,
     Request,
@@ -54,6 +56,9 @@ _LOAD_SLICE = 2000
 
 Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer."""
+
+_NOBODY = Client("", "", 0)
+"""The client of requests that don't look at it."""
 
 partition_of = lru_cache(maxsize=65536)(partition_for)
 
@@ -154,6 +159,51 @@ class GroupRuntime:
         client = Client(ctx.client_id or "", ctx.client_host, ctx.api_version)
         self._step(self._slots[shard.partition], Request(token, client, body))
         return token
+
+    def heartbeat(self, shard: Shard, node_id: int, request: Heartbeat) -> tuple[Err, Callable[[], bool] | None]:
+        """Step ``shard`` with a Heartbeat that broker ``node_id`` got, and answer at once.
+
+        The second part, None for errors that leave no member, is for the same request again: it restarts the member's
+        session and returns True while all that the answer hung on - who coordinates, the group's state and generation, the
+        member - is as it was; else it returns False and has done nothing.
+        """
+        slot = self._slots[shard.partition]
+        answers: list[Err] = []
+        token = self._next_token
+        self._next_token = token + 1
+        self._tokens[token] = answers.append
+        self._step(slot, Request(token, _NOBODY, request))
+        group = shard.groups.get(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if group is None or member is None or answers[0] not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
+            return answers[0], None
+        return answers[0], self._heartbeat_again(slot, node_id, request, group, member)
+
+    def _heartbeat_again(
+        self, slot: Slot, node_id: int, request: Heartbeat, group: Group, member: Member
+    ) -> Callable[[], bool]:
+        group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
+        partition, slots, groups = slot.partition, self._slots, slot.shard.groups
+        index, state, generation = partition.index, group.state, group.generation
+        key = (index, ("session", group_id, member_id))
+        arm, now_ms = self._timers.set, self.clock.now_ms
+
+        def again() -> bool:
+            if (
+                group.state is not state
+                or group.generation != generation
+                or groups.get(group_id) is not group
+                or group.members.get(member_id) is not member
+                or partition.leader != node_id
+                or slots.get(index) is not slot
+                or slot.open
+                or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+            ):
+                return False
+            arm(key, now_ms() + member.session_timeout_ms)
+            return True
+
+        return again
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""

@@ -37,6 +37,11 @@ body. It returns the encoded response *body*, from which the server makes the fr
 leave the request to ``handle``; or ``DEFERRED`` after it took a context for the reply with
 ``connection.defer(correlation_id)``. It may read beyond its body by mistake of the client only as far as ``frame``
 goes: struct.error, IndexError and DecodeError count as a malformed request.
+
+Repeats. Some requests come again and again with the same bytes, but for the correlation id: a member's heartbeats. A fast
+path that has answered one may ``connection.remember(frame, reply_body, again)``. For the next frame of the same bytes the
+connection calls ``again()``, which does what the handler would do and returns True where the answer is the same once
+more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
 """
 
 from __future__ import annotations
@@ -77,6 +82,9 @@ class ConnectionLike(Protocol):
 
     @property
     def client_host(self) -> str: ...
+
+    def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
+        """For fast paths: answer frames of these bytes with the body ``reply`` as long as ``again()``; see above."""
 
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import ConnectionLike, RequestContext
 from protocol.errors import Err
 
 
-def gate(ctx: RequestContext, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
+def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
     """The shard that coordinates the group here, or the error that every group API answers first."""
     if group_id == "" and not empty_id_is_legal:
         return Err.INVALID_GROUP_ID

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from broker_sim.coordinator.outcome import Heartbeat
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -13,11 +14,39 @@ def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse 
     """The gate, then the group."""
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
-        return HeartbeatResponse(error_code=Err.NONE if shard is Err.COORDINATOR_LOAD_IN_PROGRESS else shard)
-    body = Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
-    ctx.broker.runtime.submit(shard, ctx, body, _response)
+        return _response(_calm(shard))
+    ctx.broker.runtime.submit(shard, ctx, _command(request), _response)
     return None
+
+
+def _command(request: HeartbeatRequest) -> Heartbeat:
+    return Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+
+
+def _calm(error: Err) -> Err:
+    return Err.NONE if error is Err.COORDINATOR_LOAD_IN_PROGRESS else error
 
 
 def _response(error: Err) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error)
+
+
+def _fast(version: int) -> FastHandler:
+    """The same without a context, and remembered: the next heartbeats of the member are the same bytes."""
+
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes:
+        request = decode(HeartbeatRequest, version, frame, body)
+        shard = gate(connection, request.group_id)
+        if isinstance(shard, Err):
+            return encode(_response(_calm(shard)), version)
+        broker = connection.broker
+        error, again = broker.runtime.heartbeat(shard, broker.node_id, _command(request))
+        reply = encode(_response(error), version)
+        if again is not None:
+            connection.remember(frame, reply, again)
+        return reply
+
+    return fast
+
+
+FAST: dict[int, FastHandler] = {version: _fast(version) for version in range(5)}
