@@ -82,7 +82,7 @@ def encode(obj: Any, version: int) -> bytes:
 def encode_into(obj: Any, version: int, write: Callable[[bytes], None]) -> None:
     """Hand the bytes of ``obj`` to ``write`` piece by piece (byte fields as they are, uncopied and unchecked).
 
-    Raises EncodeError, UnknownVersionError.
+    Raises EncodeError, UnknownVersionError; what was handed on until then is half a message.
     """
     cls = type(obj)
     function = _encoders.get((cls, version)) or encoder(cls, version)

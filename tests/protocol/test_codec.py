@@ -8,8 +8,18 @@ import traceback
 
 import pytest
 
-from protocol.codec import DecodeError, EncodeError, UnknownVersionError, decode, decode_from, encode, source
-from protocol.messages.k01_fetch import FetchRequest, FetchResponse, FetchTopic
+from protocol.codec import (
+    DecodeError,
+    EncodeError,
+    UnknownVersionError,
+    decode,
+    decode_from,
+    decoder,
+    encode,
+    encode_into,
+    source,
+)
+from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -21,7 +31,7 @@ from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k13_leave_group import LeaveGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
-from protocol.schema import Versions
+from protocol.schema import Versions, array, float64, message, nested, string, struct, uint16, uint32
 from protocol.wire import read_uvarint, string_length, uvarint
 
 
@@ -205,7 +215,7 @@ def test_tagged_fields_are_written_only_where_they_differ_and_in_order() -> None
 
 
 @pytest.mark.parametrize(
-    ("message", "version", "reason"),
+    ("value", "version", "reason"),
     [
         (HeartbeatRequest(None), 0, "group_id is None"),  # type: ignore[arg-type]
         (HeartbeatRequest(generation_id=2**31), 0, "format requires"),
@@ -219,15 +229,12 @@ def test_tagged_fields_are_written_only_where_they_differ_and_in_order() -> None
         (FetchResponse(node_endpoints=[1]), 16, "host"),  # type: ignore[list-item]
     ],
 )
-def test_what_can_not_be_written_is_said(message: object, version: int, reason: str) -> None:
-    with pytest.raises(EncodeError, match=f"{type(message).__name__} v{version}: .*{reason}"):
-        encode(message, version)
+def test_what_can_not_be_written_is_said(value: object, version: int, reason: str) -> None:
+    with pytest.raises(EncodeError, match=f"{type(value).__name__} v{version}: .*{reason}"):
+        encode(value, version)
 
 
 def test_large_byte_fields_are_handed_on_uncopied() -> None:
-    from protocol.codec import encode_into
-    from protocol.messages.k01_fetch import FetchableTopicResponse, PartitionData
-
     batch = bytes(100_000)
     pieces: list[bytes] = []
     encode_into(
@@ -236,6 +243,47 @@ def test_large_byte_fields_are_handed_on_uncopied() -> None:
         pieces.append,
     )
     assert any(piece is batch for piece in pieces)
+
+
+# --- what the schema language can say and few messages do ----------------------------------------------------------------
+
+
+@struct
+class Inner:
+    value: float = float64(default=0.5)
+    late: int = uint32("1+", default=3)
+
+
+@message("0-1", flexible="1+")
+class Everything:
+    inner: Inner | None = nested(Inner, nullable="0+", default=None)
+    ids: list[bytes] = array("uuid", default_factory=list)
+    port: int = uint16(default=1)
+    plain: str = string(default="", flexible="none")
+    second: list[Inner] = array(Inner, "1+", tag=1, tagged="1+", default_factory=list)
+    first: Inner | None = nested(Inner, "1+", tag=0, tagged="1+", nullable="1+", default=None)
+
+
+def test_rare_kinds_of_fields() -> None:
+    everything = Everything(Inner(1.5, 7), [bytes(16), b"x" * 16], 65535, "p", [Inner()], Inner(2.0, 2**32 - 1))
+    assert decode(Everything, 1, encode(everything, 1)) == everything
+    assert decode(Everything, 1, encode(Everything(), 1)) == Everything()
+    assert encode(Everything(plain="p"), 1).hex(" ") == "ff 01 00 01 00 01 70 00"
+    assert encode(Everything(Inner(0.0), plain="p"), 0).hex(" ") == "01 " + "00 " * 8 + "00 00 00 00 00 01 00 01 70"
+    oldest = Everything(Inner(1.5), [b"y" * 16], 2, "q")
+    assert decode(Everything, 0, encode(oldest, 0)) == oldest
+
+
+def test_tags_are_written_in_ascending_order() -> None:
+    body = encode(Everything(second=[Inner()], first=Inner()), 1)
+    assert body.endswith(
+        bytes.fromhex("02 00 0e 01 3fe0000000000000 00000003 00 01 0e 02 3fe0000000000000 00000003 00")
+    )
+
+
+def test_a_wrong_uuid_in_an_array_is_refused() -> None:
+    with pytest.raises(EncodeError, match="ids is no uuid"):
+        encode(Everything(ids=[bytes(15)]), 0)
 
 
 # --- the compiled functions ------------------------------------------------------------------------------------------
@@ -249,8 +297,6 @@ def test_the_source_can_be_read() -> None:
 
 
 def test_a_traceback_shows_the_compiled_line() -> None:
-    from protocol.codec import decoder
-
     with pytest.raises(IndexError) as caught:
         decoder(HeartbeatRequest, 4)(b"", 0, 0)
     assert "l = b[p]" in "".join(traceback.format_exception(caught.value))
