@@ -123,8 +123,9 @@ def release(as_version: str) -> tuple[int, int]:
 
 
 def advertised(as_version: str) -> dict[int, tuple[int, int]]:
-    """API key -> lowest and highest version that both that Kafka advertises and we speak. Raises ValueError as
-    release().
+    """API key -> lowest and highest version that both that Kafka accepts and we speak. Raises ValueError as release().
+
+    A real broker shows Produce from version 0 on, even 4.x, which accepts 3 and more (KAFKA-18659).
     """
     wanted = release(as_version)
     out: dict[int, tuple[int, int]] = {}
