@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,15 @@ def test_make_targets_that_the_documents_name_exist() -> None:
     named = set(re.findall(r"`make (\w+)", text)) | set(re.findall(r"^make (\w+)", text, re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def test_the_compose_file_is_valid() -> None:
+    compose = ["docker", "compose"]
+    if (
+        shutil.which("docker") is None
+        or subprocess.run([*compose, "version"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("docker compose is not installed")
+    command = [*compose, "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr

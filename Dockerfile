@@ -1,0 +1,16 @@
+# broker-sim in a container: docker build -t broker-sim . && docker run --rm -p 9092:9092 broker-sim --advertised-host localhost
+FROM python:3.11-slim
+
+WORKDIR /srv
+COPY pyproject.toml README.md LICENSE ./
+COPY protocol protocol
+COPY broker_sim broker_sim
+RUN pip install --no-cache-dir '.[demo,uvloop]' \
+    && useradd --create-home kafka \
+    && install -d -o kafka /var/lib/broker-sim
+
+USER kafka
+VOLUME /var/lib/broker-sim
+EXPOSE 9092
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["broker-sim", "serve", "--host", "0.0.0.0", "--port", "9092", "--data", "/var/lib/broker-sim"]
