@@ -71,6 +71,7 @@ leader.imbalance.check.interval.seconds long 300 >=1
 leader.imbalance.per.broker.percentage int 10 until=3.9
 listener.security.protocol.map string \
 SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic
+listeners string PLAINTEXT://:9092 dynamic
 log.cleaner.backoff.ms long 15000 >=0 dynamic
 log.cleaner.dedupe.buffer.size long 134217728 dynamic
 log.cleaner.delete.retention.ms long 86400000 >=0 dynamic

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,7 @@ class ClusterState:
         partition.leader = node_id
         partition.leader_epoch += 1
         partition.partition_epoch += 1
+        partition.log.assign_epoch(partition.leader_epoch)
         self._changed()
         partition.wake()
 
@@ -174,12 +175,14 @@ class ClusterState:
         replication_factor: int = -1,
         configs: Mapping[str, str | None] | None = None,
         assignments: Mapping[int, Sequence[int]] | None = None,
+        siblings: Container[str] = (),
         validate_only: bool = False,
     ) -> Topic:
         """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager).
 
-        `assignments` are replicas by partition, the leader first; then both numbers must be -1. With `validate_only`
-        the topic is checked and returned, its partitions without logs, and nothing is kept. Raises KafkaError.
+        `siblings` are topics of the same request, with which a name does not collide. `assignments` are replicas by
+        partition, the leader first; then both numbers must be -1. With `validate_only` the topic is checked and
+        returned, its partitions without logs, and nothing is kept. Raises KafkaError.
         """
         check_topic_name(name)
         if name == METADATA_TOPIC:
@@ -187,7 +190,7 @@ class ClusterState:
         if name in self.topics:
             raise KafkaError(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         other = colliding_topic(name, self.topics)
-        if other is not None:
+        if other is not None and other not in siblings:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
         settings = self.check_topic_settings(configs or {})
         if assignments:
@@ -198,7 +201,7 @@ class ClusterState:
         if validate_only:
             memory = log_config(self.config, topic)
             topic.partitions = [
-                Partition(topic, index, nodes, nodes[0], PartitionLog(None, memory))
+                Partition(topic, index, nodes, nodes[0], 0, PartitionLog(None, memory))
                 for index, nodes in enumerate(replicas)
             ]
             return topic
@@ -235,13 +238,15 @@ class ClusterState:
             raise KafkaError(Err.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         partitions = self.config.int("num.partitions") if partitions == -1 else partitions
         factor = self.config.int("default.replication.factor") if factor == -1 else factor
+        if partitions > MAX_PARTITIONS_AT_ONCE and self.config.release >= (4, 0):
+            raise KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         return self._place(partitions, factor)
 
     def _place(self, partitions: int, factor: int) -> list[list[int]]:
         """Replicas for new partitions on the brokers alive; raises as the controller's replica placer does."""
         nodes = [broker.node_id for broker in self.alive_brokers()]
         if partitions > MAX_PARTITIONS_AT_ONCE:
-            raise self._too_many()
+            raise KafkaError(Err.UNKNOWN_SERVER_ERROR)  # the controller falls over the number of records
         if factor > len(nodes):
             raise KafkaError(
                 Err.INVALID_REPLICATION_FACTOR,
@@ -249,11 +254,6 @@ class ClusterState:
                 f"cannot be reached because only {len(nodes)} broker(s) are registered.",
             )
         return spread_replicas(nodes, partitions, factor, self._next_leader)
-
-    def _too_many(self) -> KafkaError:
-        if self.config.release >= (4, 0):
-            return KafkaError(Err.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        return KafkaError(Err.UNKNOWN_SERVER_ERROR)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
         """Open a log for every new partition; none is added when one can't be opened."""
@@ -263,7 +263,7 @@ class ClusterState:
             for nodes in replicas:
                 index = len(topic.partitions) + len(added)
                 leader = next((node for node in nodes if self.brokers[node].alive), -1)
-                added.append(Partition(topic, index, nodes, leader, self._open_log(topic, index, settings)))
+                added.append(Partition(topic, index, nodes, leader, 0, self._open_log(topic, index, settings)))
         except OSError as error:
             for partition in added:
                 self._drop_log(partition)
@@ -275,7 +275,7 @@ class ClusterState:
         if path is not None:
             path.mkdir(exist_ok=True)
             store.write_partition_id(path, topic.topic_id)
-        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync)
+        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=f"{topic.name}-{index}")
 
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
@@ -333,28 +333,29 @@ class ClusterState:
             self._changed()
 
     def ensure_offsets_topic(self) -> Topic:
-        """The log of committed offsets, created with its own settings at the first call. Raises KafkaError.
+        """The log of committed offsets, created at the first call. Raises KafkaError."""
+        return self.topics.get(OFFSETS_TOPIC) or self.create_internal_topic(OFFSETS_TOPIC)
 
-        Where nobody has set offsets.topic.replication.factor its default is lowered to the brokers there are, so that
-        one broker alone serves groups; a factor that was set is kept to, as in Kafka.
+    def create_internal_topic(self, name: str) -> Topic:
+        """Create one of INTERNAL_TOPICS with the settings that Kafka gives it. Raises KafkaError.
+
+        Where nobody has set its replication factor the default is lowered to the brokers there are, so that one broker
+        alone serves groups; a factor that was set is kept to, as in Kafka.
         """
-        topic = self.topics.get(OFFSETS_TOPIC)
-        if topic is not None:
-            return topic
         config = self.config
-        factor = config.int("offsets.topic.replication.factor")
-        if not config.given("offsets.topic.replication.factor"):
+        settings = "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"
+        factor = config.int(f"{settings}.replication.factor")
+        if not config.given(f"{settings}.replication.factor"):
             factor = min(factor, len(self.alive_brokers()))
-        return self.create_topic(
-            OFFSETS_TOPIC,
-            config.int("offsets.topic.num.partitions"),
-            replication_factor=factor,
-            configs={
-                "compression.type": "producer",
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
-            },
-        )
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(config.int(f"{settings}.segment.bytes"))}
+        if name == OFFSETS_TOPIC:
+            configs["compression.type"] = "producer"
+        else:
+            configs["compression.type"] = "uncompressed"
+            configs["min.insync.replicas"] = str(min(config.int(f"{settings}.min.isr"), factor))
+            configs["unclean.leader.election.enable"] = "false"
+        partitions = config.int(f"{settings}.num.partitions")
+        return self.create_topic(name, partitions, replication_factor=factor, configs=configs)
 
     # -------------------------------------------------------------------------------------------- settings
 
@@ -496,9 +497,8 @@ class ClusterState:
             nodes = list(self.brokers)
             there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
         log = self._open_log(topic, index, log_config(self.config, topic))
-        partition = Partition(topic, index, there, leader if leader in there else there[0], log)
-        partition.leader_epoch = max(epoch, log.latest_epoch + 1)
-        topic.partitions.append(partition)
+        epoch = max(epoch, log.latest_epoch + 1)
+        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, log))
 
     def _install(self, topic: Topic) -> None:
         self.topics[topic.name] = topic

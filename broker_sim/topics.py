@@ -28,6 +28,9 @@ TRANSACTION_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
 METADATA_TOPIC = "__cluster_metadata"
 
+NO_EPOCH = -1
+"""The leader epoch of a client that knows none."""
+
 MAX_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -63,16 +66,19 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: Topic, index: int, replicas: list[int], leader: int, log: PartitionLog) -> None:
+    def __init__(
+        self, topic: Topic, index: int, replicas: list[int], leader: int, leader_epoch: int, log: PartitionLog
+    ) -> None:
         self.topic = topic
         self.index = index
         self.replicas = replicas
         self.isr = list(replicas)
         self.leader = leader
         """Node id, or -1 where none of the replicas is alive."""
-        self.leader_epoch = 0
+        self.leader_epoch = leader_epoch
         self.partition_epoch = 0
         self.log = log
+        log.assign_epoch(leader_epoch)
         self.high_watermark: int = log.log_end_offset
         self.held = False
         """While true, appends do not move the high watermark: `release` does."""
@@ -187,7 +193,7 @@ def access_error(partition: Partition, node_id: int, current_leader_epoch: int, 
     """As `leader_partition`, the error as a value; NONE where the broker may answer."""
     if partition.leader != node_id and node_id not in partition.replicas:
         return Err.NOT_LEADER_OR_FOLLOWER
-    if current_leader_epoch >= 0 and current_leader_epoch != partition.leader_epoch:
+    if current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):
         older = current_leader_epoch < partition.leader_epoch
         return Err.FENCED_LEADER_EPOCH if older else Err.UNKNOWN_LEADER_EPOCH
     if partition.leader != node_id and not replica:

@@ -3,7 +3,8 @@
 v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topic
 ids. Answered with acks=0: never, and an error costs the connection, so that the producer asks for metadata; acks=1:
 once appended; acks=-1: once the high watermark has passed the batch, or with REQUEST_TIMED_OUT. There are no
-transactions yet: a transactional batch gets INVALID_TXN_STATE, as from a broker that knows of no open transaction.
+transactions yet: a transactional batch gets INVALID_PRODUCER_ID_MAPPING, as from a broker that knows no such
+transactional id, and all of a request that names none TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
 """
 
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import ClusterState, Partition
-from broker_sim.storage import StorageError
+from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.topics import INTERNAL_TOPICS
 from protocol.errors import Err
 from protocol.messages.k00_produce import (
@@ -27,7 +28,7 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.record_batch import InvalidRecord, InvalidTimestamp, RecordBatchError, produce_batch
+from protocol.record_batch import CorruptRecord, InvalidTimestamp, RecordBatchError, TruncatedBatch, produce_batch
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -39,10 +40,13 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
     state = ctx.broker.state
     by_id = ctx.api_version >= 13
     acks = request.acks
+    data_of = request.topic_data
+    if len(data_of) != 1 or len(data_of[0].partition_data) != 1:
+        _drop_repeated(data_of)
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     topics: list[TopicProduceResponse] = []
     failed = False
-    for data in request.topic_data:
+    for data in data_of:
         answers: list[PartitionProduceResponse] = []
         topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
         for one in data.partition_data:
@@ -50,7 +54,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
             if partition is None:
                 answer = PartitionProduceResponse(one.index, error, -1)
             else:
-                answer = _append(ctx, partition, one, acks)
+                answer = _append(ctx, partition, one, request)
                 if answer.error_code == Err.NONE and acks == ALL:
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
@@ -84,32 +88,31 @@ def _find(ctx: RequestContext, data: TopicProduceData, index: int, by_id: bool) 
 
 
 def _append(
-    ctx: RequestContext, partition: Partition, data: PartitionProduceData, acks: int
+    ctx: RequestContext, partition: Partition, data: PartitionProduceData, request: ProduceRequest
 ) -> PartitionProduceResponse:
     """Every check in Kafka's order, then the append; the answer carries the error or the offsets."""
-    broker = ctx.broker
     index = data.index
     try:
         header = produce_batch(data.records or b"", ctx.api_version)
-    except RecordBatchError as error:
-        return PartitionProduceResponse(index, error.error, -1)
-    refusal = _refusal(ctx, partition, acks)
+    except RecordBatchError as problem:
+        text = str(problem) if isinstance(problem, CorruptRecord) and not isinstance(problem, TruncatedBatch) else None
+        return PartitionProduceResponse(index, problem.error, -1, error_message=text)
+    refusal = _refusal(ctx, partition, request.acks)
     if refusal is not Err.NONE:
         answer = PartitionProduceResponse(index, refusal, -1)
         if refusal is Err.NOT_LEADER_OR_FOLLOWER:
             answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         return answer
     if header.is_transactional:
-        return PartitionProduceResponse(index, Err.INVALID_TXN_STATE, -1)
+        named = request.transactional_id is not None
+        error = Err.INVALID_PRODUCER_ID_MAPPING if named else Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return PartitionProduceResponse(index, error, -1)
     try:
-        info = partition.append(cast(bytes, data.records), now_ms=broker.state.clock.now_ms())
-    except (InvalidRecord, InvalidTimestamp) as error:
-        return _invalid(partition, index, error)
-    except (RecordBatchError, StorageError) as error:
-        return PartitionProduceResponse(index, error.error, -1)
-    return PartitionProduceResponse(
-        index, Err.NONE, info.base_offset, info.log_append_time_ms, partition.log.log_start_offset
-    )
+        info = partition.append(cast(bytes, data.records), now_ms=ctx.broker.state.clock.now_ms())
+    except (RecordBatchError, StorageError) as problem:
+        return _rejected(partition, index, problem)
+    time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms
+    return PartitionProduceResponse(index, Err.NONE, info.base_offset, time_ms, partition.log.log_start_offset)
 
 
 def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
@@ -130,14 +133,30 @@ def _min_isr(state: ClusterState, partition: Partition) -> int:
     return min(wanted, len(partition.replicas))
 
 
-def _invalid(partition: Partition, index: int, error: RecordBatchError) -> PartitionProduceResponse:
-    """A batch whose records break a rule: the record's position, where it is known, and the text go with the error."""
-    text = str(error)
-    at = getattr(error, "batch_index", None)
-    errors = [] if at is None else [BatchIndexAndErrorMessage(at, getattr(error, "record_message", text))]
-    return PartitionProduceResponse(
-        index, error.error, -1, -1, partition.log_start_offset, record_errors=errors, error_message=text
-    )
+def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:
+    """A batch that the log refuses. The record to blame, where there is one, goes with the error and a text."""
+    answer = PartitionProduceResponse(index, problem.error, -1)
+    if not isinstance(problem, CorruptRecord | RecordTooLarge | RecordListTooLarge | KafkaStorageError):
+        answer.log_start_offset = partition.log_start_offset
+    if isinstance(problem, RecordBatchError) and problem.batch_index is not None:
+        answer.record_errors = [BatchIndexAndErrorMessage(problem.batch_index, problem.record_message)]
+        answer.error_message = str(problem)
+        if isinstance(problem, InvalidTimestamp):
+            answer.error_message = "One or more records have been rejected due to invalid timestamp"
+    return answer
+
+
+def _drop_repeated(topics: list[TopicProduceData]) -> None:
+    """Of a partition that stands in a request twice the last batch counts, as in the map that Kafka makes of it."""
+    last: dict[tuple[str, bytes, int], PartitionProduceData] = {}
+    for topic in topics:
+        for one in topic.partition_data:
+            last[topic.name, topic.topic_id, one.index] = one
+    if len(last) < sum(len(topic.partition_data) for topic in topics):
+        for topic in topics:
+            mine = topic.partition_data
+            topic.partition_data = [one for one in mine if last[topic.name, topic.topic_id, one.index] is one]
+        topics[:] = [topic for topic in topics if topic.partition_data]
 
 
 def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:

@@ -18,7 +18,7 @@ from broker_sim.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import Broker, ClusterState, Partition
 from broker_sim.storage import StorageError
-from broker_sim.topics import access_error
+from broker_sim.topics import NO_EPOCH, access_error
 from protocol.errors import Err
 from protocol.messages.k01_fetch import (
     EpochEndOffset,
@@ -32,16 +32,19 @@ from protocol.messages.k01_fetch import (
 )
 from protocol.schema import ZERO_UUID
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 Asked = tuple[Key, FetchPartition]
 
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     by_id = ctx.api_version >= 13
-    asked = [
-        ((topic.topic, topic.topic_id, one.partition), one) for topic in request.topics for one in topic.partitions
-    ]
+    fetched = {
+        (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
+    }
+    asked = list(fetched.items())
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(request)
     session: Session | None = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
@@ -83,9 +86,19 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _find(state: ClusterState, key: Key) -> Partition | Err:
+def _refused(request: FetchRequest) -> FetchResponse:
+    """An isolation level that there is not: Kafka's broker falls over it."""
+    error = Err.UNKNOWN_SERVER_ERROR
+    topics = [
+        FetchableTopicResponse(topic.topic, topic.topic_id, [_failed(one.partition, error) for one in topic.partitions])
+        for topic in request.topics
+    ]
+    return FetchResponse(0, error, 0, topics)
+
+
+def _find(state: ClusterState, key: Key, by_id: bool) -> Partition | Err:
     name, topic_id, index = key
-    if topic_id != ZERO_UUID:
+    if by_id:
         topic = state.topics_by_id.get(topic_id)
         if topic is None:
             return Err.UNKNOWN_TOPIC_ID
@@ -158,7 +171,7 @@ class Fetch:
         answers: list[PartitionData] = []
         known: list[Partition] = []
         for key, asked in self.asked:
-            found = _find(state, key)
+            found = _find(state, key, version >= 13)
             if isinstance(found, Err):
                 answers.append(_failed(asked.partition, found))
                 due = True
@@ -179,10 +192,15 @@ class Fetch:
     def _read_one(
         self, partition: Partition, asked: FetchPartition, limit: int, first: bool, version: int
     ) -> PartitionData:
-        node_id = self.ctx.broker.node_id
-        error = access_error(partition, node_id, asked.current_leader_epoch, version >= 11)
+        broker, request = self.ctx.broker, self.request
+        epoch = max(asked.current_leader_epoch, NO_EPOCH)
+        error = access_error(partition, broker.node_id, epoch, version >= 11)
+        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: nobody follows
+        elif limit < 0:
+            error = Err.UNKNOWN_SERVER_ERROR
         if error is not Err.NONE:
-            answer = _failed(asked.partition, error)
+            answer = _unread(asked.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
             return answer
@@ -192,16 +210,16 @@ class Fetch:
                 return diverging
         log, offset = partition.log, asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _failed(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+            return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
         high_watermark = partition.high_watermark
-        committed = self.request.isolation_level == READ_COMMITTED
+        committed = request.isolation_level == READ_COMMITTED
         end = partition.last_stable_offset if committed else high_watermark
         records = b""
         if offset < end:
             try:
                 records = log.read(offset, limit, up_to_offset=end, min_one_batch=first)
             except StorageError as problem:
-                return _failed(asked.partition, problem.error)
+                return _unread(asked.partition, problem.error)
         return PartitionData(
             asked.partition,
             0,
@@ -254,7 +272,7 @@ class Fetch:
         if session is not None:
             session_id = session.session_id
             told = _news(session, told)
-        elif request.session_epoch == INITIAL_EPOCH and self.ctx.api_version >= 7 and told:
+        elif request.session_epoch == INITIAL_EPOCH and self.ctx.api_version >= 7:
             session_id = self._new_session(told)
         name, topic_id = "", ZERO_UUID
         for key, answer in told:
@@ -298,7 +316,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | N
     """Where the reader's log and ours part, if they do (KIP-595): it has records of an epoch that ends earlier here."""
     epoch, end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end < 0:
-        return _failed(asked.partition, Err.OFFSET_OUT_OF_RANGE)
+        return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
     if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
         return None
     return PartitionData(
@@ -314,4 +332,10 @@ def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | N
 
 
 def _failed(index: int, error: Err) -> PartitionData:
+    """A partition that is not there."""
     return PartitionData(index, error, -1, -1, -1, records=b"")
+
+
+def _unread(index: int, error: Err) -> PartitionData:
+    """A partition that is there and can't be read so: as Kafka's, without a list of aborted transactions."""
+    return PartitionData(index, error, -1, -1, -1, aborted_transactions=None, records=b"")

@@ -65,6 +65,8 @@ def _answer(
     ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
+    if request.isolation_level not in (0, 1):
+        return _refused(index, Err.UNKNOWN_SERVER_ERROR)
     if timestamp < 0 and ctx.api_version < _NEEDS_VERSION.get(timestamp, 1 << 15):
         if ctx.api_version == 0 or state.config.release >= (4, 0):
             return _refused(index, Err.UNSUPPORTED_VERSION)

@@ -8,8 +8,8 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AutoTopicCreat
 from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, KafkaError, Topic
-from broker_sim.topics import check_topic_name
+from broker_sim.metadata import ClusterState, KafkaError, Topic
+from broker_sim.topics import INTERNAL_TOPICS, check_topic_name
 from protocol.errors import Err
 from protocol.messages.k03_metadata import (
     MetadataRequest,
@@ -100,8 +100,8 @@ def _missing(state: ClusterState, name: str, allow_creation: bool) -> Err:
         return error.error
     if allow_creation and state.config.bool("auto.create.topics.enable"):
         try:
-            if name == OFFSETS_TOPIC:
-                state.ensure_offsets_topic()
+            if name in INTERNAL_TOPICS:
+                state.create_internal_topic(name)
             else:
                 state.create_topic(name)
         except KafkaError as error:

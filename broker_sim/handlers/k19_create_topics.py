@@ -7,6 +7,7 @@ created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlMa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 from broker_sim.config import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
@@ -32,13 +33,15 @@ def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsRes
                 results.append(_refused(asked, error))
             continue
         try:
-            results.append(_create(state, asked, request.validate_only))
+            results.append(_create(state, asked, count, request.validate_only))
         except KafkaError as error:
             results.append(_refused(asked, error))
     return CreateTopicsResponse(0, results)
 
 
-def _create(state: ClusterState, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def _create(
+    state: ClusterState, asked: CreatableTopic, siblings: Container[str], validate_only: bool
+) -> CreatableTopicResult:
     assignments: dict[int, list[int]] = {}
     for one in asked.assignments:
         if one.partition_index in assignments:
@@ -53,6 +56,7 @@ def _create(state: ClusterState, asked: CreatableTopic, validate_only: bool) -> 
         replication_factor=asked.replication_factor,
         configs={config.name: config.value for config in asked.configs},
         assignments=assignments or None,
+        siblings=siblings,
         validate_only=validate_only,
     )
     return CreatableTopicResult(

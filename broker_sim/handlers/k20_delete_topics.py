@@ -25,28 +25,36 @@ def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsRes
     if not state.config.bool("delete.topic.enable"):
         error = Err.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else Err.INVALID_REQUEST
         return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, error) for one in asked])
+    chosen, results = _choose(state, asked)
+    for topic in chosen:
+        state.delete_topic(topic.name)
+        results.append(DeletableTopicResult(topic.name, topic.topic_id))
+    return DeleteTopicsResponse(0, results)
+
+
+def _choose(state: ClusterState, asked: list[DeleteTopicState]) -> tuple[list[Topic], list[DeletableTopicResult]]:
+    """The topics to delete, and a refusal for everything else that was asked, before anything is deleted."""
     count = Counter((one.name, one.topic_id) for one in asked)
-    ids = {one.topic_id for one in asked if one.topic_id != ZERO_UUID}
-    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    ids = {one.topic_id for one in asked if one.name is None}
+    chosen: dict[bytes, Topic] = {}
+    refused: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    clashes: dict[bytes, DeletableTopicResult] = {}
     for one in asked:
         key = (one.name, one.topic_id)
-        if key in results:
-            continue
         try:
-            topic = _find(state, one, count[key], ids)
-            if topic is not None:
-                state.delete_topic(topic.name)
-                results[key] = DeletableTopicResult(topic.name, topic.topic_id)
+            topic = _find(state, one, count[key])
         except KafkaError as error:
-            name, topic_id = one.name, one.topic_id
-            if error.error is Err.INVALID_REQUEST and name in state.topics and topic_id == ZERO_UUID:
-                topic_id = state.topics[name].topic_id if state.topics[name].topic_id in ids else topic_id
-            results[key] = DeletableTopicResult(name, topic_id, error.error, error.message)
-    return DeleteTopicsResponse(0, list(results.values()))
+            refused.setdefault(key, DeletableTopicResult(one.name, one.topic_id, error.error, error.message))
+            continue
+        if one.name is not None and topic.topic_id in ids:
+            text = "The provided topic name maps to an ID that was already supplied."
+            clashes[topic.topic_id] = DeletableTopicResult(one.name, topic.topic_id, Err.INVALID_REQUEST, text)
+        chosen[topic.topic_id] = topic
+    free = [topic for topic_id, topic in chosen.items() if topic_id not in clashes]
+    return free, [*refused.values(), *clashes.values()]
 
 
-def _find(state: ClusterState, asked: DeleteTopicState, times: int, ids: set[bytes]) -> Topic | None:
-    """The topic to delete; None where its name stands elsewhere in the request with an error of its own."""
+def _find(state: ClusterState, asked: DeleteTopicState, times: int) -> Topic:
     name, topic_id = asked.name, asked.topic_id
     if name is None and topic_id == ZERO_UUID:
         raise KafkaError(Err.INVALID_REQUEST, "Neither topic name nor id were specified.")
@@ -54,12 +62,9 @@ def _find(state: ClusterState, asked: DeleteTopicState, times: int, ids: set[byt
         raise KafkaError(Err.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if times > 1:
         raise KafkaError(Err.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
-    if name is None:
-        topic = state.topics_by_id.get(topic_id)
-        if topic is None:
-            raise KafkaError(Err.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        return topic
-    topic = state.topic(name)
-    if topic.topic_id in ids:
-        raise KafkaError(Err.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+    if name is not None:
+        return state.topic(name)
+    topic = state.topics_by_id.get(topic_id)
+    if topic is None:
+        raise KafkaError(Err.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return topic

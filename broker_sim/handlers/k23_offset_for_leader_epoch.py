@@ -7,7 +7,7 @@ has the epoch -1 and the offset -1. Source: Partition.lastOffsetForLeaderEpoch, 
 from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import KafkaError, Partition
+from broker_sim.metadata import KafkaError
 from broker_sim.topics import leader_partition
 from protocol.errors import Err
 from protocol.messages.k23_offset_for_leader_epoch import (
@@ -34,13 +34,4 @@ def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) ->
         )
     except KafkaError as error:
         return EpochEndOffset(error.error, asked.partition, -1, -1)
-    return EpochEndOffset(Err.NONE, asked.partition, *end_of_epoch(partition, asked.leader_epoch))
-
-
-def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
-    """(largest epoch up to `epoch`, where it ended); the leader's own epoch ends at the log's end, records in it or
-    not.
-    """
-    if epoch == partition.leader_epoch:
-        return epoch, partition.log_end_offset
-    return partition.log.end_offset_for_epoch(epoch)
+    return EpochEndOffset(Err.NONE, asked.partition, *partition.log.end_offset_for_epoch(asked.leader_epoch))
