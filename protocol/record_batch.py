@@ -18,13 +18,23 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple
 
 import google_crc32c
 
 from protocol import compression
 from protocol.compression import MAX_DECOMPRESSED_BYTES, Codec
-from protocol.errors import Err
+from protocol.record_errors import (
+    CorruptRecord,
+    DecompressedTooLarge,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordBatchError,
+    TruncatedBatch,
+    UnknownCodec,
+    UnsupportedCompression,
+    UnsupportedForMessageFormat,
+)
 
 __all__ = [
     "HEADER_BYTES",
@@ -81,71 +91,6 @@ _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH = struct.Struct(">i")
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VALUE = struct.Struct(">hi")
-
-
-class RecordBatchError(ValueError):
-    """A batch that the broker refuses; `error` is what goes to the client."""
-
-    error: ClassVar[Err] = Err.CORRUPT_MESSAGE
-    batch_index: int | None = None
-    """Which record of the batch is to blame, where one is."""
-    record_message: str = ""
-    """What is wrong with that record."""
-
-    @classmethod
-    def of_record(cls, batch_index: int, message: str) -> Self:
-        """A batch refused for one of its records; the text is RecordValidationException's."""
-        error = cls(
-            "One or more records have been rejected due to 1 record errors in total, and only showing the first "
-            f"three errors at most: [RecordError(batchIndex={batch_index}, message='{message}')]"
-        )
-        error.batch_index = batch_index
-        error.record_message = message
-        return error
-
-
-class CorruptRecord(RecordBatchError):
-    """CORRUPT_MESSAGE: checksum, length or magic cannot be right."""
-
-
-class TruncatedBatch(CorruptRecord):
-    """CORRUPT_MESSAGE: the buffer ends before the batch does."""
-
-
-class InvalidRecord(RecordBatchError):
-    """INVALID_RECORD: undamaged, but its content breaks the format or a rule for clients."""
-
-    error = Err.INVALID_RECORD
-
-
-class UnsupportedForMessageFormat(RecordBatchError):
-    """UNSUPPORTED_FOR_MESSAGE_FORMAT: asks for what the format of the batch does not have."""
-
-    error = Err.UNSUPPORTED_FOR_MESSAGE_FORMAT
-
-
-class UnknownCodec(RecordBatchError):
-    """UNKNOWN_SERVER_ERROR: a codec id that no Kafka knows; its broker stumbles over it (IllegalArgumentException)."""
-
-    error = Err.UNKNOWN_SERVER_ERROR
-
-
-class UnsupportedCompression(RecordBatchError):
-    """UNSUPPORTED_COMPRESSION_TYPE: a codec that the API's version forbids, or whose library is missing."""
-
-    error = Err.UNSUPPORTED_COMPRESSION_TYPE
-
-
-class InvalidTimestamp(RecordBatchError):
-    """INVALID_TIMESTAMP: out of the topic's bounds, or of a type that only a broker may set."""
-
-    error = Err.INVALID_TIMESTAMP
-
-
-class DecompressedTooLarge(RecordBatchError):
-    """MESSAGE_TOO_LARGE: unpacked, the records would exceed the reader's bound."""
-
-    error = Err.MESSAGE_TOO_LARGE
 
 
 class ControlType(enum.IntEnum):
@@ -273,14 +218,21 @@ def check_crc(data: bytes, pos: int, header: BatchHeader) -> None:
 def check_record_lengths(data: bytes, pos: int, header: BatchHeader) -> None:
     """Raises InvalidRecord unless an uncompressed batch holds exactly `count` records that fill it.
 
-    Walks the length prefixes only (some 0.1 us a record). A compressed batch passes unseen.
+    Walks the length prefixes only (some 0.1 us a record, next to nothing where they are equal). A compressed batch
+    passes unseen.
     """
     if header.attributes & CODEC_MASK:
         return
     end = pos + header.length + LENGTH_END
     at = pos + HEADER_BYTES
+    left = header.record_count
+    while left > 1:  # a batch of records of one length has runs of them: their offset deltas grow at 64 and at 8192
+        run, at = _run_of_equal_lengths(data, at, end, left)
+        left -= run
+        if run < 16:
+            break
     try:
-        for _ in range(header.record_count):
+        for _ in range(left):
             byte = data[at]
             if byte < 128:
                 length = byte
@@ -299,6 +251,27 @@ def check_record_lengths(data: bytes, pos: int, header: BatchHeader) -> None:
         raise InvalidRecord("a record reaches beyond the end of its batch") from None
     if at != end:
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+
+
+def _run_of_equal_lengths(data: bytes, at: int, end: int, limit: int) -> tuple[int, int]:
+    """How many records from `at` on have the length of the first (as far as one or two bytes tell it), and what follows.
+
+    One slice takes the length bytes of all of them; 0 where the first one is none of these.
+    """
+    head = data[at : at + 2]
+    if len(head) < 2 or (head[0] > 127 and head[1] > 127) or head[0] & 1:
+        return 0, at
+    if head[0] < 128:
+        step = 1 + (head[0] >> 1)
+    else:
+        step = 2 + ((head[0] & 0x7F | head[1] << 7) >> 1)
+    run = min(limit, (end - at) // step)
+    firsts = data[at : at + run * step : step]
+    run = len(firsts) - len(firsts.lstrip(head[:1]))
+    if head[0] > 127:
+        seconds = data[at + 1 : at + run * step : step]
+        run = len(seconds) - len(seconds.lstrip(head[1:]))
+    return run, at + run * step
 
 
 def produce_batch(data: bytes, api_version: int) -> BatchHeader:
