@@ -10,7 +10,7 @@ from tests.clients.clients import CLIENTS, Client
 from tests.clients.rig import Garage, Target
 from tests.clients.scenarios import SCENARIOS, Lab, Scenario
 
-BROKER_TROUBLE = re.compile(r"Traceback|ERROR|CRITICAL")
+BROKER_TROUBLE = re.compile(r"Traceback|ERROR|CRITICAL|WARNING|closing the connection")
 
 
 def cell(client: Client, scenario: Scenario) -> object:
