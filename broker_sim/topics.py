@@ -212,6 +212,7 @@ def log_config(config: BrokerConfig, topic: Topic, node_id: int | None = None) -
     if "message.timestamp.after.max.ms" not in known:  # before 3.6 one bound stood for both directions
         both = config.topic_value("message.timestamp.difference.max.ms", topic.configs, node_id)
         values["message.timestamp.after.max.ms"] = values["message.timestamp.before.max.ms"] = both
+    values["strict.timestamp.type"] = config.release < (3, 6)
     return LogConfig.of(values)
 
 

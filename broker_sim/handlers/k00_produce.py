@@ -100,6 +100,8 @@ def _append(
     refusal = _refusal(ctx, partition, request.acks)
     if refusal is not Err.NONE:
         answer = PartitionProduceResponse(index, refusal, -1)
+        if refusal is Err.NOT_ENOUGH_REPLICAS:
+            answer.log_start_offset = partition.log_start_offset
         if refusal is Err.NOT_LEADER_OR_FOLLOWER:
             answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         return answer
@@ -130,7 +132,7 @@ def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
 
 def _min_isr(state: ClusterState, partition: Partition) -> int:
     wanted = cast(int, state.config.topic_value("min.insync.replicas", partition.topic.configs))
-    return min(wanted, len(partition.replicas))
+    return min(wanted, len(partition.replicas)) if state.config.release >= (4, 0) else wanted
 
 
 def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import ClusterState, KafkaError, Partition
+from broker_sim.metadata import KafkaError, Partition
 from broker_sim.topics import leader_partition
 from protocol.errors import Err
 from protocol.messages.k02_list_offsets import (
@@ -67,19 +67,19 @@ def _answer(
     index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
     if request.isolation_level not in (0, 1):
         return _refused(index, Err.UNKNOWN_SERVER_ERROR)
-    if timestamp < 0 and ctx.api_version < _NEEDS_VERSION.get(timestamp, 1 << 15):
-        if ctx.api_version == 0 or state.config.release >= (4, 0):
-            return _refused(index, Err.UNSUPPORTED_VERSION)
-        timestamp = EARLIEST_PENDING_UPLOAD  # 3.x looks for it in vain
+    special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
+    if timestamp < 0 and not special and state.config.release >= (4, 0):
+        return _refused(index, Err.UNSUPPORTED_VERSION)
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(
             state, ctx.broker.node_id, topic, index, asked.current_leader_epoch, replica=debugging
         )
         if ctx.api_version == 0:
-            offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id)
+            now_ms = state.clock.now_ms()
+            offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)
-        found = _find(state, partition, request, timestamp)
+        found = _find(partition, request, timestamp, special)
     except KafkaError as error:
         return _refused(index, error.error)
     return ListOffsetsPartitionResponse(index, Err.NONE, timestamp=found[0], offset=found[1], leader_epoch=found[2])
@@ -91,44 +91,41 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.last_stable_offset if request.isolation_level == 1 else partition.high_watermark
 
 
-def _find(
-    state: ClusterState, partition: Partition, request: ListOffsetsRequest, timestamp: int
-) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) of the answer."""
+def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, special: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) of the answer; 3.x takes a negative timestamp that it doesn't know for a time."""
     end = _last_fetchable(partition, request)
     log = partition.log
-    if timestamp == LATEST:
+    if special and timestamp == LATEST:
         return -1, end, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if special and timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         return -1, start, log.epochs.epoch_of(start)
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
-    elif timestamp < 0:
+    if special and timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp() or _NOTHING
+    if special:
         return _NOTHING
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    if found is None or (timestamp >= 0 and found[1] >= end):
-        return _NOTHING
-    return found[0], found[1], found[2]
+    found = log.offset_for_timestamp(timestamp)
+    return _NOTHING if found is None or found.offset >= end else found
 
 
-def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: int) -> list[int]:
-    """v0: the log's end and its segments' first offsets, newest first, of those last written to at `timestamp` or
-    before.
+def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: int, now_ms: int) -> list[int]:
+    """v0: where segments begin and the log ends, newest first, as far as they were written at `timestamp` or before.
+
+    Source: UnifiedLog.legacyFetchOffsetsBefore, ReplicaManager.legacyFetchOffsetsForTimestamp.
     """
     log = partition.log
-    end = log.log_end_offset if replica_id >= 0 else partition.high_watermark
-    points = [(segment.base_offset, max(segment.max_timestamp, segment.created_ms)) for segment in log.segments]
-    if timestamp == EARLIEST:
-        offsets = [log.log_start_offset]
+    start, end = log.log_start_offset, log.log_end_offset
+    points = [(max(one.base_offset, start), max(one.max_timestamp, one.created_ms)) for one in log.segments]
+    if log.segments[-1].size:
+        points.append((end, now_ms))
+    if timestamp == LATEST:
+        newest = len(points)
+    elif timestamp == EARLIEST:
+        newest = 1
     else:
-        offsets = [base for base, modified in points if timestamp == LATEST or modified <= timestamp]
-        if points and (timestamp == LATEST) and log.log_end_offset > points[-1][0]:
-            offsets.append(log.log_end_offset)
-        offsets = [max(offset, log.log_start_offset) for offset in reversed(offsets)]
-    offsets = offsets[: max(wanted, 0)]
-    if replica_id >= 0 or not any(offset > end for offset in offsets):
-        return offsets
-    rest = [offset for offset in offsets if offset <= end]
-    return [end, *rest][: max(wanted, 0)]
+        newest = sum(1 for _, written_ms in points if written_ms <= timestamp)
+    offsets = [offset for offset, _ in reversed(points[:newest])][: max(wanted, 0)]
+    visible = end if replica_id >= 0 else partition.high_watermark
+    if any(offset > visible for offset in offsets):
+        return [visible, *(offset for offset in offsets if offset < visible)]
+    return offsets
