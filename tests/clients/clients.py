@@ -158,7 +158,10 @@ CLIENTS = [
         no_offset_error="no prior committed offset",
         fenced_error="FENCED_INSTANCE_ID",
         foreign=True,
-        cannot={"position": "franz-go tells no position"},
+        cannot={
+            "position": "franz-go tells no position",
+            "max-poll-interval": "franz-go heartbeats however long the application takes",
+        },
     ),
     Client(
         "kafkajs",
@@ -172,6 +175,7 @@ CLIENTS = [
             "static": "kafkajs has no group.instance.id",
             "fencing": "kafkajs has no group.instance.id",
             "position": "kafkajs tells no position",
+            "max-poll-interval": "kafkajs heartbeats between records, so a long pause is a lost session",
             "reset-none": "kafkajs has fromBeginning true or false, nothing else",
             "pattern-follows": "kafkajs resolves a pattern once, when it subscribes",
         },

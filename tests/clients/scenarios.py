@@ -69,6 +69,7 @@ class Lab:
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": 300,
             "metadata_max_age_ms": 300_000,
+            "max_poll_interval_ms": 300_000,
         }
         member = Member(process or self.driver, self.name("m"), {**defaults, **options})
         self.members.append(member)
@@ -449,6 +450,21 @@ def frozen_member_comes_back(lab: Lab) -> None:
     survivor.owns(everything)
     process.thaw()
     share_out([survivor, frozen], everything)
+
+
+@scenario("max-poll-interval")
+def stalled_member_leaves_and_comes_back(lab: Lab) -> None:
+    topic, group = lab.topic(4), lab.group()
+    everything = of(topic, 0, 1, 2, 3)
+    options = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
+    survivor = lab.member(**options)
+    survivor.owns(everything)
+    stalled = lab.member(max_poll_interval_ms=SHORT_SESSION_MS, **options)
+    share_out([survivor, stalled], everything)
+    stalled.call("stall")
+    survivor.owns(everything)
+    stalled.call("resume")
+    share_out([survivor, stalled], everything)
 
 
 @scenario()

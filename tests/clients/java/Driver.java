@@ -181,6 +181,7 @@ public class Driver {
             boolean inGroup = given(options, "group");
             config.put("enable.auto.commit", inGroup && options.get("auto_commit").asBoolean());
             config.put("auto.commit.interval.ms", options.get("auto_commit_interval_ms").asInt());
+            config.put("max.poll.interval.ms", options.get("max_poll_interval_ms").asInt());
             config.put("session.timeout.ms", options.get("session_timeout_ms").asInt());
             config.put("heartbeat.interval.ms", options.get("heartbeat_interval_ms").asInt());
             config.put("metadata.max.age.ms", options.get("metadata_max_age_ms").asInt());
@@ -232,18 +233,30 @@ public class Driver {
                 "revoked", List.copyOf(revoked), "errors", List.copyOf(errors));
         }
 
+        /* Stops polling, as an application does that takes long over its records, until "resume". */
+        Object stall(JsonNode request) throws InterruptedException {
+            answer(request, null, null);
+            JsonNode next = calls.take();
+            while (!next.get("op").asText().equals("resume")) {
+                next = calls.take();
+            }
+            answer(next, null, null);
+            return LATER;
+        }
+
         void serveCalls() {
             for (JsonNode request = calls.poll(); request != null && !finished; request = calls.poll()) {
                 perform(request, this::call);
             }
         }
 
-        Object call(JsonNode request) {
+        Object call(JsonNode request) throws Exception {
             switch (request.get("op").asText()) {
                 case "commit": return commit(request);
                 case "committed": return committed(request);
                 case "position": return position(request);
                 case "seek_timestamp": return seekTimestamp(request);
+                case "stall": return stall(request);
                 case "leave": return leave();
                 default: throw new IllegalArgumentException("no operation " + request.get("op"));
             }

@@ -44,6 +44,8 @@ class Member:
         self.options = options
         self.seen = Snapshot()
         self.polling: asyncio.Task[None] | None = None
+        self.may_poll = asyncio.Event()
+        self.may_poll.set()
 
     async def open(self) -> None:
         options = self.options
@@ -55,6 +57,7 @@ class Member:
             auto_offset_reset=options["reset"],
             enable_auto_commit=options["auto_commit"],
             auto_commit_interval_ms=options["auto_commit_interval_ms"],
+            max_poll_interval_ms=options["max_poll_interval_ms"],
             session_timeout_ms=options["session_timeout_ms"],
             heartbeat_interval_ms=options["heartbeat_interval_ms"],
             metadata_max_age_ms=options["metadata_max_age_ms"],
@@ -73,6 +76,7 @@ class Member:
 
     async def poll(self) -> None:
         while True:
+            await self.may_poll.wait()
             try:
                 batches = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000))
             except Exception as error:
@@ -83,6 +87,12 @@ class Member:
                 self.seen.records.extend(
                     [r.topic, r.partition, r.offset, text(r.key), text(r.value), r.timestamp] for r in records
                 )
+
+    async def stall(self, _request: Request) -> None:
+        self.may_poll.clear()
+
+    async def resume(self, _request: Request) -> None:
+        self.may_poll.set()
 
     async def state(self, _request: Request) -> Any:
         self.seen.assignment = pairs(self.consumer.assignment())

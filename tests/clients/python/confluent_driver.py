@@ -48,6 +48,7 @@ class Member(ThreadedMember):
             "auto.offset.reset": {"none": "error"}.get(options["reset"], options["reset"]),
             "enable.auto.commit": options["auto_commit"],
             "auto.commit.interval.ms": options["auto_commit_interval_ms"],
+            "max.poll.interval.ms": options["max_poll_interval_ms"],
             "session.timeout.ms": options["session_timeout_ms"],
             "heartbeat.interval.ms": options["heartbeat_interval_ms"],
             "topic.metadata.refresh.interval.ms": options["metadata_max_age_ms"],

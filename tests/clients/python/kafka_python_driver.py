@@ -55,6 +55,7 @@ class Member(ThreadedMember):
             auto_offset_reset=options["reset"],
             enable_auto_commit=options["auto_commit"] and options.get("group") is not None,
             auto_commit_interval_ms=options["auto_commit_interval_ms"],
+            max_poll_interval_ms=options["max_poll_interval_ms"],
             session_timeout_ms=options["session_timeout_ms"],
             heartbeat_interval_ms=options["heartbeat_interval_ms"],
             metadata_max_age_ms=options["metadata_max_age_ms"],

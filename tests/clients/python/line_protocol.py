@@ -114,6 +114,18 @@ class ThreadedMember(threading.Thread):
                 self.seen.failed(error)
                 pace = POLL_S
 
+    def stall(self, request: Request) -> Any:
+        """Stops polling, as an application does that takes long over its records, until `resume`."""
+        answer(request)
+        while True:
+            request, call = self.calls.get()
+            if request["op"] == "resume":
+                return call(request)
+
+    def resume(self, request: Request) -> Any:
+        answer(request)
+        return LATER
+
     def serve_calls(self, wait_s: float) -> None:
         while not self.finished:
             try:
