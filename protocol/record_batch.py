@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import google_crc32c
@@ -51,6 +52,7 @@ __all__ = [
     "UnknownCodec",
     "UnsupportedCompression",
     "UnsupportedForMessageFormat",
+    "batch_of",
     "batches",
     "build_batch",
     "check_crc",
@@ -61,6 +63,7 @@ __all__ = [
     "parse_header",
     "produce_batch",
     "records",
+    "signed_varint",
     "stamp",
     "stamp_append_time",
     "stamp_create_time",
@@ -319,12 +322,12 @@ def records(
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         try:
-            length, start = _signed(data, at, 5)
+            length, start = signed_varint(data, at, 5)
             at = start + length
             if length < 0 or at > end:
                 raise InvalidRecord(f"Invalid record size: {length}")
-            timestamp_delta, start = _signed(data, start + 1, 10)
-            offset_delta, start = _signed(data, start, 5)
+            timestamp_delta, start = signed_varint(data, start + 1, 10)
+            offset_delta, start = signed_varint(data, start, 5)
             key, start = _field(data, start, at)
             value, start = _field(data, start, at)
             headers, start = _headers(data, start, at)
@@ -375,7 +378,8 @@ def _unsigned(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
     raise InvalidRecord(f"Varint is too long, the most significant bit in byte {max_len} is set")
 
 
-def _signed(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+def signed_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+    """The zigzag varint of at most `max_len` bytes at `pos`, and where it ends. Raises InvalidRecord, IndexError."""
     byte = data[pos]
     if byte < 128:  # one byte: nearly all of them
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -384,7 +388,7 @@ def _signed(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
 
 
 def _field(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
-    length, pos = _signed(data, pos, 5)
+    length, pos = signed_varint(data, pos, 5)
     if length < 0:
         return None, pos
     if pos + length > end:
@@ -393,7 +397,7 @@ def _field(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, pos: int, end: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
-    count, pos = _signed(data, pos, 5)
+    count, pos = signed_varint(data, pos, 5)
     if count == 0:
         return (), pos
     if count < 0 or count > end - pos:
@@ -419,16 +423,16 @@ def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
 def stamp_append_time(batch: bytes, now_ms: int) -> bytes:
     """One batch as message.timestamp.type=LogAppendTime stores it: type bit and max timestamp set, CRC anew."""
     attributes = (batch[21] << 8 | batch[22]) | TIMESTAMP_TYPE_BIT
-    return _sealed(batch, attributes.to_bytes(2, "big") + batch[23:35] + now_ms.to_bytes(8, "big") + batch[43:])
+    return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:35] + now_ms.to_bytes(8, "big") + batch[43:])
 
 
 def stamp_create_time(batch: bytes) -> bytes:
     """One batch without the LogAppendTime bit that its producer has set, CRC anew."""
     attributes = (batch[21] << 8 | batch[22]) & ~TIMESTAMP_TYPE_BIT
-    return _sealed(batch, attributes.to_bytes(2, "big") + batch[23:])
+    return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:])
 
 
-def _sealed(batch: bytes, covered: bytes) -> bytes:
+def _checksummed(batch: bytes, covered: bytes) -> bytes:
     return b"".join((batch[:MAGIC_END], google_crc32c.value(covered).to_bytes(4, "big"), covered))
 
 
@@ -445,14 +449,19 @@ def _zigzag(value: int) -> bytes:
     return bytes(out)
 
 
-_VARINTS = [_zigzag(number) for number in range(2048)]
+_VARINTS = [bytes((2 * n,)) for n in range(64)] + [bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
 _NULL = _zigzag(-1)
 # what stands between a record's length and its key length, when its timestamp is the batch's: attributes, delta, delta
-_LEADS = [b"\x00\x00" + _zigzag(number) for number in range(1024)]
+_LEADS = [b"\x00\x00" + delta for delta in _VARINTS[:1024]]
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A zigzag varint, as record fields have them."""
     return _VARINTS[value] if 0 <= value < 2048 else _zigzag(value)
+
+
+_HEADS = 2048
+"""How many record heads are kept for one size: those of a batch of as many records."""
 
 
 def build_batch(
@@ -475,7 +484,7 @@ def build_batch(
     count = len(pairs)
     small = count <= 1024
     for index, (key, value) in enumerate(pairs):
-        lead = leads[index] if small else b"\x00\x00" + _varint(index)
+        lead = leads[index] if small else b"\x00\x00" + varint(index)
         if key is None:
             key_size, key = null, b""
         else:
@@ -488,14 +497,43 @@ def build_batch(
             value_size = varints[size] if size < 2048 else _zigzag(size)
         size = len(lead) + len(key_size) + len(key) + len(value_size) + len(value) + 1
         parts += (varints[size] if size < 2048 else _zigzag(size), lead, key_size, key, value_size, value, b"\0")
-    body = b"".join(parts)
-    last = count - 1
-    covered = (
-        _AFTER_CRC.pack(attributes, last, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count)
-        + body
-    )
-    crc = google_crc32c.value(covered)
-    return _BEFORE_CRC.pack(base_offset, HEADER_BYTES - LENGTH_END + len(body), leader_epoch, 2, crc) + covered
+    covered = _AFTER_CRC.pack(
+        attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
+    ) + b"".join(parts)
+    return _sealed(covered, base_offset, leader_epoch)
+
+
+def _sealed(covered: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """A batch out of everything that its checksum covers."""
+    length = len(covered) + CRC_END - LENGTH_END
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
+
+
+def batch_of(bodies: Sequence[bytes], count: int, timestamp_ms: int) -> bytes:
+    """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
+    head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
+    return _sealed(b"".join((head, *bodies)), 0, -1)
+
+
+def record_heads(size: int, first: int, count: int) -> list[bytes]:
+    """How ``count`` records of a batch begin, numbered from ``first`` on: length, attributes, no delta of time, offset delta.
+
+    ``size`` is that of what follows in each: key and value with their lengths, and the number of headers.
+    """
+    end = first + count
+    if end <= _HEADS:
+        return _heads(size)[first:end]
+    return [_head(size, index) for index in range(first, end)]
+
+
+@lru_cache(maxsize=32)
+def _heads(size: int) -> list[bytes]:
+    return [_head(size, index) for index in range(_HEADS)]
+
+
+def _head(size: int, index: int) -> bytes:
+    lead = b"\x00\x00" + varint(index)
+    return varint(len(lead) + size) + lead
 
 
 def encode_batch(
@@ -531,7 +569,7 @@ def encode_batch(
     parts: list[bytes] = []
     for row in rows:
         body = _encode_record(row, base_offset, base_timestamp)
-        parts += (_varint(len(body)), body)
+        parts += (varint(len(body)), body)
     payload = compression.compress(codec, b"".join(parts)) if rows else b""
     attributes = attributes & ~CODEC_MASK | (codec if rows else 0)
     covered = (
@@ -575,12 +613,12 @@ def control_batch(
 
 
 def _encode_record(row: Record, base_offset: int, base_timestamp: int) -> bytes:
-    parts = [b"\0", _varint(row.timestamp - base_timestamp), _varint(row.offset - base_offset)]
+    parts = [b"\0", varint(row.timestamp - base_timestamp), varint(row.offset - base_offset)]
     for field in (row.key, row.value):
-        parts += (_NULL,) if field is None else (_varint(len(field)), field)
-    parts.append(_varint(len(row.headers)))
+        parts += (_NULL,) if field is None else (varint(len(field)), field)
+    parts.append(varint(len(row.headers)))
     for name, value in row.headers:
         raw = name.encode()
-        parts += (_varint(len(raw)), raw)
-        parts += (_NULL,) if value is None else (_varint(len(value)), value)
+        parts += (varint(len(raw)), raw)
+        parts += (_NULL,) if value is None else (varint(len(value)), value)
     return b"".join(parts)

@@ -29,12 +29,12 @@ from protocol.record_batch import (
     LENGTH_END,
     BatchHeader,
     ControlType,
-    Record,
     RecordBatchError,
     control_type,
     encode_batch,
     records,
 )
+from protocol.record_keys import KeyAt, keys
 
 if TYPE_CHECKING:
     from broker_sim.storage.log import PartitionLog
@@ -116,13 +116,14 @@ def _read(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan:
                 _read_marker(data, pos, header, open_since, plan)
             elif header.is_transactional:
                 open_since.setdefault(header.producer_id, header.base_offset)
+    last_offsets = plan.last_offsets
     for segment in segments:
         for header, data, pos in segment.batches(dirty_from):
             if header.is_control or plan.is_aborted(header):
                 continue
-            for record in records(data, pos, header, max_bytes=log.config.compression_max_bytes):
-                if record.key is not None and record.offset >= dirty_from:
-                    plan.last_offsets[record.key] = record.offset
+            for offset, key, _ in keys(data, pos, header, max_bytes=log.config.compression_max_bytes):
+                if key is not None and offset >= dirty_from:
+                    last_offsets[key] = offset
 
 
 def _read_marker(data: bytes, pos: int, header: BatchHeader, open_since: dict[int, int], plan: _Plan) -> None:
@@ -132,12 +133,16 @@ def _read_marker(data: bytes, pos: int, header: BatchHeader, open_since: dict[in
             plan.aborted.setdefault(header.producer_id, []).append((first, record.offset))
 
 
-def _keeps(record: Record, plan: _Plan, horizon_ms: int | None) -> bool:
-    if record.key is None:
-        return False
-    if record.offset < plan.last_offsets.get(record.key, -1):
-        return False
-    return record.value is not None or horizon_ms is None or plan.now_ms < horizon_ms
+def _kept(data: bytes, pos: int, header: BatchHeader, plan: _Plan, max_bytes: int) -> list[KeyAt]:
+    """The records of a batch that stay."""
+    horizon = header.delete_horizon_ms
+    tombstones_stay = horizon is None or plan.now_ms < horizon
+    last_offsets = plan.last_offsets
+    return [
+        row
+        for row in keys(data, pos, header, max_bytes=max_bytes)
+        if row[1] is not None and row[0] >= last_offsets.get(row[1], -1) and (row[2] or tombstones_stay)
+    ]
 
 
 def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, plan: _Plan) -> bytes | None:
@@ -145,17 +150,18 @@ def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, pla
     whole = data[pos : pos + header.length + LENGTH_END]
     if header.is_control:
         return whole
-    horizon = header.delete_horizon_ms
-    aborted = plan.is_aborted(header)
     limit = log.config.compression_max_bytes
-    kept = [] if aborted else [row for row in records(whole, 0, header, max_bytes=limit) if _keeps(row, plan, horizon)]
-    if not kept and not _is_last_of_producer(log, header):
+    staying = [] if plan.is_aborted(header) else _kept(data, pos, header, plan, limit)
+    if not staying and not _is_last_of_producer(log, header):
         return None
-    fresh_tombstones = horizon is None and any(row.value is None for row in kept)
-    if len(kept) == header.record_count and not fresh_tombstones:
+    horizon = header.delete_horizon_ms
+    fresh_tombstones = horizon is None and not all(has_value for _, _, has_value in staying)
+    if len(staying) == header.record_count and not fresh_tombstones:
         return whole
     if fresh_tombstones:
         horizon = plan.now_ms + log.config.delete_retention_ms
+    offsets = {offset for offset, _, _ in staying}
+    kept = [row for row in records(whole, 0, header, max_bytes=limit) if row.offset in offsets] if staying else []
     stays = header.is_log_append_time or not kept
     return encode_batch(
         kept,

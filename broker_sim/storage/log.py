@@ -13,7 +13,6 @@ Source: UnifiedLog, LocalLog (storage).
 from __future__ import annotations
 
 import enum
-import shutil
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -532,6 +531,8 @@ class PartitionLog:
 
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
+        import shutil
+
         for segment in self.segments:
             segment.close()
         if self.directory is not None:
