@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from broker_sim.config import BrokerConfig
+from broker_sim.coordinator.blocks import CommitBlock
 from broker_sim.coordinator.group import Group, Member
 from broker_sim.coordinator.outcome import (
     Append,
@@ -41,6 +42,7 @@ from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, Broker, ClusterState, Partition
 from broker_sim.storage import partition_for
 from broker_sim.storage.errors import StorageError
+from broker_sim.storage.log import Origin
 from broker_sim.timers import KeyedTimers
 from protocol import record_batch
 from protocol.codec import DecodeError
@@ -56,6 +58,8 @@ _LOAD_SLICE = 2000
 
 Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer."""
+
+_COMMITS = (CommitOffsets, CommitBlock)
 
 _NOBODY = Client("", "", 0)
 """The client of requests that don't look at it."""
@@ -205,6 +209,15 @@ class GroupRuntime:
 
         return again
 
+    def commit_block(self, shard: Shard, block: CommitBlock, answered: Callable[[Any], object]) -> None:
+        """Step ``shard`` with a commit that repeats a layout; ``answered(error)`` is called now or from :meth:`flush_turn`, later
+        where the log holds it up."""
+        token = self._next_token
+        self._next_token = token + 1
+        self._tokens[token] = answered
+        slot = self._slots[shard.partition]
+        self._perform(slot, shard.step(Request(token, _NOBODY, block), block.commit_ts_ms))
+
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
         while self._dirty:
@@ -219,7 +232,7 @@ class GroupRuntime:
     # performing
 
     def _step(self, slot: Slot, event: Event) -> None:
-        if slot.open and not (type(event) is Request and type(event.body) is CommitOffsets):
+        if slot.open and not (type(event) is Request and type(event.body) in _COMMITS):
             self._flush(slot)
         self._perform(slot, slot.shard.step(event, self.clock.now_ms()))
 
@@ -236,7 +249,7 @@ class GroupRuntime:
                 if not slot.open:
                     self._dirty.append(slot)
                 slot.open.append(append)
-                slot.open_records += len(append.records)
+                slot.open_records += len(append.records) if append.block is None else append.block.shape.count
                 if slot.open_records >= _BATCH_RECORDS:
                     self._flush(slot)
             else:
@@ -258,13 +271,12 @@ class GroupRuntime:
     def _append(self, slot: Slot, appends: list[Append]) -> None:
         """Append as one batch, and tell the shard what became of each."""
         partition, now_ms = slot.partition, self.clock.now_ms()
-        pairs = appends[0].records if len(appends) == 1 else [pair for append in appends for pair in append.records]
         error, last_offset = Err.NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
         else:
             try:
-                info = partition.append(record_batch.build_batch(pairs, now_ms), now_ms=now_ms)
+                info = partition.append(_batch_of(appends, now_ms), now_ms=now_ms, origin=Origin.COORDINATOR)
                 last_offset = info.last_offset
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = failure.error
@@ -273,9 +285,9 @@ class GroupRuntime:
         if high_watermark <= last_offset and not slot.waiting:
             slot.waiting = True
             partition.add_waiter(lambda: self._high_watermark_moved(slot))
-        for append in appends:
-            answer = Appended(append.ticket, last_offset, error, high_watermark)
-            self._perform(slot, slot.shard.step(answer, now_ms))
+        tickets = [append.ticket for append in appends]
+        answer = Appended(tickets[0], last_offset, error, high_watermark, tickets[1:])
+        self._perform(slot, slot.shard.step(answer, now_ms))
 
     def _high_watermark_moved(self, slot: Slot) -> None:
         if slot.shard.writes and slot.partition.high_watermark > slot.shard.high_watermark:
@@ -329,6 +341,24 @@ class GroupRuntime:
         raw = self._rng.getrandbits(128)
         text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _batch_of(appends: list[Append], now_ms: int) -> bytes:
+    """One record batch with the records of all ``appends``."""
+    bodies: list[bytes] = []
+    count = 0
+    for append in appends:
+        block = append.block
+        if block is None:
+            break
+        bodies.append(block.shape.body(block.chunks, block.commit_ts_ms, count))
+        count += block.shape.count
+    else:
+        return record_batch.batch_of(bodies, count, now_ms)
+    pairs: list[tuple[bytes | None, bytes | None]] = []
+    for append in appends:
+        pairs += append.records if append.block is None else append.block.pairs()
+    return record_batch.build_batch(pairs, now_ms, base_sequence=appends[0].base_sequence)
 
 
 _LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]

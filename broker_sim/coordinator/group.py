@@ -10,6 +10,7 @@ import enum
 from collections import Counter
 from dataclasses import dataclass, field
 
+from broker_sim.coordinator.blocks import CommitBlock, CommitShape
 from broker_sim.coordinator.outcome import Offset
 from protocol.consumer_protocol import subscribed_topics
 from protocol.errors import Err
@@ -117,13 +118,15 @@ class Group:
     pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
     joining: int = 0  # members with a parked JoinGroup
     supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
-    offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+    offset_changes: int = 0  # counts every change of ``offsets``
     new_member_added: bool = False  # somebody joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
     in_initial_delay: bool = False
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
     _subscriptions: tuple[int, frozenset[str] | None] | None = None
+    _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+    _blocks: dict[CommitShape, CommitBlock] | None = None  # committed later than what _offsets says, each shape's last
 
     def enter(self, state: State, now_ms: int) -> None:
         """Change state; raises ValueError for a transition that Kafka doesn't have."""
@@ -250,6 +253,30 @@ class Group:
         ]
 
     # offsets
+
+    @property
+    def offsets(self) -> dict[str, dict[int, Offset]]:
+        """The committed offsets, by topic and partition; only ``records`` changes them."""
+        if self._blocks:
+            self._settle(self._blocks)
+        return self._offsets
+
+    def take(self, block: CommitBlock) -> None:
+        """A block is committed. It stays as it is until ``offsets`` is asked for, or a later one of its shape takes its place."""
+        self.offset_changes += 1
+        blocks = self._blocks
+        if blocks is None:
+            blocks = self._blocks = {}
+        shape = block.shape
+        if shape not in blocks and not all(shape.partitions.isdisjoint(other.partitions) for other in blocks):
+            self._settle(blocks)  # of two shapes with a partition in common the later one's offset counts
+        blocks[shape] = block
+
+    def _settle(self, blocks: dict[CommitShape, CommitBlock]) -> None:
+        for block in blocks.values():
+            for topic, partition, offset in block.offsets():
+                self._offsets.setdefault(topic, {})[partition] = offset
+        blocks.clear()
 
     @property
     def has_offsets(self) -> bool:

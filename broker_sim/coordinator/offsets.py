@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from broker_sim.coordinator import rebalance
+from broker_sim.coordinator.blocks import CommitBlock
 from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
 from broker_sim.coordinator.outcome import (
+    Append,
     Client,
     CommitOffsets,
     DeleteGroup,
@@ -13,7 +15,8 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
     TopicDeleted,
 )
-from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_offset
+from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_block, replay_offset
 from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 
@@ -32,6 +35,31 @@ class CommitWrite(Write):
         shard.reply(self.token, Err.NONE)
 
 
+class BlockWrite(Write):
+    """A block of offsets: the same, without a record object for each."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, token: int, block: CommitBlock) -> None:
+        self.token, self.block = token, block
+        self.last_offset = -1
+
+    @property
+    def records(self) -> list[Record]:  # type: ignore[override]
+        """For those who look at what is on its way."""
+        group_id = self.block.shape.command.group_id
+        return [OffsetRecord(group_id, topic, partition, offset) for topic, partition, offset in self.block.offsets()]
+
+    def append(self, ticket: int, policy: Policy) -> Append:
+        """Its records are built where the batch is."""
+        return Append(ticket, [], policy.shares_batches, self.block)
+
+    def done(self, shard: ShardState) -> None:
+        """Publish the offsets."""
+        replay_block(shard.groups, self.block)
+        shard.reply(self.token, Err.NONE)
+
+
 class DeleteOffsetsWrite(Write):
     """OffsetDelete's tombstones; the answer carries an error per partition."""
 
@@ -43,28 +71,41 @@ class DeleteOffsetsWrite(Write):
 
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
-    group = shard.groups.get(request.group_id)
-    if group is None:
-        if request.generation >= 0:
-            absent = shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
-            shard.reply(token, absent)
-            return
-        if shard.settings.policy.simple_group_exists_at_once:
-            shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
-    else:
-        error = _commit_error(group, request)
-        if error is not Err.NONE:
-            shard.reply(token, error)
-            return
-        member = group.members.get(request.member_id)
-        if member is not None:
-            rebalance.restart_session(shard, group, member)
+    if not _admitted(shard, token, request):
+        return
     if not request.offsets:
         shard.reply(token, Err.NONE)
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
     shard.write(CommitWrite(token, records))
+
+
+def commit_block(shard: ShardState, token: int, client: Client, block: CommitBlock) -> None:
+    """The same for a commit that repeats a layout."""
+    if _admitted(shard, token, block.shape.command):
+        shard.write(BlockWrite(token, block))
+
+
+def _admitted(shard: ShardState, token: int, request: CommitOffsets) -> bool:
+    """The group's own checks; a commit that is refused is answered. A member's session starts anew."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.generation >= 0:
+            absent = shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
+            shard.reply(token, absent)
+            return False
+        if shard.settings.policy.simple_group_exists_at_once:
+            shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
+    else:
+        error = _commit_error(group, request)
+        if error is not Err.NONE:
+            shard.reply(token, error)
+            return False
+        member = group.members.get(request.member_id)
+        if member is not None:
+            rebalance.restart_session(shard, group, member)
+    return True
 
 
 def _commit_error(group: Group, request: CommitOffsets) -> Err:
@@ -113,6 +154,8 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
         results[topic, partition] = Err.NONE
         if group.offset(topic, partition) is not None:
             records.append(OffsetRecord(group.group_id, topic, partition, None))
+    if records:
+        records += _end_of_emptied(shard, group, len(records))
     _bury(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
 
 
@@ -126,17 +169,16 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
     else:
         records = _offset_tombstones(group)
         shard.remove_group(group)
-        records.append(GroupRecord(group.group_id, None))
-        _bury(shard, Write(token, records))
+        _bury(shard, Write(token, records + _group_tombstone(shard, group)))
 
 
 def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicDeleted) -> None:
     """Offsets of a deleted topic go at once, in all groups."""
-    records: list[Record] = [
-        OffsetRecord(group.group_id, request.topic, partition, None)
-        for group in shard.groups.values()
-        for partition in group.offsets.get(request.topic, ())
-    ]
+    records: list[Record] = []
+    for group in list(shard.groups.values()):
+        gone = [OffsetRecord(group.group_id, request.topic, p, None) for p in group.offsets.get(request.topic, ())]
+        if gone:
+            records += [*gone, *_end_of_emptied(shard, group, len(gone))]
     if records:
         _bury(shard, Write(None, records))
 
@@ -148,6 +190,26 @@ def _bury(shard: ShardState, write: Write) -> None:
         write.token = None
     if write.records:
         shard.write(write)
+
+
+def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
+    """What ends a group that is empty and loses its last ``removed`` offsets, where that ends it at once."""
+    if not shard.settings.policy.clean_up_removes_group or group.state is not State.EMPTY or _count(group) > removed:
+        return []
+    tombstone = _group_tombstone(shard, group)
+    shard.remove_group(group)
+    return tombstone
+
+
+def _group_tombstone(shard: ShardState, group: Group) -> list[Record]:
+    """A group that never was through a generation has no record in Kafka 3.x."""
+    if group.generation == 0 and shard.settings.policy.empty_group_tombstone_needs_generation:
+        return []
+    return [GroupRecord(group.group_id, None)]
+
+
+def _count(group: Group) -> int:
+    return sum(len(partitions) for partitions in group.offsets.values())
 
 
 def _offset_tombstones(group: Group) -> list[Record]:
@@ -180,12 +242,9 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             if _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        left = sum(len(partitions) for partitions in group.offsets.values()) - len(expired)
-        if group.state is State.EMPTY and left == 0 and not group.pending_members:
-            if group.generation > 0 or not shard.settings.policy.empty_group_tombstone_needs_generation:
-                records.append(GroupRecord(group.group_id, None))
-            else:
-                shard.remove_group(group)
+        if group.state is State.EMPTY and _count(group) == len(expired) and not group.pending_members:
+            records += _group_tombstone(shard, group)
+            shard.remove_group(group)
     if records:
         shard.write(Write(None, records))
     arm_expiry(shard)

@@ -17,10 +17,14 @@ The rules that hold in this package:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.blocks import CommitBlock
 
 TimerKey = tuple[str | int, ...]
 """``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
@@ -57,12 +61,14 @@ class TimerFired:
 @dataclass(slots=True)
 class Appended:
     """The log's answer to an outcome's records: ``error`` NONE and the last record's offset, or the error and nothing written.
-    ``high_watermark`` is the partition's after the append, so that an append that is committed at once needs no second event."""
+    ``high_watermark`` is the partition's after the append, so that an append that is committed at once needs no second event.
+    ``more``: the tickets of the other appends that shared the batch, in their order."""
 
     ticket: int
     last_offset: int
     error: Err = Err.NONE
     high_watermark: int = -1
+    more: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -156,11 +162,13 @@ class TopicDeleted:
 @dataclass(slots=True)
 class Append:
     """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
-    batch may be shared with other mergeable appends (see ``Policy.shares_batches``)."""
+    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). A ``block`` brings its own records."""
 
     ticket: int
     records: list[tuple[bytes, bytes | None]]
     mergeable: bool = False
+    base_sequence: int = 0
+    block: CommitBlock | None = None
 
 
 @dataclass(slots=True)

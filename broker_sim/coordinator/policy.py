@@ -16,6 +16,8 @@ _GONE = {
     Err.NOT_LEADER_OR_FOLLOWER: Err.NOT_COORDINATOR,
     Err.KAFKA_STORAGE_ERROR: Err.NOT_COORDINATOR,
 }
+_READ_DELETE_DESCRIBE = 1 << 3 | 1 << 6 | 1 << 8
+_CONFIGS = 1 << 10 | 1 << 11  # DESCRIBE_CONFIGS and ALTER_CONFIGS, since groups have settings
 _TOO_LARGE = (Err.MESSAGE_TOO_LARGE, Err.RECORD_LIST_TOO_LARGE, Err.INVALID_FETCH_SIZE)
 
 
@@ -52,6 +54,16 @@ class Policy:
     states_filter_folds_case: bool
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
+    answers_partitions_once: bool
+    """Requests are sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
+    clean_up_removes_group: bool
+    """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
+    old_leave_tells_top_errors: bool
+    """LeaveGroup v0-2 can say an error of the whole (3.x finds no member to put it at, and says UNSUPPORTED_VERSION)."""
+    group_record_sequence: int
+    """Base sequence of batches that hold anything but offset commits."""
+    group_operations: int
+    """Authorized operations of a group for everybody, as bits by AclOperation's codes."""
     full_group_completes_join: bool
     """A member refused for ``group.max.size`` no longer holds up the join phase (else that runs into its timeout)."""
     load_error_disowns: bool
@@ -86,6 +98,11 @@ SCALA = Policy(
     empty_group_tombstone_needs_generation=True,
     states_filter_folds_case=False,
     tombstones_are_awaited=False,
+    answers_partitions_once=True,
+    clean_up_removes_group=True,
+    old_leave_tells_top_errors=False,
+    group_record_sequence=-1,
+    group_operations=_READ_DELETE_DESCRIBE,
     full_group_completes_join=True,
     load_error_disowns=False,
     simple_group_exists_at_once=True,
@@ -114,6 +131,11 @@ JAVA = Policy(
     empty_group_tombstone_needs_generation=False,
     states_filter_folds_case=True,
     tombstones_are_awaited=True,
+    answers_partitions_once=False,
+    clean_up_removes_group=False,
+    old_leave_tells_top_errors=True,
+    group_record_sequence=0,
+    group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     full_group_completes_join=False,
     load_error_disowns=True,
     simple_group_exists_at_once=False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker_sim.coordinator.blocks import CommitBlock
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.coordinator.outcome import Offset
 from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey
@@ -100,17 +101,28 @@ def replay(groups: dict[str, Group], record: Record) -> None:
                 member.assignment = stored.assignment
 
 
+def replay_block(groups: dict[str, Group], block: CommitBlock) -> None:
+    """Apply a block of committed offsets."""
+    group_id = block.shape.command.group_id
+    group = groups.get(group_id)
+    if group is None:
+        group = groups[group_id] = Group(group_id, state_ts_ms=-1)
+    group.take(block)
+
+
 def replay_offset(groups: dict[str, Group], group_id: str, topic: str, partition: int, value: Offset | None) -> None:
     """Apply one committed offset; a group that isn't there yet becomes a simple one."""
     group = groups.get(group_id)
     if value is None:
         if group is not None and topic in group.offsets:
+            group.offset_changes += 1
             group.offsets[topic].pop(partition, None)
             if not group.offsets[topic]:
                 del group.offsets[topic]
         return
     if group is None:
         group = groups[group_id] = Group(group_id, state_ts_ms=-1)
+    group.offset_changes += 1
     partitions = group.offsets.get(topic)
     if partitions is None:
         partitions = group.offsets[topic] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
+from broker_sim.coordinator.blocks import CommitBlock
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Appended,
@@ -77,19 +78,20 @@ class Shard(ShardState):
     # answers of the log
 
     def _appended(self, event: Appended) -> None:
-        write = self.writes[event.ticket]
+        tickets = (event.ticket, *event.more)
         if event.error is not Err.NONE:
-            del self.writes[event.ticket]
-            write.failed(self, event.error)
+            for ticket in tickets:
+                self.writes.pop(ticket).failed(self, event.error)
             return
-        write.last_offset = event.last_offset
         if event.high_watermark > self.high_watermark:
             self.high_watermark = event.high_watermark
-        if write.last_offset < self.high_watermark:
-            del self.writes[event.ticket]
-            write.done(self)
-        else:
-            self.arm(("append", event.ticket), self.settings.commit_timeout_ms)
+        if event.last_offset < self.high_watermark:
+            for ticket in tickets:
+                self.writes.pop(ticket).done(self)
+            return
+        for ticket in tickets:
+            self.writes[ticket].last_offset = event.last_offset
+            self.arm(("append", ticket), self.settings.commit_timeout_ms)
 
     def _committed(self, high_watermark: int) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
@@ -117,6 +119,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     SyncGroupRequest: syncing.sync,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
+    CommitBlock: offsets.commit_block,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     TopicDeleted: offsets.topic_deleted,

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
-from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.policy import Policy, Settings
 from broker_sim.coordinator.records import Record, encode, replay
 from protocol.errors import Err
 
@@ -26,6 +26,11 @@ class Write:
     def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
         self.token, self.records, self.answer = token, records, answer
         self.last_offset = -1
+
+    def append(self, ticket: int, policy: Policy) -> Append:
+        """What goes to the log."""
+        records = [encode(record, policy.commit_value_version) for record in self.records]
+        return Append(ticket, records, self.mergeable and policy.shares_batches)
 
     def done(self, shard: ShardState) -> None:
         """The records are committed."""
@@ -73,9 +78,7 @@ class ShardState:
         """Hand a write's records to the log."""
         ticket = self.next_ticket
         self.next_ticket += 1
-        policy = self.settings.policy
-        records = [encode(record, policy.commit_value_version) for record in write.records]
-        self.out.appends.append(Append(ticket, records, write.mergeable and policy.shares_batches))
+        self.out.appends.append(write.append(ticket, self.settings.policy))
         self.writes[ticket] = write
 
     def remove_group(self, group: Group) -> None:

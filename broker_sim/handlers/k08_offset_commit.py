@@ -46,18 +46,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
             offsets.append((name, part.partition_index, offset))
 
     def response(error: Err) -> OffsetCommitResponse:
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    topic.name,
-                    [
-                        OffsetCommitResponsePartition(part.partition_index, _worst(errors, t, p, error))
-                        for p, part in enumerate(topic.partitions)
-                    ],
-                )
-                for t, topic in enumerate(request.topics)
-            ]
-        )
+        return _response(request, errors, error, unique=runtime.settings.policy.answers_partitions_once)
 
     if known == 0:
         return response(Err.NONE)
@@ -68,6 +57,8 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     shard = gate(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return response(shard)
+    if runtime.settings.policy.answers_partitions_once:
+        offsets = list({row[:2]: row for row in offsets}.values())
     body = CommitOffsets(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -80,9 +71,28 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     return answered
 
 
-def _worst(errors: dict[tuple[int, int], Err], topic: int, partition: int, error: Err) -> Err:
+def _response(
+    request: OffsetCommitRequest, errors: dict[tuple[int, int], Err], error: Err, *, unique: bool
+) -> OffsetCommitResponse:
+    """Every partition asked for; ``error`` is the group's. Topics without partitions are left out. Kafka 4.x answers what isn't there
+    before the rest; 3.x answers a partition that was asked twice once (``unique``)."""
+    rows = [
+        (topic.name, part.partition_index, errors.get((t, p), Err.NONE))
+        for t, topic in enumerate(request.topics)
+        for p, part in enumerate(topic.partitions)
+    ]
+    if unique:
+        rows = [(name, index, own) for (name, index), own in {row[:2]: row[2] for row in rows}.items()]
+    elif errors:
+        rows.sort(key=lambda row: row[2] is not Err.UNKNOWN_TOPIC_OR_PARTITION)
+    topics: dict[str, list[OffsetCommitResponsePartition]] = {}
+    for name, index, own in rows:
+        topics.setdefault(name, []).append(OffsetCommitResponsePartition(index, _worst(own, error)))
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name, parts) for name, parts in topics.items()])
+
+
+def _worst(own: Err, error: Err) -> Err:
     """A topic that isn't there stays so; metadata that is too long is looked at only where the group takes the commit."""
-    own = errors.get((topic, partition), Err.NONE) if errors else Err.NONE
     if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and error is not Err.NONE):
         return error
     return own

@@ -24,11 +24,13 @@ from protocol.messages.k09_offset_fetch import (
 _Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
 
 
-def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     """Committed offsets, in the order they were asked for."""
     if ctx.api_version == 0:
         return _one_group(_legacy(ctx, request), Err.NONE)
     if ctx.api_version >= 8:
+        if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
+            return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         groups = []
         for group in request.groups:
             shard = gate(ctx, group.group_id, empty_id_is_legal=True)
@@ -62,6 +64,8 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
 
 
 def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
+    if asked is not None and shard.settings.policy.answers_partitions_once:
+        asked = [(name, list(dict.fromkeys(indexes))) for name, indexes in asked if indexes]
     offsets = queries.committed(shard, group_id)
     moving = unstable(shard, group_id) if require_stable and shard.writes else set()
     if asked is None:

@@ -12,9 +12,10 @@ from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRespo
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     """The gate, then the group; ids and instance ids come back as they were asked."""
     shard = gate(ctx, request.group_id)
-    if isinstance(shard, Err):
-        return LeaveGroupResponse(error_code=shard)
     batch = ctx.api_version >= 3
+    if isinstance(shard, Err):
+        can_tell = batch or ctx.broker.runtime.settings.policy.old_leave_tells_top_errors
+        return LeaveGroupResponse(error_code=shard if can_tell else Err.UNSUPPORTED_VERSION)
     members = request.members if batch else [MemberIdentity(request.member_id)]
 
     def response(answer: tuple[Err, list[Err]]) -> LeaveGroupResponse:

@@ -19,7 +19,7 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroup
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Err.NONE:
-                group.authorized_operations = _ALL_GROUP_OPERATIONS
+                group.authorized_operations = ctx.broker.runtime.settings.policy.group_operations
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): each group has its own result; one that isn't Empty stays."""
+"""DeleteGroups (42): each group has one result, however often it is named; one that isn't Empty stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGrou
 
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
     """Ask every shard; the answer goes out with the last result."""
-    results = [DeletableGroupResult(group_id) for group_id in request.groups_names]
+    results = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(request.groups_names)]
     waiting = len(results)
 
     def done(result: DeletableGroupResult, error: Err) -> None:

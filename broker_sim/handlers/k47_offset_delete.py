@@ -27,20 +27,13 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
         error, results = answer
         if error is not Err.NONE:
             return OffsetDeleteResponse(error_code=error)
-        topics = [
-            OffsetDeleteResponseTopic(
-                topic.name,
-                [
-                    OffsetDeleteResponsePartition(
-                        part.partition_index,
-                        results.get((topic.name, part.partition_index), Err.UNKNOWN_TOPIC_OR_PARTITION),
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-        return OffsetDeleteResponse(topics=topics)
+        topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
+        errors = {
+            pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results
+        }  # Kafka puts them first
+        for (name, index), own in (errors | results).items():
+            topics.setdefault(name, []).append(OffsetDeleteResponsePartition(index, own))
+        return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic(*topic) for topic in topics.items()])
 
     ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
     return None

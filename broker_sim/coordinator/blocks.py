@@ -1,0 +1,97 @@
+"""OffsetCommits that repeat a layout: what stays the same is encoded once, what changes is carried as the bytes it came in.
+
+A consumer commits the same partitions again and again; only offsets and leader epochs change. A ``CommitShape`` holds what is common to
+all of its commits, a ``CommitBlock`` is one of them. A block means exactly what the ``CommitOffsets`` of its offsets means, and passes
+the same checks; it only becomes ``Offset`` objects where somebody looks at them (``Group.offsets``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from broker_sim.coordinator.outcome import CommitOffsets, Offset
+from protocol.offsets_log import offset_commit_key, offset_commit_value
+from protocol.record_batch import record_heads, varint
+
+VALUE_VERSION = 4
+"""The version of the values that blocks write: flexible, as the requests whose bytes they take over."""
+
+CHUNK_BYTES = 12
+"""What changes from commit to commit: a partition's offset (int64) and leader epoch (int32), adjacent in requests and in values."""
+
+_VALUE_HEAD = 2  # the version
+_VALUE_TAIL = 9  # commit timestamp and tags
+_CHUNK = struct.Struct(">qi")
+_TIMESTAMP = struct.Struct(">q")
+
+
+class CommitShape:
+    """``command``: the commit as it was seen first; its offsets give partitions and metadata, their values are ignored."""
+
+    __slots__ = ("_bodies", "_parts", "_sizes", "_tails", "command", "count", "partitions")
+
+    def __init__(self, command: CommitOffsets) -> None:
+        self.command = command
+        self.count = len(command.offsets)
+        self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
+        heads: list[bytes] = []  # of each record: key, and the value up to the chunk
+        self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata
+        self._sizes: list[int] = []  # of each record behind its offset delta
+        for topic, partition, offset in command.offsets:
+            key = offset_commit_key(command.group_id, topic, partition)
+            value = offset_commit_value(VALUE_VERSION, 0, 0, offset.metadata, 0)
+            heads.append(varint(len(key)) + key + varint(len(value)) + value[:_VALUE_HEAD])
+            self._tails.append(value[_VALUE_HEAD + CHUNK_BYTES : -_VALUE_TAIL])
+            self._sizes.append(len(heads[-1]) + len(value) - _VALUE_HEAD + 1)  # and no headers
+        self._parts = [b""] * (4 * self.count)
+        self._parts[1::4] = heads
+        self._bodies: Callable[[list[bytes], bytes, int], bytes] = (
+            self._even if len(set(self._sizes)) == 1 and len(set(self._tails)) == 1 else self._uneven
+        )
+
+    def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
+        """The records of a commit as a batch holds them, numbered from ``first`` on."""
+        parts = self._parts
+        parts[2::4] = chunks
+        return self._bodies(parts, _TIMESTAMP.pack(commit_ts_ms) + b"\0\0", first)
+
+    def _even(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+        count = self.count
+        parts[::4] = record_heads(self._sizes[0], first, count)
+        parts[3::4] = [self._tails[0] + end] * count
+        return b"".join(parts)
+
+    def _uneven(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+        parts[::4] = [head for at, size in enumerate(self._sizes, first) for head in record_heads(size, at, 1)]
+        parts[3::4] = [tail + end for tail in self._tails]
+        return b"".join(parts)
+
+
+class CommitBlock:
+    """One commit of a shape: ``chunks`` are the request's bytes for each partition, in the shape's order. Answer: an Err, as to
+    ``CommitOffsets``."""
+
+    __slots__ = ("chunks", "commit_ts_ms", "shape")
+
+    def __init__(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
+        self.shape, self.chunks, self.commit_ts_ms = shape, chunks, commit_ts_ms
+
+    def offsets(self) -> list[tuple[str, int, Offset]]:
+        """As ``CommitOffsets.offsets``."""
+        ts, unpack = self.commit_ts_ms, _CHUNK.unpack
+        return [
+            (topic, partition, Offset(*unpack(chunk), like.metadata, ts))
+            for (topic, partition, like), chunk in zip(self.shape.command.offsets, self.chunks, strict=True)
+        ]
+
+    def pairs(self) -> list[tuple[bytes | None, bytes | None]]:
+        """Its records as keys and values."""
+        group_id = self.shape.command.group_id
+        return [
+            (
+                offset_commit_key(group_id, topic, partition),
+                offset_commit_value(VALUE_VERSION, o.offset, o.leader_epoch, o.metadata, o.commit_ts_ms),
+            )
+            for topic, partition, o in self.offsets()
+        ]
