@@ -226,7 +226,8 @@ def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:
         import uvloop
     except ImportError:
         return None
-    return uvloop.Loop
+    factory: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return factory
 
 
 def _allow_many_connections() -> None:
