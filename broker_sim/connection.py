@@ -37,6 +37,9 @@ READ_AHEAD = 65_536
 WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
 
+WRITE_ALONE = 65_536
+"""A reply's piece of at least that many bytes is given to the transport as it is."""
+
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
@@ -411,9 +414,18 @@ class Connection(asyncio.Protocol):
         if self._stop & _CLOSING:
             out.clear()
         elif out and transport is not None:
-            data = out[0] if len(out) == 1 else b"".join(out)
+            start = 0
+            for number, piece in enumerate(out):
+                if len(piece) >= WRITE_ALONE:  # copying it to join it costs more than a system call of its own
+                    if number > start:
+                        transport.write(b"".join(out[start:number]))
+                    transport.write(piece)
+                    start = number + 1
+            if start == len(out) - 1:
+                transport.write(out[start])
+            elif start < len(out):
+                transport.write(b"".join(out[start:]))
             out.clear()
-            transport.write(data)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
