@@ -33,6 +33,7 @@ from protocol.record_errors import (
     RecordBatchError,
     TruncatedBatch,
     UnknownCodec,
+    UnreadableRecords,
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
@@ -50,13 +51,13 @@ __all__ = [
     "RecordBatchError",
     "TruncatedBatch",
     "UnknownCodec",
+    "UnreadableRecords",
     "UnsupportedCompression",
     "UnsupportedForMessageFormat",
     "batch_of",
     "batches",
     "build_batch",
     "check_crc",
-    "check_record_lengths",
     "control_batch",
     "control_type",
     "encode_batch",
@@ -67,6 +68,7 @@ __all__ = [
     "stamp",
     "stamp_append_time",
     "stamp_create_time",
+    "unsigned_varint",
 ]
 
 NO_TIMESTAMP = -1
@@ -218,65 +220,6 @@ def check_crc(data: bytes, pos: int, header: BatchHeader) -> None:
         raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
 
 
-def check_record_lengths(data: bytes, pos: int, header: BatchHeader) -> None:
-    """Raises InvalidRecord unless an uncompressed batch holds exactly `count` records that fill it.
-
-    Walks the length prefixes only (some 0.1 us a record, next to nothing where they are equal). A compressed batch
-    passes unseen.
-    """
-    if header.attributes & CODEC_MASK:
-        return
-    end = pos + header.length + LENGTH_END
-    at = pos + HEADER_BYTES
-    left = header.record_count
-    while left > 1:  # a batch of records of one length has runs of them: their offset deltas grow at 64 and at 8192
-        run, at = _run_of_equal_lengths(data, at, end, left)
-        left -= run
-        if run < 16:
-            break
-    try:
-        for _ in range(left):
-            byte = data[at]
-            if byte < 128:
-                length = byte
-                at += 1
-            elif data[at + 1] < 128:
-                length = (byte & 0x7F) | data[at + 1] << 7
-                at += 2
-            else:
-                length, at = _unsigned(data, at, 5)
-            if length & 1:
-                raise InvalidRecord(f"Invalid record size: {-(length >> 1) - 1}")
-            at += length >> 1
-            if at > end:
-                raise InvalidRecord("a record reaches beyond the end of its batch")
-    except IndexError:
-        raise InvalidRecord("a record reaches beyond the end of its batch") from None
-    if at != end:
-        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-
-
-def _run_of_equal_lengths(data: bytes, at: int, end: int, limit: int) -> tuple[int, int]:
-    """How many records from `at` on have the length of the first (as far as one or two bytes tell it), and what follows.
-
-    One slice takes the length bytes of all of them; 0 where the first one is none of these.
-    """
-    head = data[at : at + 2]
-    if len(head) < 2 or (head[0] > 127 and head[1] > 127) or head[0] & 1:
-        return 0, at
-    if head[0] < 128:
-        step = 1 + (head[0] >> 1)
-    else:
-        step = 2 + ((head[0] & 0x7F | head[1] << 7) >> 1)
-    run = min(limit, (end - at) // step)
-    firsts = data[at : at + run * step : step]
-    run = len(firsts) - len(firsts.lstrip(head[:1]))
-    if head[0] > 127:
-        seconds = data[at + 1 : at + run * step : step]
-        run = len(seconds) - len(seconds.lstrip(head[1:]))
-    return run, at + run * step
-
-
 def produce_batch(data: bytes, api_version: int) -> BatchHeader:
     """Header of the one batch that a Produce request (version 3 and up) carries for a partition.
 
@@ -367,7 +310,8 @@ def _unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
         raise UnsupportedCompression(str(error)) from None
 
 
-def _unsigned(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+def unsigned_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+    """The varint of at most `max_len` bytes at `pos`, and where it ends. Raises InvalidRecord, IndexError."""
     value = shift = 0
     for at in range(pos, pos + max_len):
         byte = data[at]
@@ -383,7 +327,7 @@ def signed_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
     byte = data[pos]
     if byte < 128:  # one byte: nearly all of them
         return (byte >> 1) ^ -(byte & 1), pos + 1
-    value, pos = _unsigned(data, pos, max_len)
+    value, pos = unsigned_varint(data, pos, max_len)
     return (value >> 1) ^ -(value & 1), pos
 
 

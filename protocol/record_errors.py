@@ -15,13 +15,18 @@ class RecordBatchError(ValueError):
     """Which record of the batch is to blame, where one is."""
     record_message: str = ""
     """What is wrong with that record."""
+    rejected: ClassVar[str] = ""
+    """The text for the whole batch, where it is always the same."""
 
     @classmethod
     def of_record(cls, batch_index: int, message: str) -> Self:
         """A batch refused for one of its records; the text is RecordValidationException's."""
         error = cls(
-            "One or more records have been rejected due to 1 record errors in total, and only showing the first "
-            f"three errors at most: [RecordError(batchIndex={batch_index}, message='{message}')]"
+            cls.rejected
+            or (
+                "One or more records have been rejected due to 1 record errors in total, and only showing the first "
+                f"three errors at most: [RecordError(batchIndex={batch_index}, message='{message}')]"
+            )
         )
         error.batch_index = batch_index
         error.record_message = message
@@ -48,10 +53,14 @@ class UnsupportedForMessageFormat(RecordBatchError):
     error = Err.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-class UnknownCodec(RecordBatchError):
-    """UNKNOWN_SERVER_ERROR: a codec id that no Kafka knows; its broker stumbles over it (IllegalArgumentException)."""
+class UnreadableRecords(RecordBatchError):
+    """UNKNOWN_SERVER_ERROR: compressed bytes that are not of their codec; Kafka's broker stumbles over them."""
 
     error = Err.UNKNOWN_SERVER_ERROR
+
+
+class UnknownCodec(UnreadableRecords):
+    """UNKNOWN_SERVER_ERROR: a codec id that no Kafka knows."""
 
 
 class UnsupportedCompression(RecordBatchError):
@@ -64,6 +73,7 @@ class InvalidTimestamp(RecordBatchError):
     """INVALID_TIMESTAMP: out of the topic's bounds, or of a type that only a broker may set."""
 
     error = Err.INVALID_TIMESTAMP
+    rejected = "One or more records have been rejected due to invalid timestamp"
 
 
 class DecompressedTooLarge(RecordBatchError):

@@ -34,7 +34,6 @@ from protocol.record_batch import (
     batches,
     build_batch,
     check_crc,
-    check_record_lengths,
     control_batch,
     control_type,
     encode_batch,
@@ -45,6 +44,7 @@ from protocol.record_batch import (
     stamp_append_time,
     stamp_create_time,
 )
+from protocol.record_checks import check_record_lengths
 from protocol.record_keys import keys
 
 NOW_MS = 1_700_000_000_000
