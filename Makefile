@@ -40,7 +40,7 @@ check: $(READY) ## format, lint, types, import directions, tidiness
 	@echo "== import directions"; $(BIN)/lint-imports
 	@echo "== tidiness, generated docs, README"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py
 
-docs: $(READY) ## write the generated parts of docs/ again
+docs: $(READY) ## write the generated parts of the README and of docs/ again
 	@$(BIN)/python docs/generate.py
 
 conformance: $(READY) ## the same tests on the simulator and on real Apache Kafka 3.4 and 4.1 (needs a JVM and Maven)
