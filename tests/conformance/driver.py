@@ -35,6 +35,7 @@ from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestA
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.recording import Recording
 from tests.support.wire import DEADLINE_S, Wire, within
 
@@ -175,6 +176,10 @@ class Kafka:
                 await task
         return members
 
+    async def forget(self, group: str) -> None:
+        """Deletes a group that tests share: the one with the empty id (not recorded)."""
+        await self.watch(DeleteGroupsRequest([group]), 2)
+
     # ---- offsets
 
     async def commit(
@@ -213,17 +218,23 @@ class Kafka:
 
 
 async def create_topic(watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int) -> None:
-    """CreateTopics, then polls ListOffsets until the leader of every partition serves it."""
+    """CreateTopics, then waits until this broker knows it."""
     response = await watch(CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=10000), 5)
     assert response.topics[0].error_code in (Err.NONE, Err.TOPIC_ALREADY_EXISTS), response
+    await topic_known(watch, name, partitions)
+
+
+async def topic_known(watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int) -> None:
+    """Polls ListOffsets until this broker knows every partition, as its leader or as another's."""
     wanted = [ListOffsetsPartition(index, timestamp=-1) for index in range(partitions)]
     give_up = time.monotonic() + 15
     while True:
         response = await watch(ListOffsetsRequest(-1, topics=[ListOffsetsTopic(name, wanted)]), 5)
-        if all(partition.error_code == Err.NONE for partition in response.topics[0].partitions):
+        errors = {partition.error_code for partition in response.topics[0].partitions}
+        if errors <= {Err.NONE, Err.NOT_LEADER_OR_FOLLOWER}:
             return
         if time.monotonic() > give_up:
-            raise TimeoutError(f"waited 15 s for the leaders of {name}: {response}")
+            raise TimeoutError(f"waited 15 s for the broker to know {name}: {response}")
         await asyncio.sleep(POLL_S)
 
 

@@ -37,13 +37,17 @@ class Recording:
     old: bool = False
     prefix: str = ""
     ports: dict[int, int] = field(default_factory=dict)
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[Exchange | tuple[str, Any]] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)
 
     def add(self, sender: str, request: Any, version: int, answer: asyncio.Future[Any]) -> None:
         self.exchanges.append(Exchange(sender, request, version, answer))
+
+    def note(self, label: str, value: Any) -> None:
+        """Something else that a test has read (plain data), to be compared like an answer."""
+        self.exchanges.append((label, value))
 
     def owns(self, name: str) -> bool:
         """Whether a group belongs to this test: its prefix, or one with a suffix behind a dash."""
@@ -53,7 +57,9 @@ class Recording:
         """[[label, response as plain data], ...]; label = sender, API and version."""
         return [self._render_one(exchange) for exchange in self.exchanges]
 
-    def _render_one(self, exchange: Exchange) -> list[Any]:
+    def _render_one(self, exchange: Exchange | tuple[str, Any]) -> list[Any]:
+        if isinstance(exchange, tuple):
+            return [exchange[0], self._plain(exchange[1], 0, "")]
         label = f"{exchange.sender}: {type(exchange.request).__name__.removesuffix('Request')} v{exchange.version}"
         answer = exchange.answer
         if not answer.done() or answer.cancelled():
@@ -66,6 +72,8 @@ class Recording:
     def _plain(self, value: Any, version: int, name: str) -> Any:
         if is_dataclass(value):
             return self._plain_message(value, version)
+        if isinstance(value, dict):
+            return {key: self._plain(item, version, key) for key, item in value.items()}
         if isinstance(value, list):
             return self._plain_list(value, version, name)
         if isinstance(value, bytes):

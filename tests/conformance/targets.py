@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.conformance.driver import create_topic, offsets_topic_ready
-from tests.support.real_kafka import RealKafka
+from protocol.errors import Err
+from protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from protocol.record_batch import Record, encode_batch
+from tests.conformance import history
+from tests.conformance.driver import create_topic, offsets_topic_ready, topic_known
+from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, produce
+from tests.support.real_kafka import Node, RealKafka
 from tests.support.wire import Wire
 
 GENERATIONS = {"3.4": "3.4.0", "4.1": "4.1.0"}
@@ -21,12 +29,16 @@ TOPICS = {"t0": 3, "t1": 3}
 OFFSETS_PARTITIONS = 4
 
 
+QUICK_RESTART = {"broker.heartbeat.interval.ms": 200, "broker.session.timeout.ms": 1500}
+
+
 @dataclass(frozen=True)
 class Profile:
-    """Broker settings that a group of tests needs."""
+    """Broker settings that a group of tests needs; whether their groups have a past (history.py)."""
 
     brokers: int = 1
     config: Mapping[str, object] = field(default_factory=dict)
+    past: str | None = None
 
     def settings(self) -> dict[str, object]:
         common: dict[str, object] = {
@@ -45,6 +57,22 @@ PROFILES = {
     "delay": Profile(config={"group.initial.rebalance.delay.ms": 400}),
     "small": Profile(config={"group.max.size": 2}),
     "expiry": Profile(config={"offsets.retention.check.interval.ms": 200, "offsets.retention.minutes": 1}),
+    "load": Profile(
+        config={
+            "offsets.topic.num.partitions": history.PARTITIONS,
+            "group.max.size": 2,
+            "offsets.load.buffer.size": 4096,
+        },
+        past="load",
+    ),
+    "aged": Profile(
+        config={
+            "offsets.topic.num.partitions": history.PARTITIONS,
+            "offsets.retention.check.interval.ms": 200,
+            "offsets.retention.minutes": 1,
+        },
+        past="aged",
+    ),
     "pair": Profile(brokers=2, config={"offsets.topic.replication.factor": 1}),
 }
 
@@ -61,10 +89,15 @@ class RealTargets:
         if self._key != (generation, profile) or self._kafka is None:
             self.close()
             wanted = PROFILES[profile]
-            kafka = RealKafka(GENERATIONS[generation], wanted.brokers, wanted.settings())
+            settings = {**wanted.settings(), **(QUICK_RESTART if wanted.past else {})}
+            kafka = RealKafka(GENERATIONS[generation], wanted.brokers, settings)
             await asyncio.to_thread(kafka.__enter__)
             self._key, self._kafka = (generation, profile), kafka
             await prepare(kafka.bootstrap)
+            if wanted.past:
+                await write_past(kafka.bootstrap, wanted.past)
+                await asyncio.to_thread(_kill_and_start, kafka.nodes[1])
+                await loaded(kafka.bootstrap)
         return self._kafka
 
     def close(self) -> None:
@@ -74,14 +107,61 @@ class RealTargets:
 
 
 async def prepare(bootstrap: str) -> None:
-    """Creates __consumer_offsets and the common topics."""
+    """Creates __consumer_offsets and the common topics, and waits until every broker knows them."""
+    for number, address in enumerate(bootstrap.split(",")):
+        wire = await Wire.connect(address)
+        try:
+            await offsets_topic_ready(wire.send)
+            for name, partitions in TOPICS.items():
+                await (topic_known if number else create_topic)(wire.send, name, partitions)
+        finally:
+            await wire.close()
+
+
+async def write_past(bootstrap: str, past: str) -> None:
+    """Writes the records of a history into __consumer_offsets, each group's as one batch."""
+    wire = await Wire.connect(bootstrap, client_id=ADMIN_CLIENT)
+    try:
+        for group in history.HISTORIES[past]():
+            rows = [Record(number, history.now_ms(), key, value) for number, (key, value) in enumerate(group.records)]
+            answer = await produce(wire.send, OFFSETS, group.partition, encode_batch(rows))
+            assert answer.error_code == Err.NONE, (group.group, Err(answer.error_code), answer.error_message)
+    finally:
+        await wire.close()
+
+
+async def loaded(bootstrap: str) -> None:
+    """Polls until the coordinator has loaded the sound partitions."""
     wire = await Wire.connect(bootstrap)
     try:
         await offsets_topic_ready(wire.send)
-        for name, partitions in TOPICS.items():
-            await create_topic(wire.send, name, partitions)
+        groups = [history.named("probe", partition).group for partition in history.SOUND]
+        give_up = time.monotonic() + 30
+        while True:
+            answer = await wire.send(DescribeGroupsRequest(groups), 0)
+            if all(group.error_code == Err.NONE for group in answer.groups):
+                return
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"waited 30 s for the sound offsets partitions to be loaded: {answer}")
+            await asyncio.sleep(0.02)
     finally:
         await wire.close()
+
+
+def _kill_and_start(node: Node) -> None:
+    """The broker dies without a word in the middle of a write, and comes again."""
+    node.kill()
+    tear_tail(node.data_dir)
+    node.start()
+    node.wait_ready(time.monotonic() + 60)
+
+
+def tear_tail(data_dir: Path) -> None:
+    """Leaves the head of a batch, with nothing behind it, at the end of one offsets partition's log."""
+    [segment] = sorted((data_dir / f"{OFFSETS}-{history.CUT_TAIL}").glob("*.log"))
+    content = segment.read_bytes()
+    next_offset = (int.from_bytes(content[:8], "big") + 1).to_bytes(8, "big")
+    segment.write_bytes(content + next_offset + (5000).to_bytes(4, "big") + bytes(40))
 
 
 @contextlib.asynccontextmanager
@@ -90,6 +170,18 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
     from broker_sim.cluster import Cluster
 
     wanted = PROFILES[profile]
-    async with Cluster(brokers=wanted.brokers, config=wanted.settings(), as_version=generation) as cluster:
-        await prepare(cluster.bootstrap)
-        yield cluster
+    options: dict[str, Any] = {"brokers": wanted.brokers, "config": wanted.settings(), "as_version": generation}
+    if wanted.past is None:
+        async with Cluster(**options) as cluster:
+            await prepare(cluster.bootstrap)
+            yield cluster
+        return
+    with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
+        options["data_dir"] = directory
+        async with Cluster(**options) as cluster:
+            await prepare(cluster.bootstrap)
+            await write_past(cluster.bootstrap, wanted.past)
+        tear_tail(Path(directory))
+        async with Cluster(**options) as cluster:
+            await loaded(cluster.bootstrap)
+            yield cluster

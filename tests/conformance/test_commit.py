@@ -180,6 +180,7 @@ async def test_098_metadata_too_large_for_all_still_creates_the_group(kafka: Kaf
 
 
 async def test_101_empty_group_id(kafka: Kafka) -> None:
+    await kafka.forget("")
     assert await kafka.commit({T: 5}, group="") == {T: Err.NONE}
     assert await kafka.committed([T], group="") == {T: 5}
 
