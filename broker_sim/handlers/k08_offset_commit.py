@@ -18,13 +18,15 @@ from protocol.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+_FOR_EVER_MS = (1 << 63) - 1
+
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | None:
     """Sort out what can't be committed, then ask the group for the rest."""
     runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
     now_ms = runtime.clock.now_ms()
     max_metadata = runtime.max_metadata_chars
-    expire_ts_ms = -1 if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+    expire_ts_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, _FOR_EVER_MS)
     errors: dict[tuple[int, int], Err] = {}  # by position in the request
     offsets: list[tuple[str, int, Offset]] = []
     known = 0

@@ -1,0 +1,147 @@
+"""Damaged frames against a whole broker: each costs at most its own connection, with one log line; nothing else notices."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from broker_sim import Cluster
+from broker_sim.clock import ManualClock
+from broker_sim.connection import Connection
+from protocol.errors import Err
+from protocol.frame import frame
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.protocol.mutate import mutate
+
+from . import corpus
+from .fakes import FakeTransport, request_frame, response_in
+
+FRAMES = 100_000
+BATCH = 250
+SECONDS_EACH = 1.0
+GROWTH_MIB = 64
+
+
+class Target:
+    """A running cluster, met through transports without sockets; its time stands still."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.neighbour = self.connect()
+
+    def connect(self) -> tuple[Connection, FakeTransport]:
+        connection, transport = Connection(self.cluster.servers[0]), FakeTransport()
+        transport.connection = connection
+        connection.connection_made(transport)
+        return connection, transport
+
+    def ask(self, request: Any, version: int, response_class: type[Any], key: int) -> Any:
+        """The neighbour's question, which must be answered at once."""
+        connection, transport = self.neighbour
+        connection.data_received(request_frame(request, version, 1, "neighbour"))
+        self.cluster.servers[0].end_turn()
+        ((_, rest),) = transport.replies()
+        return response_in(response_class, version, rest, key)
+
+    def hit(self, data: bytes) -> None:
+        """One connection sends ``data``; when it is gone nothing of it may be left."""
+        connection, _ = self.connect()
+        began = time.monotonic()
+        connection.data_received(data)
+        self.cluster.servers[0].end_turn()
+        took = time.monotonic() - began
+        assert took < SECONDS_EACH, f"{took:.1f} s for {data.hex()}"
+        connection.connection_lost(None)
+
+    def check_neighbour(self) -> None:
+        """Somebody else still gets right answers."""
+        answer = self.ask(ApiVersionsRequest(), 0, ApiVersionsResponse, 18)
+        assert answer.error_code == Err.NONE
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = OffsetCommitRequestTopic(name="mine", partitions=[partition])
+        request = OffsetCommitRequest(group_id="mine", generation_id_or_member_epoch=-1, topics=[topic])
+        answer = self.ask(request, 8, OffsetCommitResponse, 8)
+        assert answer.topics[0].partitions[0].error_code == Err.NONE
+
+
+@asynccontextmanager
+async def target(as_version: str) -> AsyncIterator[Target]:
+    topics = {"orders": 2, "mine": 1}
+    async with Cluster(topics=topics, clock=ManualClock(), rng=Random(1), as_version=as_version) as cluster:
+        cluster.state.ensure_offsets_topic()
+        broker = Target(cluster)
+        try:
+            yield broker
+        finally:
+            broker.neighbour[0].connection_lost(None)
+
+
+def damaged(rng: Random, frames: list[bytes]) -> bytes:
+    """One to three frames in a row, one of them damaged: most often behind a size that is right again."""
+    whole = rng.choice(frames)
+    if rng.random() < 0.7:
+        bad = frame(mutate(rng, whole[4:], rng.choice(frames)[4:]))
+    else:
+        bad = mutate(rng, whole, rng.choice(frames))
+    return rng.choice([b"", b"", rng.choice(frames)]) + bad + rng.choice([b"", b"", rng.choice(frames)])
+
+
+async def run_batch(rng: Random, count: int, caplog: pytest.LogCaptureFixture) -> None:
+    as_version = rng.choice(["3.4", "3.9", "4.1", "4.4"])
+    frames = corpus.frames(as_version)
+    async with target(as_version) as broker:
+        for _ in range(count):
+            caplog.clear()
+            data = damaged(rng, frames)
+            broker.hit(data)
+            lines = [record for record in caplog.records if record.name == "broker_sim.server"]
+            raised = [record for record in caplog.records if record.exc_info]
+            assert not raised, f"{caplog.text}\nframe: {data.hex()}"
+            assert len(lines) <= 1, [record.getMessage() for record in lines]
+        broker.check_neighbour()
+
+
+@pytest.mark.parametrize("as_version", ["3.4", "3.9", "4.1", "4.4"])
+async def test_every_whole_frame_is_taken(as_version: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with target(as_version) as broker:
+        for data in corpus.frames(as_version):
+            broker.hit(data)
+        broker.check_neighbour()
+    assert [record.getMessage() for record in caplog.records if record.name == "broker_sim.server"] == []
+
+
+@hypothesis.given(rng=st.randoms(use_true_random=False))
+@hypothesis.settings(
+    max_examples=40,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow],
+)
+async def test_damaged_frames(rng: Random, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await run_batch(rng, 25, caplog)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_hundred_thousand_damaged_frames(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await run_batch(Random(0), BATCH, caplog)
+        before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for seed in range(1, FRAMES // BATCH + 1):
+            await run_batch(Random(seed), BATCH, caplog)
+        grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024
+    assert grown_mib < GROWTH_MIB
