@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker_sim.storage.errors import (
+    CorruptLog,
     InvalidProducerEpoch,
     KafkaStorageError,
     OffsetOutOfRange,
@@ -17,6 +18,7 @@ from broker_sim.storage.partition_for import java_hash, partition_for
 
 __all__ = [
     "AppendInfo",
+    "CorruptLog",
     "InvalidProducerEpoch",
     "KafkaStorageError",
     "LogBatch",

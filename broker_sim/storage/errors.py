@@ -19,6 +19,12 @@ class KafkaStorageError(StorageError, OSError):
     error = Err.KAFKA_STORAGE_ERROR
 
 
+class CorruptLog(StorageError):
+    """CORRUPT_MESSAGE: a segment in use no longer reads as batches; what can be read around it still is."""
+
+    error = Err.CORRUPT_MESSAGE
+
+
 class OffsetOutOfRange(StorageError):
     """OFFSET_OUT_OF_RANGE: before the log's start or after its end."""
 

@@ -13,6 +13,7 @@ Source: UnifiedLog, LocalLog (storage).
 from __future__ import annotations
 
 import enum
+import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from broker_sim.storage import checkpoints, recovery
 from broker_sim.storage.epochs import EpochCache
-from broker_sim.storage.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge, StorageError
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
@@ -32,6 +33,7 @@ from protocol.record_batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     Record,
+    RecordBatchError,
     UnsupportedCompression,
     batches,
     parse_header,
@@ -40,6 +42,11 @@ from protocol.record_batch import (
     stamp_append_time,
     stamp_create_time,
 )
+
+logger = logging.getLogger(__name__)
+
+FAILURES = (OSError, RecordBatchError)
+"""What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
 
 
 class Origin(enum.Enum):
@@ -140,6 +147,10 @@ class PartitionLog:
             raise KafkaStorageError(f"{directory}: {error}") from error
         self.log_end_offset = self.segments[-1].next_offset
 
+    def _failure(self, error: Exception) -> StorageError:
+        kind = KafkaStorageError if isinstance(error, OSError) else CorruptLog
+        return kind(f"{self.directory or self.name}: {error}")
+
     # -------------------------------------------------------------------------------------------- appending
 
     def append(self, batch: bytes, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
@@ -205,8 +216,8 @@ class PartitionLog:
             if leader_epoch != self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.log_end_offset)
             segment.append(data, marks)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
         self.log_end_offset = marks[-1][1] + 1
 
     def _should_roll(self, segment: Segment, incoming: int, last_offset: int, latest: int, now_ms: int) -> bool:
@@ -226,8 +237,8 @@ class PartitionLog:
         try:
             if self.segments[-1].size:
                 self._roll(now_ms)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
@@ -273,7 +284,7 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, at most `max_bytes` of them (but one even if it is larger,
         unless min_one_batch is false), none that reaches `up_to_offset`. Empty where there is nothing to read yet.
 
-        Raises OffsetOutOfRange (before the log's start, after its end), CorruptRecord, KafkaStorageError.
+        Raises OffsetOutOfRange (before the log's start, after its end), CorruptLog, KafkaStorageError.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -287,18 +298,25 @@ class PartitionLog:
                 data = segment.read(offset, max_bytes, up_to_offset, min_one_batch)
                 if data or (segment.next_offset > offset and segment.size and not min_one_batch):
                     return data
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
         return b""
 
     def batches(self, offset: int | None = None) -> Iterator[LogBatch]:
         """Every batch from `offset` (default: the log's start) to the end that the log has at the time of each read.
 
-        Raises OffsetOutOfRange, CorruptRecord, KafkaStorageError.
+        Raises OffsetOutOfRange, CorruptLog, KafkaStorageError.
         """
         at = self.log_start_offset if offset is None else offset
         while data := self.read(at, READ_BYTES):
-            for pos, header in batches(data):
+            found = batches(data)
+            while True:
+                try:
+                    pos, header = next(found)
+                except StopIteration:
+                    break
+                except RecordBatchError as error:
+                    raise self._failure(error) from error
                 yield LogBatch(header, data, pos)
                 at = header.next_offset
 
@@ -320,7 +338,7 @@ class PartitionLog:
         """The first record at or after the log's start whose timestamp (ms) is >= `timestamp`; None if there is none.
 
         Inside a compressed batch whose codec's library is missing the answer is the batch's first offset.
-        Raises CorruptRecord, KafkaStorageError.
+        Raises CorruptLog, KafkaStorageError.
         """
         start = self.log_start_offset
         try:
@@ -333,8 +351,8 @@ class PartitionLog:
                     found = self._record_at(LogBatch(header, data, pos), timestamp, start)
                     if found is not None:
                         return found if up_to_offset is None or found.offset < up_to_offset else None
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
         return None
 
     def _record_at(self, batch: LogBatch, timestamp: int, start: int) -> TimestampOffset | None:
@@ -363,8 +381,8 @@ class PartitionLog:
         """A leader of `epoch` takes over at the log's end. Raises KafkaStorageError."""
         try:
             self.epochs.assign(epoch, self.log_end_offset)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """OffsetForLeaderEpoch's (epoch, end offset); (-1, -1) where the log doesn't know."""
@@ -391,8 +409,8 @@ class PartitionLog:
                         self.directory, checkpoints.LOG_START_FILE, offset, files=self._files, sync=self.sync
                     )
                 self._start_at(offset)
-            except OSError as error:
-                raise KafkaStorageError(f"{self.directory}: {error}") from error
+            except FAILURES as error:
+                raise self._failure(error) from error
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
@@ -412,8 +430,8 @@ class PartitionLog:
                     before += 1
                 if count:
                     self._start_at(max(self.log_start_offset, self._bases[count]))
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
         return before - len(self.segments)
 
     def _expired(self, now_ms: int, committed: int) -> int:
@@ -477,9 +495,8 @@ class PartitionLog:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
             self.producers = recovery.rebuild_producers(self.directory, self.segments)
-            self.producers.replay(header for header, _, _ in self.segments[-1].batches())
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def _drop_last(self) -> None:
         self.segments.pop().delete()
@@ -494,8 +511,8 @@ class PartitionLog:
 
         try:
             return compact(self, now_ms, high_watermark, force)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""
@@ -540,22 +557,22 @@ class PartitionLog:
                 for name in checkpoints.PARTITION_FILES:
                     checkpoints.write_row(self.directory, name, None, files=self._files)
                 shutil.rmtree(self.directory)
-            except OSError as error:
-                raise KafkaStorageError(f"{self.directory}: {error}") from error
+            except FAILURES as error:
+                raise self._failure(error) from error
 
     def flush(self) -> None:
         """Everything to the disk, indexes too. Raises KafkaStorageError."""
         try:
             self.segments[-1].flush(True)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def close(self) -> None:
-        """Write what is only in memory and give descriptors back. Raises KafkaStorageError, having closed all."""
+        """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""
         try:
             self.segments[-1].flush(False)
         except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error}") from error
+            logger.warning("%s: its indexes could not be written, the next start makes them anew: %s", self.name, error)
         finally:
             for segment in self.segments:
                 segment.close()

@@ -16,7 +16,7 @@ Source: LogLoader, LogSegment.recover, ProducerStateManager (storage).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from broker_sim.storage.files import Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot
 from broker_sim.storage.segment import READ_BYTES, DiskSegment, Segment
-from protocol.record_batch import HEADER_BYTES, BatchHeader, RecordBatchError, check_crc, parse_header
+from protocol.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +49,23 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
     """Read a log directory, repairing it. Raises OSError."""
     sweep(directory, config, files, now_ms)
     found = Recovered()
-    scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
     bases = segment_bases(directory)
+    saved = _saved_epochs(directory)
+    found.producers, replay_from = _snapshot_before(directory, bases)
+    scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
     for base in bases:
         segment = open_segment(directory, base, config, files, now_ms)
         size = files.size(segment.fd)
-        if base == bases[-1]:
-            found.producers = rebuild_producers(directory, [*found.segments, segment])
-            scanned += _scan(segment, size, files, found.producers)
-        else:
-            if not segment.adopt_finished(size):
-                scanned += _scan(segment, size, files, None)
+        replays = base >= replay_from
+        if base == bases[-1] or replays or saved is None or not segment.adopt_finished(size):
+            scanned += _scan(segment, size, files, found.producers if replays else None)
+            if base != bases[-1]:
                 segment.became_inactive()
+        if base != bases[-1]:
             segment.close()
         found.segments.append(segment)
     _recover_start(directory, found, files)
-    _recover_epochs(directory, found, scanned)
+    _recover_epochs(found, saved, scanned)
     return found
 
 
@@ -222,15 +223,18 @@ def _saved_offset(directory: Path, name: str) -> int | None:
         return None
 
 
-def _recover_epochs(directory: Path, found: Recovered, scanned: list[tuple[int, int]]) -> None:
+def _saved_epochs(directory: Path) -> list[tuple[int, int]] | None:
+    """The entries of leader-epoch-checkpoint; None where there is none, or none that reads."""
     try:
         rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE)
-        saved = [(int(epoch), int(start)) for epoch, start in rows]
+        return [(int(epoch), int(start)) for epoch, start in rows] or None
     except ValueError as error:
         logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)
-        saved = []
-        scanned = [(header.leader_epoch, header.base_offset) for header in _headers(found.segments, 0)]
-    cache = EpochCache(saved)
+        return None
+
+
+def _recover_epochs(found: Recovered, saved: list[tuple[int, int]] | None, scanned: list[tuple[int, int]]) -> None:
+    cache = EpochCache(saved or [])
     for epoch, start in scanned:
         if epoch > cache.latest:
             cache.assign(epoch, start)
@@ -238,28 +242,26 @@ def _recover_epochs(directory: Path, found: Recovered, scanned: list[tuple[int, 
     cache.truncate_from_end(end + 1)  # a leader may have begun at the very end
     cache.truncate_from_start(found.log_start_offset)
     found.epochs = cache.entries
-    found.epochs_changed = found.epochs != saved
+    found.epochs_changed = found.epochs != (saved or [])
 
 
-def rebuild_producers(directory: Path | None, segments: Sequence[Segment]) -> ProducerState:
-    """Producers as of the base of the last segment: from the newest snapshot and the batches after it. Raises OSError."""
-    state, start = ProducerState(), 0
-    for segment in reversed(segments if directory is not None else []):
+def _snapshot_before(directory: Path | None, bases: Sequence[int]) -> tuple[ProducerState, int]:
+    """The producers of the newest snapshot at a segment's base, and that base: what comes from there on is to replay."""
+    for base in reversed(bases if directory is not None else []):
         assert directory is not None
-        path = directory / f"{segment.base_offset:020d}.snapshot"
         try:
-            known = decode_snapshot(path.read_bytes())
+            known = decode_snapshot((directory / f"{base:020d}.snapshot").read_bytes())
         except FileNotFoundError:
             continue
         if known is not None:
-            state, start = known, segment.base_offset
-            break
-    state.replay(header for header in _headers(segments[:-1], start) if header.producer_id >= 0)
-    return state
+            return known, base
+    return ProducerState(), 0
 
 
-def _headers(segments: Sequence[Segment], start: int) -> Iterator[BatchHeader]:
+def rebuild_producers(directory: Path | None, segments: Sequence[Segment]) -> ProducerState:
+    """Producers at the end of these segments. Raises OSError, RecordBatchError."""
+    state, start = _snapshot_before(directory, [segment.base_offset for segment in segments])
     for segment in segments:
         if segment.base_offset >= start:
-            for header, _, _ in segment.batches():
-                yield header
+            state.replay(header for header, _, _ in segment.batches() if header.producer_id >= 0)
+    return state
