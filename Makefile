@@ -21,6 +21,7 @@ setup: $(READY) ## a virtual environment in .venv with broker-sim and all that i
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "broker-sim needs Python 3.11 or newer; none found (make setup PYTHON=/path/to/python)" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "broker-sim needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version)" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "== $(VENV): a virtual environment of $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
 	@echo "== $(VENV): installing broker-sim and its development tools (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
