@@ -16,9 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.support.real_kafka import cache_dir, classpath, need_tool, unavailable
 
 HERE = Path(__file__).parent
+BUILD_S = 240
 JVM = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
@@ -62,19 +65,27 @@ def built(name: str, sources: list[Path], build: Callable[[Path], None], salt: s
     return target
 
 
-def run_tool(command: list[str], cwd: Path, **environment: str) -> None:
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def run_tool(command: list[str], cwd: Path) -> None:
+    name = " ".join(command[:2])
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        unavailable(f"{name} was not done after {BUILD_S} s")
     if done.returncode != 0:
-        unavailable(f"{' '.join(command[:3])} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+        unavailable(f"{name} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def marks(client: Client) -> list[pytest.MarkDecorator]:
+    """A foreign client's first test may have to build its driver and to fetch the client for it."""
+    return [pytest.mark.clients, pytest.mark.timeout(BUILD_S + 60)] if client.foreign else []
 
 
 def python(script: str) -> Callable[[], list[str]]:
@@ -166,7 +177,7 @@ CLIENTS = [
     Client(
         "kafkajs",
         node,
-        closed_log=r"Connection (error|timeout|closed)|Closed connection|Uncaught",
+        closed_log=r"Connection (error|timeout)|has closed connection|Uncaught",
         foreign=True,
         compressions=("gzip",),
         cannot={

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.driver import ClientError, Driver, eventually
 from tests.clients.scenarios import SESSION_MS, SHORT_SESSION_MS
@@ -89,11 +91,21 @@ class Garage:
         self.target = target
         self.directory = directory
         self.running: dict[str, Driver] = {}
+        self.missing: dict[str, BaseException] = {}
         self.count = 0
 
-    def new(self, client: Client) -> Driver:
+    def new(self, client: Client, bootstrap: str | None = None) -> Driver:
+        """A new driver process, of the target or of another address."""
+        if client.name in self.missing:
+            raise self.missing[client.name]
+        try:
+            command = client.command()
+        except (pytest.skip.Exception, pytest.fail.Exception) as missing:  # do not build again for each test
+            self.missing[client.name] = missing
+            raise
         self.count += 1
-        return Driver([*client.command(), self.target.bootstrap], self.directory / f"{client.name}-{self.count}.log")
+        log = self.directory / f"{client.name}-{self.count}.log"
+        return Driver([*command, bootstrap or self.target.bootstrap], log)
 
     def driver(self, client: Client) -> Driver:
         found = self.running.get(client.name)

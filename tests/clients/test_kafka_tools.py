@@ -18,7 +18,7 @@ from tests.clients.rig import Garage, Target
 from tests.clients.scenarios import Lab, of, share_out
 from tests.support.real_kafka import java_tool
 
-pytestmark = [pytest.mark.clients]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]  # may have to fetch Kafka first
 
 MAIN = {
     "3.4.0": {

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.clients.clients import CLIENTS, Client
+from tests.clients.clients import CLIENTS, Client, marks
 from tests.clients.rig import Garage, Target
 from tests.clients.scenarios import SCENARIOS, Lab, Scenario
 
@@ -14,8 +14,7 @@ BROKER_TROUBLE = re.compile(r"Traceback|ERROR|CRITICAL|WARNING|closing the conne
 
 
 def cell(client: Client, scenario: Scenario) -> object:
-    marks = [pytest.mark.clients] if client.foreign else []
-    return pytest.param(client, scenario, id=f"{client.name}-{scenario.name}", marks=marks)
+    return pytest.param(client, scenario, id=f"{client.name}-{scenario.name}", marks=marks(client))
 
 
 CELLS = [cell(c, s) for c in CLIENTS for s in SCENARIOS if not s.needs & c.cannot.keys()]

@@ -12,7 +12,7 @@ from tests.clients.driver import Member, eventually
 from tests.clients.rig import Garage
 from tests.clients.scenarios import SHORT_SESSION_MS, Lab, of, share_out
 
-pytestmark = [pytest.mark.clients]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]  # may have to build every driver first
 
 
 @pytest.fixture

@@ -10,14 +10,19 @@ const { Kafka, logLevel, CompressionTypes, AssignerProtocol, PartitionAssigners 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
 const { MemberMetadata, MemberAssignment } = AssignerProtocol
 
-const logCreator = () => ({ namespace, label, log }) =>
-  process.stderr.write(`${label} [${namespace}] ${log.message} ${log.error ?? ''}\n`)
+/* kafkajs says only at debug level that the broker ended a connection: the matrix wants to know */
+const worthTelling = (level, message) => level <= logLevel.WARN || /closed connection/i.test(message)
+const logCreator = () => ({ namespace, level, label, log }) => {
+  if (worthTelling(level, log.message)) {
+    process.stderr.write(`${label} [${namespace}] ${log.message} ${log.error ?? ''}\n`)
+  }
+}
 
 const kafkaAs = clientId =>
   new Kafka({
     clientId,
     brokers: process.argv[2].split(','),
-    logLevel: logLevel.WARN,
+    logLevel: logLevel.DEBUG,
     logCreator,
     retry: { initialRetryTime: 50, retries: 10 },
   })
