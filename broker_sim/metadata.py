@@ -165,6 +165,15 @@ class ClusterState:
         """Every partition, by topic."""
         return (partition for topic in self.topics.values() for partition in topic.partitions)
 
+    def min_isr(self, partition: Partition) -> int:
+        """How many in-sync replicas a write with acks=all needs; from 4.0 on not more than there are replicas."""
+        topic = partition.topic
+        if topic.min_isr is None:
+            wanted = self.config.topic_value("min.insync.replicas", topic.configs)
+            assert isinstance(wanted, int)
+            topic.min_isr = wanted
+        return min(topic.min_isr, len(partition.replicas)) if self.config.release >= (4, 0) else topic.min_isr
+
     # -------------------------------------------------------------------------------------------- topics
 
     def create_topic(
@@ -377,6 +386,7 @@ class ClusterState:
         self._changed()
 
     def _configure(self, topic: Topic) -> None:
+        topic.min_isr = None
         everywhere = None if self.config.dynamic_broker else log_config(self.config, topic)
         for partition in topic.partitions:
             partition.log.config = everywhere or log_config(self.config, topic, partition.leader)

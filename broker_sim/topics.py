@@ -155,13 +155,15 @@ class Partition:
 class Topic:
     """A topic: its identity, its own settings and its partitions by index."""
 
-    __slots__ = ("configs", "internal", "name", "partitions", "topic_id")
+    __slots__ = ("configs", "internal", "min_isr", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, configs: dict[str, str]) -> None:
         self.name = name
         self.topic_id = topic_id
         self.configs = configs
         """The topic's own settings as strings; what is absent comes from the broker."""
+        self.min_isr: int | None = None
+        """For ClusterState.min_isr, which works it out once."""
         self.internal = name in INTERNAL_TOPICS
         self.partitions: list[Partition] = []
 

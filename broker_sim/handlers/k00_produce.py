@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.produce_fast import FAST
 from broker_sim.metadata import ClusterState, Partition
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.topics import INTERNAL_TOPICS
@@ -29,6 +30,8 @@ from protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 from protocol.record_batch import CorruptRecord, InvalidTimestamp, RecordBatchError, TruncatedBatch, produce_batch
+
+__all__ = ["FAST", "handle"]
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -125,14 +128,9 @@ def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
         return Err.INVALID_TOPIC_EXCEPTION
     if partition.leader != ctx.broker.node_id:
         return Err.NOT_LEADER_OR_FOLLOWER
-    if acks == ALL and len(partition.isr) < _min_isr(ctx.broker.state, partition):
+    if acks == ALL and len(partition.isr) < ctx.broker.state.min_isr(partition):
         return Err.NOT_ENOUGH_REPLICAS
     return Err.NONE
-
-
-def _min_isr(state: ClusterState, partition: Partition) -> int:
-    wanted = cast(int, state.config.topic_value("min.insync.replicas", partition.topic.configs))
-    return min(wanted, len(partition.replicas)) if state.config.release >= (4, 0) else wanted
 
 
 def _rejected(partition: Partition, index: int, problem: RecordBatchError | StorageError) -> PartitionProduceResponse:
@@ -202,7 +200,7 @@ class _Delayed:
                 _fail(answer, error)
             elif partition.high_watermark < end:
                 still.append((partition, end, answer))
-            elif len(partition.isr) < _min_isr(self.ctx.broker.state, partition):
+            elif len(partition.isr) < self.ctx.broker.state.min_isr(partition):
                 _fail(answer, Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.waiting = still
         if not still:

@@ -92,7 +92,9 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, special: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) of the answer; 3.x takes a negative timestamp that it doesn't know for a time."""
+    """(timestamp, offset, leader epoch) of the answer; 3.x takes a negative timestamp that it doesn't know for a
+    time.
+    """
     end = _last_fetchable(partition, request)
     log = partition.log
     if special and timestamp == LATEST:
