@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
-	@$(BIN)/python -m broker_sim.demo
+	@$(BIN)/python -m broker_sim demo
 
 test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
 	@echo "== tests; what needs a JVM, Go or Node skips with its reason where that is not installed"

@@ -1,4 +1,4 @@
-"""The command line: ``broker-sim serve`` and ``broker-sim where``.
+"""The command line: ``broker-sim serve``, ``broker-sim where`` and ``broker-sim demo``.
 
 Rules:
 1. stdout carries the answer and nothing else: for ``serve`` one line when clients can connect, in a form that never
@@ -46,6 +46,15 @@ examples:
 """
 
 
+_DEMO_EXAMPLES = """\
+examples:
+  broker-sim demo
+      a few seconds; exit code 1 if one of its checks fails
+  broker-sim demo --as-version 3.9 --data ./demo-data
+      with the older group coordinator; the logs stay in ./demo-data
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     """Errors are one line, not the whole usage."""
 
@@ -60,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 0
-    return _where(arguments) if arguments.command == "where" else _serve(arguments)
+    return {"serve": _serve, "where": _where, "demo": _demo}[arguments.command](arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,6 +127,17 @@ def _parser() -> argparse.ArgumentParser:
         "--partitions", type=_count, default=50, metavar="N", help="offsets.topic.num.partitions (default: %(default)s)"
     )
     where.add_argument("--json", action="store_true", help="one JSON object a line")
+    demo = commands.add_parser(
+        "demo",
+        help="show a group of real consumers through a crash and a kill of the broker",
+        description="Real aiokafka consumers share a topic as one group; one crashes; the broker is killed and comes back.",
+        epilog=_DEMO_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    demo.add_argument("--data", metavar="DIR", help="keep logs and data in this directory (default: a temporary one)")
+    demo.add_argument(
+        "--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as (default: %(default)s)"
+    )
     return parser
 
 
@@ -174,6 +194,12 @@ def _where(arguments: argparse.Namespace) -> int:
         else:
             print(f"{group:<{width}}  __consumer_offsets-{partition}")
     return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from broker_sim.demo import play
+
+    return play(arguments.data, arguments.as_version)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from broker_sim.demo.story import run
 
 @pytest.mark.parametrize("as_version", ["3.9", "4.1"])
 def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_version: str) -> None:
-    command = [sys.executable, "-m", "broker_sim.demo", "--data", str(tmp_path), "--as-version", as_version]
+    command = [sys.executable, "-m", "broker_sim", "demo", "--data", str(tmp_path), "--as-version", as_version]
     done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     for line in (
@@ -72,3 +72,8 @@ def test_a_restart_that_forgets_a_commit_is_a_problem() -> None:
     assert ledger.problems == []
     ledger.restarted({0: 4}, {0: 5, 1: 3})
     assert len(ledger.problems) == 2
+
+
+def test_a_broker_that_cannot_start_is_exit_code_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(str(tmp_path), "9.9") == 2
+    assert "broker-sim demo: the broker did not start: " in capfd.readouterr().err

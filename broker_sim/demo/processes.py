@@ -56,9 +56,11 @@ class Broker:
         try:
             line = await asyncio.wait_for(self.process.stdout.readline(), READY_S)
         except TimeoutError:
-            line = b""
+            raise DemoFailed(
+                f"waited {READY_S:.0f} s for the broker's address; its log ends:\n{tail(self.log)}"
+            ) from None
         if b"bootstrap=" not in line:
-            raise DemoFailed(f"waited {READY_S:.0f} s for the broker's address; its log ends:\n{tail(self.log)}")
+            raise DemoFailed(f"the broker did not start: {tail(self.log)}")
         self.port = int(line.decode().strip().rpartition(":")[2])
 
     async def kill(self) -> None:

@@ -281,6 +281,9 @@ async def _run(directory: Path, as_version: str) -> int:
         ledger.problems.append(str(failure))
     finally:
         await story.close()
+    if not story.broker.port:
+        print(f"broker-sim demo: {ledger.problems[-1]}", file=sys.stderr)
+        return 2
     view.title("What happened")
     print(view.picture())
     view.title("Checks")

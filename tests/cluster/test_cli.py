@@ -191,7 +191,7 @@ class TestWhere:
         assert capsys.readouterr().out == "__consumer_offsets-0\n"
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["where"]])
+@pytest.mark.parametrize("command", [[], ["serve"], ["where"], ["demo"]])
 def test_every_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([*command, "--help"])
