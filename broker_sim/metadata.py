@@ -94,6 +94,8 @@ class ClusterState:
         self.topics_by_id: dict[bytes, Topic] = {}
         self.cluster_id = cluster_id or store.uuid_text(self.new_uuid())
         self.version = 0
+        self.answers: dict[tuple[int, bytes], bytes] = {}
+        """Encoded Metadata answers by version and request body, dropped at every change."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
         self._given_cluster_id = cluster_id
@@ -128,6 +130,7 @@ class ClusterState:
         broker = Broker(node_id, host, port, self, rack)
         self.brokers[node_id] = broker
         self.version += 1
+        self.answers.clear()
         return broker
 
     def alive_brokers(self) -> list[Broker]:
@@ -142,7 +145,7 @@ class ClusterState:
         partition.leader_epoch += 1
         partition.partition_epoch += 1
         partition.log.assign_epoch(partition.leader_epoch)
-        self._changed()
+        self.changed()
         partition.wake()
 
     # -------------------------------------------------------------------------------------------- look-ups
@@ -218,7 +221,7 @@ class ClusterState:
         self._add_partitions(topic, replicas)
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self._changed()
+        self.changed()
         return topic
 
     def _assigned(self, partitions: int, factor: int, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
@@ -300,7 +303,7 @@ class ClusterState:
         topic = self.topic(name)
         del self.topics[name]
         del self.topics_by_id[topic.topic_id]
-        self._changed()
+        self.changed()
         for partition in topic.partitions:
             partition.deleted = True
             partition.leader = -1
@@ -339,7 +342,7 @@ class ClusterState:
         if not validate_only:
             self._next_leader += len(replicas)
             self._add_partitions(topic, replicas)
-            self._changed()
+            self.changed()
 
     def ensure_offsets_topic(self) -> Topic:
         """The log of committed offsets, created at the first call. Raises KafkaError."""
@@ -383,7 +386,7 @@ class ClusterState:
         topic = self.topic(name)
         topic.configs = dict(configs)
         self._configure(topic)
-        self._changed()
+        self.changed()
 
     def _configure(self, topic: Topic) -> None:
         topic.min_isr = None
@@ -394,7 +397,7 @@ class ClusterState:
     def _settings_changed(self) -> None:
         for topic in self.topics.values():
             self._configure(topic)
-        self._changed()
+        self.changed()
 
     # -------------------------------------------------------------------------------------------- producers
 
@@ -436,8 +439,10 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- disk
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand."""
         self.version += 1
+        self.answers.clear()
         self._save()
 
     def _save(self) -> None:
@@ -483,7 +488,7 @@ class ClusterState:
         store.write_properties(
             self.data_dir, self.cluster_id, next(iter(self.brokers), 1), store.uuid_text(self.new_uuid())
         )
-        self._changed()
+        self.changed()
 
     def _load_state(self, saved: Mapping[str, Any]) -> None:
         assert self.data_dir is not None

@@ -2,14 +2,18 @@
 
 v0 an empty list asks for all topics, from v1 on null does. v4 allow_auto_topic_creation. v8-10 authorized operations of
 the cluster, v8 of topics. v10 topic ids in the answer, v12 in the request too. v13 a top-level error, never set here.
+Clients ask the same again and again: an encoded answer is kept until the cluster changes.
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
+from functools import partial
+
+from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
 from broker_sim.topics import INTERNAL_TOPICS, check_topic_name
+from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k03_metadata import (
     MetadataRequest,
@@ -31,11 +35,15 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    state = ctx.broker.state
+    return answer_of(ctx.broker.state, request, ctx.api_version)
+
+
+def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> MetadataResponse:
+    """The answer, topics created on the way where that is asked for and allowed."""
     asked = request.topics
-    if asked is None or (ctx.api_version == 0 and not asked):
+    if asked is None or (version == 0 and not asked):
         topics = [described(state, topic) for topic in state.topics.values()]
-    elif (malformed := _malformed(ctx.api_version, asked)) is not Err.NONE:
+    elif (malformed := _malformed(version, asked)) is not Err.NONE:
         refused = [MetadataResponseTopic(malformed, one.name or "", one.topic_id) for one in asked]
         return MetadataResponse(topics=refused)
     else:
@@ -53,6 +61,30 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     return response
+
+
+MAX_ANSWERS = 1024
+MAX_KEPT_BODY = 1024
+"""Bytes of a request whose answer is kept."""
+
+
+def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
+    """The fast path: an answer that depends on the cluster's state alone; None where a topic may have to be created."""
+    state = connection.broker.state
+    key = (version, frame[body:])
+    answer = state.answers.get(key)
+    if answer is None and len(key[1]) <= MAX_KEPT_BODY:
+        request = decode(MetadataRequest, version, frame, body)
+        asked = request.topics or []
+        if any(one.name not in state.topics or one.topic_id != ZERO_UUID for one in asked):
+            return None
+        if len(state.answers) >= MAX_ANSWERS:
+            state.answers.clear()
+        answer = state.answers[key] = encode(answer_of(state, request, version), version)
+    return answer
+
+
+FAST: dict[int, FastHandler] = {version: partial(_kept, version) for version in range(14)}
 
 
 def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
