@@ -209,6 +209,11 @@ class GroupRuntime:
 
         return again
 
+    def takes(self, shard: Shard) -> bool:
+        """Whether commits to ``shard``, which a broker located, are collected now: nothing holds its log up."""
+        slot = self._slots.get(shard.partition)
+        return slot is not None and slot.shard is shard and not slot.partition.held
+
     def commit_block(self, shard: Shard, block: CommitBlock, answered: Callable[[Any], object]) -> None:
         """Step ``shard`` with a commit that repeats a layout; ``answered(error)`` is called now or from :meth:`flush_turn`, later
         where the log holds it up."""

@@ -81,8 +81,10 @@ class CommitBlock:
         """As ``CommitOffsets.offsets``."""
         ts, unpack = self.commit_ts_ms, _CHUNK.unpack
         return [
-            (topic, partition, Offset(*unpack(chunk), like.metadata, ts))
-            for (topic, partition, like), chunk in zip(self.shape.command.offsets, self.chunks, strict=True)
+            (topic, partition, Offset(offset, epoch, like.metadata, ts))
+            for (topic, partition, like), (offset, epoch) in zip(
+                self.shape.command.offsets, map(unpack, self.chunks), strict=True
+            )
         ]
 
     def pairs(self) -> list[tuple[bytes | None, bytes | None]]:

@@ -52,7 +52,7 @@ class BlockWrite(Write):
 
     def append(self, ticket: int, policy: Policy) -> Append:
         """Its records are built where the batch is."""
-        return Append(ticket, [], policy.shares_batches, self.block)
+        return Append(ticket, [], policy.shares_batches, block=self.block)
 
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""

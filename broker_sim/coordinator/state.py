@@ -30,7 +30,8 @@ class Write:
     def append(self, ticket: int, policy: Policy) -> Append:
         """What goes to the log."""
         records = [encode(record, policy.commit_value_version) for record in self.records]
-        return Append(ticket, records, self.mergeable and policy.shares_batches)
+        base_sequence = 0 if self.mergeable else policy.group_record_sequence
+        return Append(ticket, records, self.mergeable and policy.shares_batches, base_sequence)
 
     def done(self, shard: ShardState) -> None:
         """The records are committed."""

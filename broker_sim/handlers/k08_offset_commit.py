@@ -7,9 +7,15 @@ is left after the first, the answer goes out without a look at the group.
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
+
+from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitBlock, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
-from broker_sim.handlers.context import Deferred, RequestContext
+from broker_sim.coordinator.shard import Shard
+from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -61,16 +67,19 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
         return response(shard)
     if runtime.settings.policy.answers_partitions_once:
         offsets = list({row[:2]: row for row in offsets}.values())
-    body = CommitOffsets(
+    answered: Deferred | None = runtime.submit(shard, ctx, _command(request, ctx.api_version, offsets), response)
+    return answered
+
+
+def _command(request: OffsetCommitRequest, version: int, offsets: list[tuple[str, int, Offset]]) -> CommitOffsets:
+    return CommitOffsets(
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         offsets,
-        epoch_errors=ctx.api_version >= 9,
+        epoch_errors=version >= 9,
     )
-    answered: Deferred | None = runtime.submit(shard, ctx, body, response)
-    return answered
 
 
 def _response(
@@ -103,3 +112,134 @@ def _worst(own: Err, error: Err) -> Err:
 def utf16_length(text: str) -> int:
     """The length of a Java string."""
     return len(text) + sum(1 for char in text if char > "\uffff")
+
+
+# --- commits that repeat a layout -------------------------------------------------------------------------------------
+
+_SHAPES = 4
+"""Layouts that a connection remembers."""
+_MAX_PARTITIONS = 1000
+
+
+class _Shapes(dict[tuple[int, int], "_Known"]):
+    """A connection's layouts, by API version and size of the body. One that never repeats itself isn't learned for long."""
+
+    __slots__ = ("learned", "used")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learned = self.used = 0
+
+
+class _Known:
+    """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
+
+    __slots__ = ("constants", "reply", "request", "shape", "shard", "state_version", "unpack")
+
+    def __init__(
+        self, body: bytes, request: OffsetCommitRequest, version: int, shard: Shard, state_version: int
+    ) -> None:
+        layout, constants = _layout(body, request, version)
+        self.unpack = struct.Struct(layout).unpack_from
+        self.constants = constants
+        self.request = request
+        self.reply = encode(_response(request, {}, Err.NONE, unique=False), version)
+        self.shard, self.state_version = shard, state_version
+        offsets = [
+            (topic.name, part.partition_index, Offset(0, -1, part.committed_metadata or "", 0))
+            for topic in request.topics
+            for part in topic.partitions
+        ]
+        self.shape = CommitShape(_command(request, version, offsets))
+
+
+def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[str, tuple[bytes, ...]]:
+    """The struct format that splits such a body, and the parts in between that never change.
+
+    Where offsets and leader epochs stand is seen by encoding the request twice, with all their bits clear and set.
+    """
+    low, high = (encode(_with_offsets(request, value), version) for value in (0, -1))
+    formats, constants, at = [">"], [], 0
+    while True:
+        start = at
+        while at < len(low) and low[at] == high[at]:
+            at += 1
+        constants.append(body[start:at])
+        formats.append(f"{at - start}s")
+        if at == len(low):
+            return "".join(formats), tuple(constants)
+        formats.append(f"{CHUNK_BYTES}s")
+        at += CHUNK_BYTES
+
+
+def _with_offsets(request: OffsetCommitRequest, value: int) -> OffsetCommitRequest:
+    topics = [
+        replace(t, partitions=[replace(p, committed_offset=value, committed_leader_epoch=value) for p in t.partitions])
+        for t in request.topics
+    ]
+    return replace(request, topics=topics)
+
+
+def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: int) -> None:
+    """Remember the layout of a commit that nothing but its group could refuse."""
+    shapes.learned += 1
+    broker = connection.broker
+    runtime, state = broker.runtime, broker.state
+    policy = runtime.settings.policy
+    request = decode(OffsetCommitRequest, version, body)
+    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or encode(request, version) != body:
+        return
+    if not policy.shares_batches or policy.commit_value_version != VALUE_VERSION:
+        return
+    for topic in request.topics:
+        for part in topic.partitions:
+            metadata = part.committed_metadata or ""
+            if (
+                state.partition(topic.name, part.partition_index) is None
+                or len(metadata) * 2 > runtime.max_metadata_chars
+            ):
+                return
+    shard = gate(connection, request.group_id, empty_id_is_legal=True)
+    if isinstance(shard, Err):
+        return
+    if len(shapes) >= _SHAPES:
+        shapes.clear()
+    shapes[version, len(body)] = _Known(body, request, version, shard, state.version)
+
+
+def _fast(version: int) -> FastHandler:
+    """A commit whose bytes are those of an earlier one of the connection, but for offsets and leader epochs."""
+
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> Deferred | None:
+        shapes = connection.scratch
+        if shapes is None:
+            shapes = connection.scratch = _Shapes()
+        known = shapes.get((version, len(frame) - body))
+        if known is not None:
+            pieces = known.unpack(frame, body)
+            broker = connection.broker
+            shard = known.shard
+            if pieces[::2] == known.constants and broker.state.version == known.state_version:
+                runtime = broker.runtime
+                if runtime.takes(shard):
+                    shapes.used += 1
+                    context = connection.defer(correlation_id)
+                    block = CommitBlock(known.shape, pieces[1::2], runtime.clock.now_ms())
+                    runtime.commit_block(shard, block, lambda error: _answer(context, known, error))
+                    return DEFERRED
+        if shapes.learned <= _SHAPES + shapes.used // _SHAPES:
+            _learn(connection, shapes, frame[body:], version)
+        return None
+
+    return fast
+
+
+def _answer(context: RequestContext, known: _Known, error: Err) -> None:
+    if error is Err.NONE:
+        context.reply_bytes(known.reply)
+    else:
+        context.reply(_response(known.request, {}, error, unique=False))
+
+
+FAST: dict[int, FastHandler] = {version: _fast(version) for version in (8, 9)}
