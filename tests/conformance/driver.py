@@ -212,26 +212,29 @@ class Kafka:
         return out
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Creates a topic and waits until its leader answers for it (not recorded)."""
+        """Creates a topic and waits until its leader, the only broker, answers for it (not recorded)."""
         await create_topic(self.watch, name, partitions)
+        await topic_known(self.watch, name, partitions)
         return name
 
 
 async def create_topic(watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int) -> None:
-    """CreateTopics, then waits until this broker knows it."""
+    """CreateTopics. It may take a while until a broker knows the new topic: `topic_known`."""
     response = await watch(CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=10000), 5)
     assert response.topics[0].error_code in (Err.NONE, Err.TOPIC_ALREADY_EXISTS), response
-    await topic_known(watch, name, partitions)
 
 
-async def topic_known(watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int) -> None:
-    """Polls ListOffsets until this broker knows every partition, as its leader or as another's."""
+async def topic_known(
+    watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int, *, alone: bool = True
+) -> None:
+    """Polls ListOffsets until this broker leads every partition, or (not `alone`) knows that another does."""
+    enough = {Err.NONE} if alone else {Err.NONE, Err.NOT_LEADER_OR_FOLLOWER}
     wanted = [ListOffsetsPartition(index, timestamp=-1) for index in range(partitions)]
     give_up = time.monotonic() + 15
     while True:
         response = await watch(ListOffsetsRequest(-1, topics=[ListOffsetsTopic(name, wanted)]), 5)
         errors = {partition.error_code for partition in response.topics[0].partitions}
-        if errors <= {Err.NONE, Err.NOT_LEADER_OR_FOLLOWER}:
+        if errors <= enough:
             return
         if time.monotonic() > give_up:
             raise TimeoutError(f"waited 15 s for the broker to know {name}: {response}")

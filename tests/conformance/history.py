@@ -119,6 +119,8 @@ def load_history() -> Iterator[Past]:
     yield named("faulty-metadata").members(member("a", metadata=b"?"))
     yield named("other-type").members(member("a", metadata=b"any"), protocol_type="connect")
     yield named("no-type").members(protocol_type="", generation=0).commit("t0", 0, 5)
+    yield named("no-type-joined").members(protocol_type="", generation=0).commit("t0", 0, 5)
+    yield named("over-size-rejoined").members(member("a"), member("b"), member("c"))
     yield named("over-size").members(member("a"), member("b"), member("c"))
     yield named("short-session").members(member("a", session_ms=400), member("b", session_ms=400))
     yield named("large").members(member("a", metadata=b"\0\0\0\0\0\1\0\2t0" + bytes(60_000)))

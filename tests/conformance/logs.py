@@ -99,7 +99,10 @@ class Entry:
 
 
 async def log_of(kafka: Kafka, group: str | None = None, *, partitions: int = 4, note: bool = True) -> list[Entry]:
-    """Every record of the group in __consumer_offsets, oldest first; noted for the comparison between targets."""
+    """Every record of the group in __consumer_offsets, oldest first; noted for the comparison between targets.
+
+    Within a batch by key: what deletes a group, or expires its offsets, goes through a hash map.
+    """
     group = kafka.group if group is None else group
     raw = await fetch_all(kafka.watch, OFFSETS, offsets_partition(group, partitions))
     found = []
@@ -114,6 +117,7 @@ async def log_of(kafka: Kafka, group: str | None = None, *, partitions: int = 4,
             value = decode_value(record_type, record.value)
             version = None if record.value is None else int.from_bytes(record.value[:2], "big")
             found.append(Entry(header, record_type, key, record.key, version, value, record.value))
+    found.sort(key=lambda entry: (entry.batch.base_offset, entry.raw_key))
     if note:
         kafka.recording.note("log", [entry.plain() for entry in found])
     return found

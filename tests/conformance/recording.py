@@ -1,7 +1,7 @@
 """What a target answered, in a form that can be compared: every response of a test, field by field.
 
 Only what must differ between two runs is normalised: member ids (`m1-<uuid>` -> `m1-#1`), topic ids, ports (-> the node
-they belong to) and points in time near now. Lists whose order is a hash order are sorted (`members` everywhere; what
+they belong to) and points in time near now, or a day from it. Lists whose order is a hash order are sorted (`members` everywhere; what
 OffsetCommit and OffsetFetch list, where the target is of the old generation). Fields at their schema's default, empty
 lists and fields that the test ignores are left out.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 _UUID = re.compile(r"([A-Za-z0-9_.]*-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NEAR_NOW_MS = 3_600_000
+DAY_MS = 86_400_000
 UNANSWERED = "no answer"
 
 
@@ -85,8 +86,9 @@ class Recording:
         if isinstance(value, int) and not isinstance(value, bool):
             if name == "port" and value in self.ports:
                 return f"port of node {self.ports[value]}"
-            if abs(value - time.time() * 1000) < NEAR_NOW_MS:
-                return "now"
+            days = round((value - time.time() * 1000) / DAY_MS)
+            if abs(days) <= 1 and abs(value - time.time() * 1000 - days * DAY_MS) < NEAR_NOW_MS:
+                return "now" if days == 0 else f"now {days:+} day"
         return value
 
     def _plain_message(self, value: Any, version: int) -> dict[str, Any]:

@@ -55,7 +55,13 @@ class Profile:
 PROFILES = {
     "fast": Profile(),
     "delay": Profile(config={"group.initial.rebalance.delay.ms": 400}),
-    "small": Profile(config={"group.max.size": 2}),
+    "small": Profile(
+        config={
+            "group.max.size": 2,
+            "offsets.retention.minutes": 2**31 - 1,
+            "offsets.retention.check.interval.ms": 200,
+        }
+    ),
     "expiry": Profile(config={"offsets.retention.check.interval.ms": 200, "offsets.retention.minutes": 1}),
     "load": Profile(
         config={
@@ -108,12 +114,15 @@ class RealTargets:
 
 async def prepare(bootstrap: str) -> None:
     """Creates __consumer_offsets and the common topics, and waits until every broker knows them."""
-    for number, address in enumerate(bootstrap.split(",")):
+    addresses = bootstrap.split(",")
+    for number, address in enumerate(addresses):
         wire = await Wire.connect(address)
         try:
             await offsets_topic_ready(wire.send)
             for name, partitions in TOPICS.items():
-                await (topic_known if number else create_topic)(wire.send, name, partitions)
+                if number == 0:
+                    await create_topic(wire.send, name, partitions)
+                await topic_known(wire.send, name, partitions, alone=len(addresses) == 1)
         finally:
             await wire.close()
 

@@ -192,3 +192,15 @@ async def test_144_deleting_a_topic_deletes_its_offsets(kafka: Kafka) -> None:
         await asyncio.sleep(0.02)
     entries = await log_of(kafka)
     assert [(entry.key.topic, entry.raw_value is None) for entry in entries][-1] == (topic, True)
+
+
+@pytest.mark.profile("small")
+async def test_146_longest_retention_does_not_overflow(kafka: Kafka) -> None:
+    """offsets.retention.minutes is 2**31 - 1: nothing expires, checks come every 200 ms."""
+    await kafka.commit({T: 5})
+    [m1] = await kafka.stable(group=kafka.name("emptied"))
+    await m1.commit({T: 6})
+    await m1.leave()
+    await stays_parked(background(asyncio.Event().wait()), ms=600)
+    assert await kafka.committed([T]) == {T: 5}
+    assert await kafka.committed([T], group=kafka.name("emptied")) == {T: 6}

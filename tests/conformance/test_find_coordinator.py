@@ -92,7 +92,7 @@ async def test_s2_0_too_new_a_version_closes_the_connection(kafka: Kafka, key: i
     await wire.closed()
 
 
-async def test_s2_0_unknown_api_closes_the_connection(kafka: Kafka) -> None:
+async def test_173_unknown_api_closes_the_connection(kafka: Kafka) -> None:
     wire = await kafka.wire(record=False)
     wire.write_raw(frame(encode_request_header(999, 0, 1, "test") + b"\0" * 20))
     await wire.closed()

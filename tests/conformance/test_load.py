@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import Err
 from protocol.messages.k15_describe_groups import DescribedGroup
-from tests.conformance.driver import Kafka, Member, fetch_request, subscription
+from tests.conformance.driver import Kafka, Member, fetch_request, stays_parked, subscription
 from tests.conformance.history import past_group
 
 pytestmark = pytest.mark.profile("load")
@@ -68,7 +68,7 @@ async def test_147_emptied_group(kafka: Kafka) -> None:
 
 
 async def test_147_emptied_group_goes_on_with_its_generation(kafka: Kafka) -> None:
-    member = await kafka.member(group=past_group("load", "no-type"))
+    member = await kafka.member(group=past_group("load", "no-type-joined"))
     assert (await member.join()).generation_id == 1
     await member.leave()
 
@@ -149,13 +149,25 @@ async def test_156_other_protocol_type(kafka: Kafka) -> None:
 
 
 async def test_s3_5_empty_protocol_type_is_none(kafka: Kafka) -> None:
-    assert (await shown(kafka, "no-type")).protocol_type in ("", "consumer")
+    assert (await shown(kafka, "no-type")).protocol_type == ""
     assert await offsets(kafka, "no-type") == {T: 5}
 
 
 async def test_039_group_over_its_size_rebalances(kafka: Kafka) -> None:
     group = await shown(kafka, "over-size")
     assert (group.group_state, len(group.members)) == ("PreparingRebalance", 3)
+
+
+async def test_015_last_to_rejoin_an_over_size_group_is_turned_away(kafka: Kafka) -> None:
+    members = [await old_member(kafka, "over-size-rejoined", name) for name in "abc"]
+    first = members[0].start_join()
+    await stays_parked(first)
+    second = members[1].start_join()
+    await stays_parked(second)
+    answer = await members[2].try_join()
+    assert (answer.error_code, answer.member_id) == (Err.GROUP_MAX_SIZE_REACHED, "")
+    assert [(await task).generation_id for task in (first, second)] == [6, 6]
+    assert len((await first).members) == 2
 
 
 async def test_s3_5_loaded_members_have_sessions(kafka: Kafka) -> None:
