@@ -187,6 +187,7 @@ CLIENTS = [
             "fencing": "kafkajs has no group.instance.id",
             "position": "kafkajs tells no position",
             "max-poll-interval": "kafkajs heartbeats between records, so a long pause is a lost session",
+            "later-topic": "kafkajs wants a topic to exist when it subscribes",
             "reset-none": "kafkajs has fromBeginning true or false, nothing else",
             "pattern-follows": "kafkajs resolves a pattern once, when it subscribes",
         },

@@ -1,17 +1,13 @@
 """What the client matrix runs on: the broker under test and the driver processes.
 
-BROKER_SIM_CLIENTS_TARGET chooses the broker: "sim" (default), "sim:3.4" (another --as-version), "kafka:4.1.0" for a
-real Apache Kafka, which proves the matrix itself, or "at:host:port" for one that runs already with BROKER_CONFIG.
+BROKER_SIM_CLIENTS_TARGET chooses the broker: "sim" (default), "sim:3.4" (another --as-version), "disk" and "disk:3.4"
+(with --data), "kafka:4.1.0" for a real Apache Kafka, which proves the matrix itself, or "at:host:port" for a broker that
+runs already with BROKER_CONFIG.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +17,7 @@ import pytest
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.driver import ClientError, Driver, eventually
 from tests.clients.scenarios import SESSION_MS, SHORT_SESSION_MS
+from tests.clients.simulator import Simulator
 from tests.support.real_kafka import RealKafka
 
 TARGET = os.environ.get("BROKER_SIM_CLIENTS_TARGET", "sim")
@@ -29,7 +26,6 @@ BROKER_CONFIG: dict[str, object] = {
     "group.min.session.timeout.ms": min(1000, SHORT_SESSION_MS, SESSION_MS),
     "offsets.topic.num.partitions": 10,
 }
-READY_S = 20.0
 
 
 class Target:
@@ -45,43 +41,6 @@ class Target:
         with self.log_path.open("rb") as handle:
             handle.seek(start)
             return handle.read().decode(errors="replace")
-
-
-@contextmanager
-def simulator(log_path: Path, as_version: str | None) -> Iterator[Target]:
-    """`broker-sim serve` with three brokers, started as a user would."""
-    command = [sys.executable, "-m", "broker_sim", "serve", "--brokers", "3"]
-    if as_version:
-        command += ["--as-version", as_version]
-    for name, value in BROKER_CONFIG.items():
-        command += ["--config", f"{name}={value}"]
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
-    try:
-        yield Target(_bootstrap_line(process, log_path), log_path)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
-        process.stdout.close()
-
-
-def _bootstrap_line(process: subprocess.Popen[str], log_path: Path) -> str:
-    assert process.stdout is not None
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        if select.select([process.stdout], [], [], 0.1)[0]:
-            line = process.stdout.readline().strip()
-            if line:
-                return line.rpartition("=")[2]
-            break
-    raise AssertionError(
-        f"waited {READY_S} s for the simulator's bootstrap line; its log:\n{log_path.read_text()[-3000:]}"
-    )
 
 
 class Garage:
@@ -119,9 +78,10 @@ class Garage:
 def serve_target(directory: Path) -> Iterator[Target]:
     """The broker that BROKER_SIM_CLIENTS_TARGET names."""
     kind, _, version = TARGET.partition(":")
-    if kind == "sim":
-        with simulator(directory / "stderr.log", version or None) as served:
-            yield served
+    if kind in ("sim", "disk"):
+        data = directory / "data" if kind == "disk" else None
+        with Simulator(directory / "stderr.log", BROKER_CONFIG, as_version=version or None, data=data) as served:
+            yield Target(served.bootstrap, served.log_path)
     elif kind == "at":
         yield Target(version)
     else:

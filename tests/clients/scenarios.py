@@ -64,6 +64,7 @@ class Lab:
             "topics": [],
             "strategy": "range",
             "reset": "earliest",
+            "isolation": "read_uncommitted",
             "auto_commit": False,
             "auto_commit_interval_ms": 200,
             "session_timeout_ms": SESSION_MS,
@@ -271,6 +272,26 @@ def pattern_finds_topics(lab: Lab) -> None:
     member.reads(topics)
 
 
+@scenario("later-topic")
+def topic_may_come_after_the_subscription(lab: Lab) -> None:
+    topic = lab.name("later")
+    member = lab.member(group=lab.group(), topics=[topic], metadata_max_age_ms=500)
+    lab.produce(topic, [{"value": "first"}], may_create=True)
+    member.reads(["first"])
+
+
+@scenario()
+def wide_topic_is_read_and_committed_whole(lab: Lab) -> None:
+    topic, group, count = lab.topic(60), lab.group(), 60
+    members = [lab.member(group=group, topics=[topic]) for _ in range(3)]
+    share_out(members, of(topic, *range(count)))
+    values = set(lab.fill(topic, count, 2))
+    eventually("every record arrives", lambda: {v for m in members for v in m.values()}, values.__eq__)
+    for member in members:
+        member.commit("sync")
+    assert lab.committed(group, topic, count) == dict.fromkeys(range(count), 2)
+
+
 # ---------------------------------------------------------------------------------------------------- committing
 
 
@@ -368,6 +389,18 @@ def reset_latest_starts_after_the_last_record(lab: Lab) -> None:
 
     values = eventually("a record sent after the start arrives", late_record_arrived)
     assert all(value.startswith("late") for value in values)
+
+
+@scenario()
+def read_committed_reads_plain_records(lab: Lab) -> None:
+    topic, group = lab.topic(2), lab.group()
+    values = lab.fill(topic, 2, 5)
+    member = lab.member(group=group, topics=[topic], isolation="read_committed")
+    member.reads(values)
+    member.commit("sync")
+    member.leave()
+    heir = lab.member(group=group, topics=[topic], isolation="read_committed", reset="latest")
+    assert {record.offset for record in heir.reads(lab.fill(topic, 2, 1, "w"))} == {5}
 
 
 @scenario("reset-none")

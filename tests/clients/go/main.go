@@ -77,6 +77,7 @@ type request struct {
 	Strategy             string      `json:"strategy"`
 	Instance             string      `json:"instance"`
 	Reset                string      `json:"reset"`
+	Isolation            string      `json:"isolation"`
 	AutoCommit           bool        `json:"auto_commit"`
 	AutoCommitIntervalMS int         `json:"auto_commit_interval_ms"`
 	SessionTimeoutMS     int         `json:"session_timeout_ms"`
@@ -191,6 +192,9 @@ func start(ctx context.Context, r *request) (any, error) {
 	age := millis(r.MetadataMaxAgeMS)
 	opts := common(kgo.ClientID(r.Member), kgo.FetchMaxWait(millis(100)), kgo.ConsumeResetOffset(startOffset(r.Reset)),
 		kgo.MetadataMaxAge(age), kgo.MetadataMinAge(min(age, millis(250))))
+	if r.Isolation == "read_committed" {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
 	if r.Assign != nil {
 		offsets, err := m.assignedOffsets(ctx)
 		if err != nil {

@@ -184,6 +184,7 @@ public class Driver {
             config.put("max.poll.interval.ms", options.get("max_poll_interval_ms").asInt());
             config.put("session.timeout.ms", options.get("session_timeout_ms").asInt());
             config.put("heartbeat.interval.ms", options.get("heartbeat_interval_ms").asInt());
+            config.put("isolation.level", options.get("isolation").asText());
             config.put("metadata.max.age.ms", options.get("metadata_max_age_ms").asInt());
             config.put("partition.assignment.strategy", STRATEGIES.get(options.get("strategy").asText()));
             config.put("fetch.max.wait.ms", 100);
@@ -192,6 +193,12 @@ public class Driver {
             }
             if (given(options, "instance")) {
                 config.put("group.instance.id", options.get("instance").asText());
+            }
+            if (given(options, "config")) {
+                options.get("config").fields().forEachRemaining(e -> config.put(e.getKey(), e.getValue().asText()));
+            }
+            if (config.getProperty("group.protocol", "classic").equals("consumer")) {
+                List.of("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy").forEach(config::remove);
             }
             consumer = new KafkaConsumer<>(config);
             ConsumerRebalanceListener listener = new Listener(this);

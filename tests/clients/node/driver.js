@@ -87,6 +87,7 @@ class Member {
       heartbeatInterval: o.heartbeat_interval_ms,
       metadataMaxAge: o.metadata_max_age_ms,
       maxWaitTimeInMs: 100,
+      readUncommitted: o.isolation !== 'read_committed',
     })
     this.consumer.on(this.consumer.events.GROUP_JOIN, ({ payload }) => {
       this.owned = flat(payload.memberAssignment)

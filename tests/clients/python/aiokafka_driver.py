@@ -60,6 +60,7 @@ class Member:
             max_poll_interval_ms=options["max_poll_interval_ms"],
             session_timeout_ms=options["session_timeout_ms"],
             heartbeat_interval_ms=options["heartbeat_interval_ms"],
+            isolation_level=options["isolation"],
             metadata_max_age_ms=options["metadata_max_age_ms"],
             partition_assignment_strategy=[STRATEGIES[options["strategy"]]],
             fetch_max_wait_ms=100,

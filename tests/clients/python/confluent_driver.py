@@ -48,12 +48,14 @@ class Member(ThreadedMember):
             "auto.offset.reset": {"none": "error"}.get(options["reset"], options["reset"]),
             "enable.auto.commit": options["auto_commit"],
             "auto.commit.interval.ms": options["auto_commit_interval_ms"],
+            "isolation.level": options["isolation"],
             "max.poll.interval.ms": options["max_poll_interval_ms"],
             "session.timeout.ms": options["session_timeout_ms"],
             "heartbeat.interval.ms": options["heartbeat_interval_ms"],
             "topic.metadata.refresh.interval.ms": options["metadata_max_age_ms"],
             "partition.assignment.strategy": STRATEGIES[options["strategy"]],
             "fetch.wait.max.ms": 100,
+            **options.get("config", {}),
             "on_commit": self.committed_callback,
         }
         if options.get("instance"):
