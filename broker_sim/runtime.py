@@ -45,6 +45,7 @@ from broker_sim.storage.errors import StorageError
 from broker_sim.storage.log import Origin
 from broker_sim.timers import KeyedTimers
 from protocol import record_batch
+from protocol.api_keys import release
 from protocol.codec import DecodeError
 from protocol.errors import Err
 
@@ -314,7 +315,9 @@ class GroupRuntime:
                 self._perform(slot, slot.shard.start({}, self.clock.now_ms()))
             else:
                 slot.loading = True
-                self.clock.call_at_ms(self.clock.now_ms(), self._load_on, slot, Loader(), log_records(partition))
+                self.clock.call_at_ms(
+                    self.clock.now_ms(), self._load_on, slot, Loader(self.settings), log_records(partition)
+                )
         return slot
 
     def _load_on(self, slot: Slot, loader: Loader, records: Iterator[_LogRecord]) -> None:
@@ -335,6 +338,7 @@ class GroupRuntime:
         except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
             log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)
             slot.failed = self.settings.policy.load_error_disowns
+            loader = Loader(self.settings)
         slot.loading = False
         groups = loader.finish()
         log.info("%s: %d groups loaded from %d records", slot.partition.name, len(groups), loader.records)
@@ -394,4 +398,5 @@ def settings_of(config: BrokerConfig) -> Settings:
         commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+        reads_later_records=release(config.as_version) >= (3, 5),
     )

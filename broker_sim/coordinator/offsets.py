@@ -242,7 +242,7 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             if _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.state is State.EMPTY and _count(group) == len(expired) and not group.pending_members:
+        if group.state is State.EMPTY and _count(group) == len(expired):
             records += _group_tombstone(shard, group)
             shard.remove_group(group)
     if records:

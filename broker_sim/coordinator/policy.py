@@ -67,7 +67,9 @@ class Policy:
     full_group_completes_join: bool
     """A member refused for ``group.max.size`` no longer holds up the join phase (else that runs into its timeout)."""
     load_error_disowns: bool
-    """A log that can't be loaded leaves the partition without a coordinator (else it is served as far as it was read)."""
+    """A log that can't be loaded leaves the partition without a coordinator (else it is served as if it were empty)."""
+    group_tombstone_ends_offsets: bool
+    """At load a group's tombstone removes the offsets before it, too."""
     simple_group_exists_at_once: bool
     """A first commit without a generation makes the group before its append is committed."""
 
@@ -105,6 +107,7 @@ SCALA = Policy(
     group_operations=_READ_DELETE_DESCRIBE,
     full_group_completes_join=True,
     load_error_disowns=False,
+    group_tombstone_ends_offsets=False,
     simple_group_exists_at_once=True,
 )
 
@@ -138,6 +141,7 @@ JAVA = Policy(
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     full_group_completes_join=False,
     load_error_disowns=True,
+    group_tombstone_ends_offsets=True,
     simple_group_exists_at_once=False,
 )
 
@@ -155,3 +159,5 @@ class Settings:
     offsets_retention_ms: int = 10080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
+    reads_later_records: bool = True
+    """Whether flexible values are read and unknown records skipped at load (KIP-915, since 3.5)."""

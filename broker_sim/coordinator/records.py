@@ -11,8 +11,12 @@ from dataclasses import dataclass, field
 from broker_sim.coordinator.blocks import CommitBlock
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.policy import Settings
+from protocol.codec import DecodeError
 from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey
 from protocol.offsets_log import (
+    GROUP_METADATA,
+    OFFSET_COMMIT,
     decode_key,
     decode_value,
     group_key,
@@ -134,9 +138,11 @@ class Loader:
     """Rebuilds a shard from its log: feed it every record in order, then take ``finish``'s groups (coordinator.md 3.5).
 
     Later records win, null removes. Offsets in a transaction count from its commit marker on, and only where no plain commit was
-    written behind them. Records of the KIP-848 protocol and of unknown kinds are counted in ``skipped``.
+    written behind them. Records of the KIP-848 protocol and of unknown kinds are counted in ``skipped``; before KIP-915 they, and
+    flexible values, end the load with a DecodeError.
     """
 
+    settings: Settings = field(default_factory=Settings)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     offsets: dict[tuple[str, str, int], tuple[int, Offset]] = field(default_factory=dict)  # -> (log offset, value)
     pending: dict[int, dict[tuple[str, str, int], tuple[int, Offset]]] = field(default_factory=dict)  # by producer id
@@ -144,8 +150,7 @@ class Loader:
     records: int = 0
 
     def add(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int = -1) -> None:
-        """One record; ``producer_id`` is that of a transactional batch, else -1. Raises DecodeError for a value that this code
-        can't read (a later Kafka's)."""
+        """One record; ``producer_id`` is that of a transactional batch, else -1. Raises DecodeError for what that Kafka can't read."""
         self.records += 1
         if key is None:
             self.skipped += 1
@@ -154,25 +159,38 @@ class Loader:
         if isinstance(decoded, OffsetCommitKey):
             self._offset(log_offset, (decoded.group, decoded.topic, decoded.partition), value, producer_id)
         elif isinstance(decoded, GroupMetadataKey):
-            if value is None:
-                self.groups.pop(decoded.group, None)
-            else:
-                stored = decode_value(kind, value)
-                assert isinstance(stored, GroupMetadataValue)
-                if (
-                    int.from_bytes(value[:2], "big") == 0
-                ):  # no rebalance timeout then: the session timeout served for both
-                    for member in stored.members:
-                        member.rebalance_timeout = member.session_timeout
-                self.groups[decoded.group] = stored
-        else:
+            self._group(decoded.group, value)
+        elif self.settings.reads_later_records:
             self.skipped += 1
+        else:
+            raise DecodeError(f"a record of type {kind}")
+
+    def _group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            if self.settings.policy.group_tombstone_ends_offsets:
+                for key in [key for key in self.offsets if key[0] == group_id]:
+                    del self.offsets[key]
+            return
+        stored = decode_value(GROUP_METADATA, value)
+        assert isinstance(stored, GroupMetadataValue)
+        if self._version(value) == 0:  # it had no rebalance timeout: the session timeout served for both
+            for member in stored.members:
+                member.rebalance_timeout = member.session_timeout
+        self.groups[group_id] = stored
+
+    def _version(self, value: bytes) -> int:
+        version = int.from_bytes(value[:2], "big")
+        if version > 3 and not self.settings.reads_later_records:
+            raise DecodeError(f"a value of version {version}")
+        return version
 
     def _offset(self, log_offset: int, key: tuple[str, str, int], value: bytes | None, producer_id: int) -> None:
         if value is None:
             self.offsets.pop(key, None)
             return
-        v = decode_value(1, value)
+        self._version(value)
+        v = decode_value(OFFSET_COMMIT, value)
         offset = Offset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
         if producer_id >= 0:
             self.pending.setdefault(producer_id, {})[key] = (log_offset, offset)

@@ -62,5 +62,8 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         if leader is not None and leader.alive:
             return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
         error = Err.COORDINATOR_NOT_AVAILABLE
-    text = _TEXTS[error] if error is Err.INVALID_REQUEST else ""
+    says_why = error is Err.INVALID_REQUEST and (
+        key_type != SHARE or ctx.broker.runtime.settings.policy.name == "scala"
+    )
+    text = _TEXTS[error] if says_why else ""
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)

@@ -104,7 +104,7 @@ class Core:
 
     def reload(self) -> Core:
         """Another coordinator that has loaded this one's log."""
-        loader = Loader()
+        loader = Loader(self.settings)
         for offset, (key, value) in enumerate(self.log):
             loader.add(offset, key, value)
         other = Core()
