@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_client_id_size",
         "_deferring",
         "_handling",
+        "_large",
         "_need",
         "_out",
         "_owner",
@@ -120,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._handling = False  # inside a handler, whose caller looks for the reply
         self._pending: deque[RequestContext | list[bytes]] | None = None  # unanswered requests, and replies behind them
         self._out: list[bytes] = []  # replies not yet given to the transport
+        self._large = False  # whether one of them may be WRITE_ALONE bytes long
         self._rest: bytes | None = None  # not None: frames are held back, _tail comes after these
         self._pos = 0  # where in _rest to go on
         self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
@@ -245,6 +247,8 @@ class Connection(asyncio.Protocol):
                 else:
                     out += (route.head_of(correlation_id, len(answer)), answer)
                     size_out += len(answer)
+                    if len(answer) >= WRITE_ALONE:
+                        self._large = True
             pos = end
             if size_out >= WRITE_CHUNK:
                 size_out = 0
@@ -279,7 +283,10 @@ class Connection(asyncio.Protocol):
             self._pending.append(frames)
             return 0
         self._out += frames
-        return sum(map(len, frames))
+        size = sum(map(len, frames))
+        if size >= WRITE_ALONE:
+            self._large = True
+        return size
 
     def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
         """See ``context``: the frame in a fast path may come again."""
@@ -402,6 +409,7 @@ class Connection(asyncio.Protocol):
             if frames is None:
                 break
             self._out += frames
+            self._large = True  # perhaps
             pending.popleft()
         self.last_active = self._owner.tick
         self._write()
@@ -413,7 +421,12 @@ class Connection(asyncio.Protocol):
         out, transport = self._out, self._transport
         if self._stop & _CLOSING:
             out.clear()
-        elif out and transport is not None:
+        elif not self._large:
+            if out and transport is not None:
+                transport.write(b"".join(out))
+                out.clear()
+        elif transport is not None:
+            self._large = False
             start = 0
             for number, piece in enumerate(out):
                 if len(piece) >= WRITE_ALONE:  # copying it to join it costs more than a system call of its own

@@ -17,8 +17,9 @@ import re
 from functools import cache
 
 from broker_sim.handlers import supported
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from protocol.api_keys import ApiKey, release
+from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k18_api_versions import (
     ApiVersion,
@@ -47,11 +48,14 @@ _METADATA_VERSIONS: dict[tuple[int, int], tuple[int, int]] = {
 
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if ctx.api_version >= 3 and not (
-        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
+    if ctx.api_version >= 3 and not _is_valid(request):
         return ApiVersionsResponse(error_code=Err.INVALID_REQUEST)
-    return _answer(ctx.broker.state.as_version, ctx.api_version)
+    return _answer(ctx.broker.state.as_version)
+
+
+def _is_valid(request: ApiVersionsRequest) -> bool:
+    name, version = request.client_software_name, request.client_software_version
+    return _SOFTWARE.fullmatch(name) is not None and _SOFTWARE.fullmatch(version) is not None
 
 
 def handle_unsupported(ctx: RequestContext, request: None) -> ApiVersionsResponse:
@@ -61,8 +65,27 @@ def handle_unsupported(ctx: RequestContext, request: None) -> ApiVersionsRespons
     )
 
 
+def _fast(api_version: int) -> FastHandler:
+    """Most connections begin with this request, and the answer is the same for all: it is encoded once."""
+
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
+        if api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body)):
+            return None
+        return _encoded(connection.broker.state.as_version, api_version)
+
+    return fast
+
+
+FAST = {version: _fast(version) for version in range(5)}
+
+
 @cache
-def _answer(as_version: str, api_version: int) -> ApiVersionsResponse:
+def _encoded(as_version: str, api_version: int) -> bytes:
+    return encode(_answer(as_version), api_version)
+
+
+@cache
+def _answer(as_version: str) -> ApiVersionsResponse:
     """The same for every client; nobody changes it."""
     keys = [
         ApiVersion(key, 0 if key == ApiKey.PRODUCE else low, high)
