@@ -166,6 +166,12 @@ async def test_015_last_to_rejoin_an_over_size_group_is_turned_away(kafka: Kafka
     await stays_parked(second)
     answer = await members[2].try_join()
     assert (answer.error_code, answer.member_id) == (Err.GROUP_MAX_SIZE_REACHED, "")
+    if not kafka.old:  # again it forgets to complete the join phase, until something else happens in the group
+        await stays_parked(first, second, ms=300)
+        await members[1].leave(wire=await members[1].second_wire())
+        assert (await second).error_code == Err.UNKNOWN_MEMBER_ID
+        assert ((await first).generation_id, len((await first).members)) == (6, 1)
+        return
     assert [(await task).generation_id for task in (first, second)] == [6, 6]
     assert len((await first).members) == 2
 
