@@ -25,7 +25,7 @@ from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.files import Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot
-from broker_sim.storage.segment import READ_BYTES, DiskSegment, Segment
+from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Segment
 from protocol.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
@@ -135,6 +135,9 @@ def _scan(segment: DiskSegment, size: int, files: Files, producers: ProducerStat
             check_crc(data, pos, header)
             if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
                 why = f"offset {header.base_offset} where {segment.next_offset} is the least"
+                break
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                why = f"offset {header.last_offset} is too far from the segment's first"
                 break
             segment.note(header.size, header.last_offset, header.max_timestamp)
             if producers is not None and header.producer_id >= 0:

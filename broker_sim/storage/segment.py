@@ -247,6 +247,8 @@ class DiskSegment:
     def _rebuild(self, end: int) -> None:
         self.reset()
         for header, _, _ in self.scan(0, end):
+            if not self.next_offset <= header.last_offset <= self.base_offset + MAX_RELATIVE_OFFSET:
+                raise CorruptRecord(f"{self.log_path} has offset {header.last_offset} where it can't be")
             self.note(header.size, header.last_offset, header.max_timestamp)
 
     def adopt_finished(self, size: int) -> bool:

@@ -44,7 +44,8 @@ def test_a_log_with_any_damage_opens_and_goes_on(
     for _ in range(data.draw(st.integers(1, 4))):
         damage(data.draw(st.sampled_from(paths)), data)
     log = PartitionLog(data_dir / "t-0", SETTINGS)
-    for offset in range(log.log_start_offset, log.log_end_offset, 7):
+    step = max((log.log_end_offset - log.log_start_offset) // 15, 1)  # offsets are not under the checksum: may be far
+    for offset in range(log.log_start_offset, log.log_end_offset, step):
         try_to(lambda at=offset: log.read(at, 500))  # type: ignore[misc]
         try_to(lambda at=offset: log.offset_for_timestamp(NOW_MS + at))  # type: ignore[misc]
     try_to(lambda: log.max_timestamp())
