@@ -113,12 +113,21 @@ class Partition:
         """Append whole v2 batches under the current leader epoch. Raises as `PartitionLog.append`."""
         log = self.log
         info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
-        self.appended_bytes += len(batches)
+        self._appended(len(batches))
+        return info
+
+    def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
+        """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
+        last_offset = self.log.append_records(bodies, count, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._appended(sum(map(len, bodies)))
+        return last_offset
+
+    def _appended(self, size: int) -> None:
+        self.appended_bytes += size
         if not self.held:
-            self.high_watermark = log.log_end_offset
+            self.high_watermark = self.log.log_end_offset
         if self._waiters:
             self._call()
-        return info
 
     def advance_high_watermark(self, offset: int | None = None) -> None:
         """Commit up to `offset` (default: the log's end) and wake the waiters; never moves back."""

@@ -54,11 +54,15 @@ def _compact_request(frame: bytes, at: int, by_id: bool) -> _Found | None:
 
 def _old_request(frame: bytes, at: int, _: bool) -> _Found | None:
     """The same for versions 3 to 8."""
+    if len(frame) < at + 28:
+        return None  # no topic, or none with a partition
     tid, acks, _, topics, size = _OLD_HEAD.unpack_from(frame, at)
     if tid != -1 or topics != 1 or size <= 0:
         return None
     topic = frame[at + 12 : at + 14 + size]
     at += 14 + size
+    if len(frame) < at + 12:
+        return None
     partitions, index, length = _OLD_PARTITION.unpack_from(frame, at)
     at += 12
     if partitions != 1 or length < 0 or at + length != len(frame):
