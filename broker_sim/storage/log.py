@@ -202,18 +202,19 @@ class PartitionLog:
             offset += header.last_offset_delta + 1
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
 
-    def append_records(self, bodies: Sequence[bytes], count: int, *, leader_epoch: int, now_ms: int) -> int:
+    def append_records(self, bodies: Sequence[bytes], count: int, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Add one batch of the broker's own out of ``count`` encoded records (`record_batch.batch_of`); returns its last
-        offset. What it means is what `append` means for that batch; what it raises too.
+        offset and its bytes. What it means is what `append` means for that batch; what it raises too.
         """
         config, base = self.config, self.log_end_offset
         data = batch_of(bodies, count, now_ms, base_offset=base, leader_epoch=leader_epoch)
         if config.is_log_append_time or len(data) > config.max_message_bytes:
             data = batch_of(bodies, count, now_ms)
-            return self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR).last_offset
+            info = self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+            return info.last_offset, len(data)
         last = base + count - 1
         self._write(data, [(len(data), last, now_ms)], leader_epoch, now_ms, now_ms)
-        return last
+        return last, len(data)
 
     def _write(self, data: bytes, marks: list[Mark], leader_epoch: int, latest: int, now_ms: int) -> None:
         if len(data) > self.config.segment_bytes:

@@ -298,9 +298,15 @@ class DiskSegment:
             self._read_index("timeindex"), self.next_offset - 1 - self.base_offset
         ):
             self._offset_index, self._time_index = offset_index, time_index
-        else:
+            return
+        known = (self.size, self.next_offset, self.max_timestamp, self.max_timestamp_offset)
+        try:
             self._rebuild(self.size)
-            self.became_inactive()
+        except RecordBatchError:
+            self.size, self.next_offset, self.max_timestamp, self.max_timestamp_offset = known
+            self._offset_index = self._time_index = None
+            raise
+        self.became_inactive()
 
     def _read_index(self, kind: str) -> bytes:
         fd = self._files.open(self.path(kind), create=True)

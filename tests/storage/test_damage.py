@@ -121,3 +121,22 @@ def test_without_snapshots_damage_in_the_middle_is_found_at_open(
     assert log.log_end_offset == 100
     assert 50 < len(values(log)) < 93
     log.close()
+
+
+def test_a_segment_that_cannot_be_indexed_is_told_at_every_read_and_not_shortened(origin: Path, tmp_path: Path) -> None:
+    shutil.copytree(origin, tmp_path / "data")
+    directory = tmp_path / "data" / "t-0"
+    victim = sorted(directory.glob("*.log"))[1]
+    raw = bytearray(victim.read_bytes())
+    raw[16] = 9  # the magic of its first batch
+    victim.write_bytes(raw)
+    index = victim.with_suffix(".index")
+    entries = index.read_bytes()
+    index.write_bytes(entries[8:16] + entries[:8] + entries[16:])  # out of order but for the last: seen when it is used
+    log = PartitionLog(directory, SETTINGS)
+    size = log.size_bytes
+    for _ in range(3):
+        with pytest.raises(CorruptLog):
+            log.read(int(victim.stem) + 3, 1000)
+        assert log.size_bytes == size
+    log.close()
