@@ -23,7 +23,7 @@ from broker_sim.demo.watch import Watch
 RECORDS = 400
 """Records in each partition: more than the consumers read before they are told to hurry."""
 
-ENOUGH = 3 * COMMIT_EVERY
+ENOUGH = 3 * COMMIT_EVERY + COMMIT_EVERY // 2  # in the middle between two commits
 """Records that a member reads before the next act begins."""
 
 WAIT_S = 20.0
