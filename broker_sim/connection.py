@@ -280,7 +280,8 @@ class Connection(asyncio.Protocol):
             self._queue(context)
             return 0
         if self._pending:
-            self._pending.append(frames)
+            if frames:
+                self._pending.append(frames)
             return 0
         self._out += frames
         size = sum(map(len, frames))
@@ -330,6 +331,9 @@ class Connection(asyncio.Protocol):
 
     def _wait(self, data: bytes, pos: int) -> None:
         """The frames from ``pos`` on are held back until :meth:`_unblock`."""
+        if pos == len(data) and self._tail is None and self._reading:
+            self._rest, self._pos = b"", 0
+            return
         self._rest, self._pos = (data, pos) if pos < len(data) else (b"", 0)
         self._limit()
 
@@ -377,6 +381,18 @@ class Connection(asyncio.Protocol):
         self._defer(context)
         return context
 
+    def late(self) -> list[bytes]:
+        """See ``context``: the place of a reply that comes at the end of the turn."""
+        reply: list[bytes] = []
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(reply)
+        if self._deferring < 0:
+            assert self._route is not None
+            self._deferring = self._route.api_key
+            self._owner.join_turn(self)
+        return reply
+
     def _defer(self, context: RequestContext) -> None:
         self._queue(context)
         if self._deferring < 0:
@@ -388,7 +404,7 @@ class Connection(asyncio.Protocol):
             self._pending = deque()
         self._pending.append(context)
 
-    def replied(self, context: RequestContext) -> None:
+    def replied(self, context: RequestContext | None = None) -> None:
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if not self._handling and self._deferring < 0:
             self._drain()
@@ -402,14 +418,18 @@ class Connection(asyncio.Protocol):
 
     def _drain(self) -> None:
         """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
-        pending = self._pending
+        pending, out = self._pending, self._out
         while pending:
             head = pending[0]
-            frames = head.frames if isinstance(head, RequestContext) else head
-            if frames is None:
+            if isinstance(head, list):
+                if not head:
+                    break
+                out += head
+            elif head.frames is None:
                 break
-            self._out += frames
-            self._large = True  # perhaps
+            else:
+                out += head.frames
+                self._large = True  # perhaps
             pending.popleft()
         self.last_active = self._owner.tick
         self._write()

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from broker_sim.config import BrokerConfig
-from broker_sim.coordinator.blocks import CommitBlock
+from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
 from broker_sim.coordinator.group import Group, Member
 from broker_sim.coordinator.outcome import (
     Append,
@@ -60,7 +60,7 @@ _LOAD_SLICE = 2000
 Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer."""
 
-_COMMITS = (CommitOffsets, CommitBlock)
+_NONE = Err.NONE
 
 _NOBODY = Client("", "", 0)
 """The client of requests that don't look at it."""
@@ -71,11 +71,25 @@ partition_of = lru_cache(maxsize=65536)(partition_for)
 class Slot:
     """A shard with what it needs of the world: its partition, its open batch, how far it is loaded."""
 
-    __slots__ = ("failed", "loading", "open", "open_records", "partition", "shard", "waiting")
+    __slots__ = (
+        "answers",
+        "failed",
+        "loading",
+        "open",
+        "open_records",
+        "partition",
+        "shard",
+        "turn",
+        "turn_bytes",
+        "waiting",
+    )
 
     def __init__(self, shard: Shard, partition: Partition) -> None:
         self.shard, self.partition = shard, partition
-        self.open: list[Append] = []
+        self.open: list[Append] = []  # appends that wait for the end of the turn to share a batch
+        self.turn: list[tuple[CommitShape, Sequence[bytes]]] = []  # commits that wait for it to be looked at
+        self.answers: list[Callable[[Any], object]] = []  # to these
+        self.turn_bytes = 0  # what their batch will have
         self.open_records = 0
         self.loading = False
         self.failed = False
@@ -202,6 +216,7 @@ class GroupRuntime:
                 or partition.leader != node_id
                 or slots.get(index) is not slot
                 or slot.open
+                or slot.turn
                 or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             ):
                 return False
@@ -210,19 +225,24 @@ class GroupRuntime:
 
         return again
 
-    def takes(self, shard: Shard) -> bool:
-        """Whether commits to ``shard``, which a broker located, are collected now: nothing holds its log up."""
-        slot = self._slots.get(shard.partition)
-        return slot is not None and slot.shard is shard and not slot.partition.held
+    def slot_of(self, shard: Shard) -> Slot:
+        """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""
+        return self._slots[shard.partition]
 
-    def commit_block(self, shard: Shard, block: CommitBlock, answered: Callable[[Any], object]) -> None:
-        """Step ``shard`` with a commit that repeats a layout; ``answered(error)`` is called now or from :meth:`flush_turn`, later
-        where the log holds it up."""
-        token = self._next_token
-        self._next_token = token + 1
-        self._tokens[token] = answered
-        slot = self._slots[shard.partition]
-        self._perform(slot, shard.step(Request(token, _NOBODY, block), block.commit_ts_ms))
+    def commit_later(
+        self, slot: Slot, shape: CommitShape, chunks: Sequence[bytes], answered: Callable[[Any], object]
+    ) -> None:
+        """Collect a commit that repeats a layout for this turn; ``answered(error)`` is called from :meth:`flush_turn`, or later
+        where the log holds it up by then."""
+        size = slot.turn_bytes + shape.size_bytes
+        if slot.open or size > slot.partition.log.config.max_message_bytes:
+            self._flush(slot)
+            size = shape.size_bytes
+        if not slot.turn:
+            self._dirty.append(slot)
+        slot.turn.append((shape, chunks))
+        slot.answers.append(answered)
+        slot.turn_bytes = size
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
@@ -238,7 +258,7 @@ class GroupRuntime:
     # performing
 
     def _step(self, slot: Slot, event: Event) -> None:
-        if slot.open and not (type(event) is Request and type(event.body) in _COMMITS):
+        if slot.turn or (slot.open and not (type(event) is Request and type(event.body) is CommitOffsets)):
             self._flush(slot)
         self._perform(slot, slot.shard.step(event, self.clock.now_ms()))
 
@@ -255,35 +275,44 @@ class GroupRuntime:
                 if not slot.open:
                     self._dirty.append(slot)
                 slot.open.append(append)
-                slot.open_records += len(append.records) if append.block is None else append.block.shape.count
+                slot.open_records += len(append.records)
                 if slot.open_records >= _BATCH_RECORDS:
                     self._flush(slot)
             else:
-                self._flush(slot)
+                if slot.open or slot.turn:
+                    self._flush(slot)
                 self._append(slot, [append])
-        for token, answer in outcome.replies:
-            self._reply(token, answer)
-
-    def _reply(self, token: int, answer: Any) -> None:
-        answered = self._tokens.pop(token, None)
-        if answered is not None:
-            answered(answer)
+        if outcome.replies:
+            waiting = self._tokens.pop
+            for token, answer in outcome.replies:
+                answered = waiting(token, None)
+                if answered is not None:
+                    answered(answer)
 
     def _flush(self, slot: Slot) -> None:
+        """Append what the turn has collected: either of the two lists."""
         appends, slot.open, slot.open_records = slot.open, [], 0
         if appends:
             self._append(slot, appends)
+        if slot.turn:
+            commits, slot.turn = slot.turn, []
+            answers, slot.answers = slot.answers, []
+            slot.turn_bytes = 0
+            first = self._next_token
+            self._next_token = first + len(answers)
+            self._tokens.update(enumerate(answers, first))
+            now_ms = self.clock.now_ms()
+            self._perform(slot, slot.shard.step(Request(first, _NOBODY, CommitBlocks(commits, now_ms)), now_ms))
 
     def _append(self, slot: Slot, appends: list[Append]) -> None:
         """Append as one batch, and tell the shard what became of each."""
         partition, now_ms = slot.partition, self.clock.now_ms()
-        error, last_offset = Err.NONE, -1
+        error, last_offset = _NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
         else:
             try:
-                info = partition.append(_batch_of(appends, now_ms), now_ms=now_ms, origin=Origin.COORDINATOR)
-                last_offset = info.last_offset
+                last_offset = _append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = failure.error
                 log.warning("append to %s failed: %s", partition.name, failure)
@@ -291,8 +320,8 @@ class GroupRuntime:
         if high_watermark <= last_offset and not slot.waiting:
             slot.waiting = True
             partition.add_waiter(lambda: self._high_watermark_moved(slot))
-        tickets = [append.ticket for append in appends]
-        answer = Appended(tickets[0], last_offset, error, high_watermark, tickets[1:])
+        more = [append.ticket for append in appends[1:]] if len(appends) > 1 else ()
+        answer = Appended(appends[0].ticket, last_offset, error, high_watermark, more)
         self._perform(slot, slot.shard.step(answer, now_ms))
 
     def _high_watermark_moved(self, slot: Slot) -> None:
@@ -352,22 +381,15 @@ class GroupRuntime:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _batch_of(appends: list[Append], now_ms: int) -> bytes:
-    """One record batch with the records of all ``appends``."""
-    bodies: list[bytes] = []
-    count = 0
-    for append in appends:
-        block = append.block
-        if block is None:
-            break
-        bodies.append(block.shape.body(block.chunks, block.commit_ts_ms, count))
-        count += block.shape.count
-    else:
-        return record_batch.batch_of(bodies, count, now_ms)
-    pairs: list[tuple[bytes | None, bytes | None]] = []
-    for append in appends:
-        pairs += append.records if append.block is None else append.block.pairs()
-    return record_batch.build_batch(pairs, now_ms, base_sequence=appends[0].base_sequence)
+def _append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
+    """One record batch with the records of all ``appends``; its last offset."""
+    blocks = appends[0].blocks
+    if blocks is not None:
+        bodies, count = blocks.bodies()
+        return partition.append_records(bodies, count, now_ms=now_ms)
+    pairs = appends[0].records if len(appends) == 1 else [pair for append in appends for pair in append.records]
+    batch = record_batch.build_batch(pairs, now_ms, base_sequence=appends[0].base_sequence)
+    return partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR).last_offset
 
 
 _LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]

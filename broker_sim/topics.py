@@ -118,8 +118,8 @@ class Partition:
 
     def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
-        last_offset = self.log.append_records(bodies, count, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        self._appended(sum(map(len, bodies)))
+        last_offset, size = self.log.append_records(bodies, count, self.leader_epoch, now_ms)
+        self._appended(size)
         return last_offset
 
     def _appended(self, size: int) -> None:

@@ -453,10 +453,12 @@ def _sealed(covered: bytes, base_offset: int, leader_epoch: int) -> bytes:
     return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
 
 
-def batch_of(bodies: Sequence[bytes], count: int, timestamp_ms: int) -> bytes:
+def batch_of(
+    bodies: Sequence[bytes], count: int, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
     """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
     head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
-    return _sealed(b"".join((head, *bodies)), 0, -1)
+    return _sealed(b"".join((head, *bodies)), base_offset, leader_epoch)
 
 
 def record_heads(size: int, first: int, count: int) -> list[bytes]:

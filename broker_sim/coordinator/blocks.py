@@ -22,6 +22,8 @@ CHUNK_BYTES = 12
 
 _VALUE_HEAD = 2  # the version
 _VALUE_TAIL = 9  # commit timestamp and tags
+_BATCH_HEAD = 61
+_RECORD_HEAD = 5 + 1 + 1 + 5  # at most: length, attributes, timestamp and offset delta
 _CHUNK = struct.Struct(">qi")
 _TIMESTAMP = struct.Struct(">q")
 
@@ -29,7 +31,7 @@ _TIMESTAMP = struct.Struct(">q")
 class CommitShape:
     """``command``: the commit as it was seen first; its offsets give partitions and metadata, their values are ignored."""
 
-    __slots__ = ("_bodies", "_parts", "_sizes", "_tails", "command", "count", "partitions")
+    __slots__ = ("_bodies", "_parts", "_sizes", "_tails", "command", "count", "partitions", "size_bytes")
 
     def __init__(self, command: CommitOffsets) -> None:
         self.command = command
@@ -46,6 +48,8 @@ class CommitShape:
             self._sizes.append(len(heads[-1]) + len(value) - _VALUE_HEAD + 1)  # and no headers
         self._parts = [b""] * (4 * self.count)
         self._parts[1::4] = heads
+        self.size_bytes = _BATCH_HEAD + sum(self._sizes) + _RECORD_HEAD * self.count
+        """More than a batch of these records alone has."""
         self._bodies: Callable[[list[bytes], bytes, int], bytes] = (
             self._even if len(set(self._sizes)) == 1 and len(set(self._tails)) == 1 else self._uneven
         )
@@ -69,8 +73,7 @@ class CommitShape:
 
 
 class CommitBlock:
-    """One commit of a shape: ``chunks`` are the request's bytes for each partition, in the shape's order. Answer: an Err, as to
-    ``CommitOffsets``."""
+    """One commit of a shape: ``chunks`` are the request's bytes for each partition, in the shape's order."""
 
     __slots__ = ("chunks", "commit_ts_ms", "shape")
 
@@ -87,13 +90,33 @@ class CommitBlock:
             )
         ]
 
-    def pairs(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Its records as keys and values."""
-        group_id = self.shape.command.group_id
-        return [
-            (
-                offset_commit_key(group_id, topic, partition),
-                offset_commit_value(VALUE_VERSION, o.offset, o.leader_epoch, o.metadata, o.commit_ts_ms),
-            )
-            for topic, partition, o in self.offsets()
-        ]
+
+class CommitBlocks:
+    """The commits of one turn, in their order: (shape, chunks) of each. Each has a token of its own, counted on from the request's, and
+    each is answered as a ``CommitOffsets`` of the same instant is."""
+
+    __slots__ = ("commit_ts_ms", "commits")
+
+    def __init__(self, commits: Sequence[tuple[CommitShape, Sequence[bytes]]], commit_ts_ms: int) -> None:
+        self.commits, self.commit_ts_ms = commits, commit_ts_ms
+
+    def blocks(self) -> list[CommitBlock]:
+        """Every commit as a block of its own."""
+        return [CommitBlock(shape, chunks, self.commit_ts_ms) for shape, chunks in self.commits]
+
+    def last_blocks(self) -> list[CommitBlock]:
+        """The last commit of each shape, in the order in which they came: what is left when all were applied."""
+        last: dict[CommitShape, Sequence[bytes]] = {}
+        for shape, chunks in reversed(self.commits):
+            if shape not in last:
+                last[shape] = chunks
+        return [CommitBlock(shape, last[shape], self.commit_ts_ms) for shape in reversed(last)]
+
+    def bodies(self) -> tuple[list[bytes], int]:
+        """The records as one batch holds them, in pieces, and their number."""
+        ts, first = self.commit_ts_ms, 0
+        out: list[bytes] = []
+        for shape, chunks in self.commits:
+            out.append(shape.body(chunks, ts, first))
+            first += shape.count
+        return out, first

@@ -23,6 +23,8 @@ NO_GENERATION = -1
 class State(enum.Enum):
     """Wire names of the states of a classic group."""
 
+    __hash__ = object.__hash__  # Enum's is written in Python, and the tables are looked into at every request
+
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_sim.coordinator import rebalance
-from broker_sim.coordinator.blocks import CommitBlock
+from broker_sim.coordinator.blocks import CommitBlocks
 from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
 from broker_sim.coordinator.outcome import (
     Append,
@@ -20,6 +22,8 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, re
 from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 
+_NONE, _DEAD, _EMPTY = Err.NONE, State.DEAD, State.EMPTY  # looking up a member of an enum costs as much as a call
+
 
 class CommitWrite(Write):
     """An OffsetCommit's records."""
@@ -35,29 +39,41 @@ class CommitWrite(Write):
         shard.reply(self.token, Err.NONE)
 
 
-class BlockWrite(Write):
-    """A block of offsets: the same, without a record object for each."""
+class BlocksWrite(Write):
+    """The commits of a turn that repeat their layouts: the same, without an object for each record. ``tokens`` are their requests'."""
 
-    __slots__ = ("block",)
+    __slots__ = ("blocks", "tokens")
 
-    def __init__(self, token: int, block: CommitBlock) -> None:
-        self.token, self.block = token, block
+    def __init__(self, tokens: Sequence[int], blocks: CommitBlocks) -> None:
+        self.token, self.tokens, self.blocks = tokens[0], tokens, blocks
         self.last_offset = -1
 
     @property
     def records(self) -> list[Record]:  # type: ignore[override]
         """For those who look at what is on its way."""
-        group_id = self.block.shape.command.group_id
-        return [OffsetRecord(group_id, topic, partition, offset) for topic, partition, offset in self.block.offsets()]
+        return [
+            OffsetRecord(block.shape.command.group_id, topic, partition, offset)
+            for block in self.blocks.blocks()
+            for topic, partition, offset in block.offsets()
+        ]
 
     def append(self, ticket: int, policy: Policy) -> Append:
         """Its records are built where the batch is."""
-        return Append(ticket, [], policy.shares_batches, block=self.block)
+        return Append(ticket, [], blocks=self.blocks)
 
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""
-        replay_block(shard.groups, self.block)
-        shard.reply(self.token, Err.NONE)
+        for block in self.blocks.last_blocks():
+            replay_block(shard.groups, block)
+        self._answer(shard, _NONE)
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """Nothing of it was written, or not in time."""
+        self._answer(shard, shard.settings.policy.commit_errors.get(error, error))
+
+    def _answer(self, shard: ShardState, error: Err) -> None:
+        if self.token is not None:
+            shard.out.replies += [(token, error) for token in self.tokens]
 
 
 class DeleteOffsetsWrite(Write):
@@ -71,52 +87,59 @@ class DeleteOffsetsWrite(Write):
 
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
-    if not _admitted(shard, token, request):
-        return
-    if not request.offsets:
-        shard.reply(token, Err.NONE)
+    error = _refusal(shard, request)
+    if error is not _NONE or not request.offsets:
+        shard.reply(token, error)
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
     shard.write(CommitWrite(token, records))
 
 
-def commit_block(shard: ShardState, token: int, client: Client, block: CommitBlock) -> None:
-    """The same for a commit that repeats a layout."""
-    if _admitted(shard, token, block.shape.command):
-        shard.write(BlockWrite(token, block))
+def commit_blocks(shard: ShardState, token: int, client: Client, request: CommitBlocks) -> None:
+    """The same for the commits of a turn. Nothing changes the groups in between, so one look at each shape is enough."""
+    errors = {shape: _refusal(shard, shape.command) for shape in dict(request.commits)}
+    tokens: Sequence[int] = range(token, token + len(request.commits))
+    if any(error is not _NONE for error in errors.values()):
+        refusals = [errors[shape] for shape, _ in request.commits]
+        for each, error in zip(tokens, refusals, strict=True):
+            if error is not _NONE:
+                shard.reply(each, error)
+        tokens = [each for each, error in zip(tokens, refusals, strict=True) if error is _NONE]
+        request = CommitBlocks(
+            [one for one, error in zip(request.commits, refusals, strict=True) if error is _NONE],
+            request.commit_ts_ms,
+        )
+    if tokens:
+        shard.write(BlocksWrite(tokens, request))
 
 
-def _admitted(shard: ShardState, token: int, request: CommitOffsets) -> bool:
-    """The group's own checks; a commit that is refused is answered. A member's session starts anew."""
+def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
+    """The group's own checks. Where a commit passes (NONE), its member's session starts anew."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.generation >= 0:
-            absent = shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
-            shard.reply(token, absent)
-            return False
+            return shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
         if shard.settings.policy.simple_group_exists_at_once:
             shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
-    else:
-        error = _commit_error(group, request)
-        if error is not Err.NONE:
-            shard.reply(token, error)
-            return False
+        return _NONE
+    error = _commit_error(group, request)
+    if error is _NONE:
         member = group.members.get(request.member_id)
         if member is not None:
             rebalance.restart_session(shard, group, member)
-    return True
+    return error
 
 
 def _commit_error(group: Group, request: CommitOffsets) -> Err:
     """doCommitOffsets: who may commit into this group now."""
-    if group.state is State.DEAD:
+    if group.state is _DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
-    if request.generation < 0 and group.state is State.EMPTY:
-        return Err.NONE  # assign mode, or an admin: the member id is not looked at
+    if request.generation < 0 and group.state is _EMPTY:
+        return _NONE  # assign mode, or an admin: the member id is not looked at
     if request.generation >= 0 or request.member_id or request.instance_id is not None:
         error = group.check_member(request.member_id, request.instance_id)
-        if error is not Err.NONE:
+        if error is not _NONE:
             return error
         if request.generation != group.generation:
             return Err.ILLEGAL_GENERATION

@@ -18,13 +18,13 @@ The rules that hold in this package:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.coordinator.blocks import CommitBlock
+    from broker_sim.coordinator.blocks import CommitBlocks
 
 TimerKey = tuple[str | int, ...]
 """``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
@@ -162,13 +162,13 @@ class TopicDeleted:
 @dataclass(slots=True)
 class Append:
     """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
-    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). A ``block`` brings its own records."""
+    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``blocks`` bring their own records."""
 
     ticket: int
     records: list[tuple[bytes, bytes | None]]
     mergeable: bool = False
     base_sequence: int = 0
-    block: CommitBlock | None = None
+    blocks: CommitBlocks | None = None
 
 
 @dataclass(slots=True)
@@ -178,6 +178,9 @@ class Outcome:
     ``timers`` arm (a deadline in ms) or cancel (None) by key; arming a key again moves it. ``replies`` are (token, answer).
     """
 
-    replies: list[tuple[int, Any]] = field(default_factory=list)
-    timers: list[tuple[TimerKey, int | None]] = field(default_factory=list)
-    appends: list[Append] = field(default_factory=list)
+    replies: list[tuple[int, Any]]
+    timers: list[tuple[TimerKey, int | None]]
+    appends: list[Append]
+
+    def __init__(self) -> None:
+        self.replies, self.timers, self.appends = [], [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
-from broker_sim.coordinator.blocks import CommitBlock
+from broker_sim.coordinator.blocks import CommitBlocks
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Appended,
@@ -30,6 +30,8 @@ from broker_sim.coordinator.state import ShardState
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest
+
+_NONE = Err.NONE
 
 
 class Shard(ShardState):
@@ -79,7 +81,7 @@ class Shard(ShardState):
 
     def _appended(self, event: Appended) -> None:
         tickets = (event.ticket, *event.more)
-        if event.error is not Err.NONE:
+        if event.error is not _NONE:
             for ticket in tickets:
                 self.writes.pop(ticket).failed(self, event.error)
             return
@@ -119,7 +121,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     SyncGroupRequest: syncing.sync,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
-    CommitBlock: offsets.commit_block,
+    CommitBlocks: offsets.commit_blocks,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     TopicDeleted: offsets.topic_deleted,

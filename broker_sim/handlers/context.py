@@ -89,7 +89,11 @@ class ConnectionLike(Protocol):
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
 
-    def replied(self, context: RequestContext) -> None:
+    def late(self) -> list[bytes]:
+        """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
+        DEFERRED after it. Whoever fills it calls :meth:`replied` then."""
+
+    def replied(self, context: RequestContext | None = None) -> None:
         """For RequestContext: the reply is there."""
 
     def failed(self, what: object) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from functools import partial
 
-from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitBlock, CommitShape
+from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
-from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.runtime import Slot
+from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import Err
+from protocol.frame import encode_response_head, response_is_tagged
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -116,13 +119,15 @@ def utf16_length(text: str) -> int:
 
 # --- commits that repeat a layout -------------------------------------------------------------------------------------
 
+_NONE = Err.NONE
+
 _SHAPES = 4
 """Layouts that a connection remembers."""
 _MAX_PARTITIONS = 1000
 
 
-class _Shapes(dict[tuple[int, int], "_Known"]):
-    """A connection's layouts, by API version and size of the body. One that never repeats itself isn't learned for long."""
+class _Shapes(dict[int, "_Known"]):
+    """A connection's layouts, by size of the body and API version (`_key`). One that never repeats itself isn't learned for long."""
 
     __slots__ = ("learned", "used")
 
@@ -134,23 +139,35 @@ class _Shapes(dict[tuple[int, int], "_Known"]):
 class _Known:
     """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
 
-    __slots__ = ("constants", "reply", "request", "shape", "shard", "state_version", "unpack")
+    __slots__ = ("_reply", "_version", "constants", "request", "shape", "slot", "state_version", "unpack")
 
-    def __init__(
-        self, body: bytes, request: OffsetCommitRequest, version: int, shard: Shard, state_version: int
-    ) -> None:
+    def __init__(self, body: bytes, request: OffsetCommitRequest, version: int, slot: Slot, state_version: int) -> None:
         layout, constants = _layout(body, request, version)
         self.unpack = struct.Struct(layout).unpack_from
         self.constants = constants
         self.request = request
-        self.reply = encode(_response(request, {}, Err.NONE, unique=False), version)
-        self.shard, self.state_version = shard, state_version
+        self._version = version
+        self._reply = _pieces(request, version, Err.NONE)
+        self.slot, self.state_version = slot, state_version
         offsets = [
             (topic.name, part.partition_index, Offset(0, -1, part.committed_metadata or "", 0))
             for topic in request.topics
             for part in topic.partitions
         ]
         self.shape = CommitShape(_command(request, version, offsets))
+
+    def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
+        """Fill in a reply that was late."""
+        before, behind = self._reply if error is _NONE else _pieces(self.request, self._version, error)
+        reply += (before, correlation_id, behind)
+        connection.replied()
+
+
+def _pieces(request: OffsetCommitRequest, version: int, error: Err) -> tuple[bytes, bytes]:
+    """A reply's frame, the part before and the one behind the correlation id."""
+    body = encode(_response(request, {}, error, unique=False), version)
+    head = encode_response_head(response_is_tagged(ApiKey.OFFSET_COMMIT, version), 0, len(body))
+    return head[:4], head[8:] + body
 
 
 def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[str, tuple[bytes, ...]]:
@@ -205,7 +222,7 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
         return
     if len(shapes) >= _SHAPES:
         shapes.clear()
-    shapes[version, len(body)] = _Known(body, request, version, shard, state.version)
+    shapes[len(body) << 4 | version] = _Known(body, request, version, runtime.slot_of(shard), state.version)
 
 
 def _fast(version: int) -> FastHandler:
@@ -215,31 +232,22 @@ def _fast(version: int) -> FastHandler:
         shapes = connection.scratch
         if shapes is None:
             shapes = connection.scratch = _Shapes()
-        known = shapes.get((version, len(frame) - body))
+        known = shapes.get(len(frame) - body << 4 | version)
         if known is not None:
             pieces = known.unpack(frame, body)
             broker = connection.broker
-            shard = known.shard
             if pieces[::2] == known.constants and broker.state.version == known.state_version:
-                runtime = broker.runtime
-                if runtime.takes(shard):
+                slot = known.slot
+                if not slot.partition.held:
                     shapes.used += 1
-                    context = connection.defer(correlation_id)
-                    block = CommitBlock(known.shape, pieces[1::2], runtime.clock.now_ms())
-                    runtime.commit_block(shard, block, lambda error: _answer(context, known, error))
+                    answered = partial(known.answer, connection, connection.late(), frame[8:12])
+                    broker.runtime.commit_later(slot, known.shape, pieces[1::2], answered)
                     return DEFERRED
         if shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)
         return None
 
     return fast
-
-
-def _answer(context: RequestContext, known: _Known, error: Err) -> None:
-    if error is Err.NONE:
-        context.reply_bytes(known.reply)
-    else:
-        context.reply(_response(known.request, {}, error, unique=False))
 
 
 FAST: dict[int, FastHandler] = {version: _fast(version) for version in (8, 9)}

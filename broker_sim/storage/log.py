@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.validation import check_client_batch, check_size
 from protocol.record_batch import (
+    HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
@@ -48,6 +50,10 @@ logger = logging.getLogger(__name__)
 
 FAILURES = (OSError, RecordBatchError)
 """What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
+
+
+_LENGTH = struct.Struct(">i")
+_COORDINATOR_FIELDS = struct.Struct(">iqqq")  # from offset 23: last offset delta, both timestamps, producer id
 
 
 class Origin(enum.Enum):
@@ -160,12 +166,23 @@ class PartitionLog:
         Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, OutOfOrderSequence,
         InvalidProducerEpoch, KafkaStorageError (nothing was appended in any of these cases).
         """
+        config = self.config
+        if origin is not Origin.CLIENT and len(batch) >= HEADER_BYTES and not config.is_log_append_time:
+            (length,) = _LENGTH.unpack_from(batch, 8)
+            last_delta, _, latest, producer_id = _COORDINATOR_FIELDS.unpack_from(batch, 23)
+            size = length + LENGTH_END
+            if size == len(batch) <= config.max_message_bytes and producer_id < 0:
+                # The way of every offset commit: one batch of this broker's own making.
+                base = self.log_end_offset
+                self._write(
+                    stamp(batch, base, leader_epoch), [(size, base + last_delta, latest)], leader_epoch, latest, now_ms
+                )
+                return AppendInfo(base, base + last_delta, latest, -1)
         first = parse_header(batch)
         if first.length + LENGTH_END == len(batch):
             found = [(0, first)]
         else:
             found = list(batches(batch))
-        config = self.config
         if origin is Origin.CLIENT:
             for pos, header in found:
                 check_client_batch(batch, pos, header, config, now_ms, self.name)
