@@ -39,7 +39,7 @@ from protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.recording import Recording
 from tests.support.wire import DEADLINE_S, Wire, within
 
-POLL_S = 0.01
+POLL_S = 0.005
 PARKED_MS = 120
 Partition = tuple[str, int]
 
@@ -250,7 +250,7 @@ async def offsets_topic_ready(watch: Callable[[Any, int], Awaitable[Any]]) -> No
             return
         if time.monotonic() > give_up:
             raise TimeoutError(f"waited 30 s for the group coordinator: {response}")
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(POLL_S)
 
 
 class Member:

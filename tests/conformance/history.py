@@ -104,6 +104,7 @@ def load_history() -> Iterator[Past]:
     yield named("offsets-only").commit("t0", 0, 5).commit("t1", 1, 6)
     yield named("group-only").members(member("a"), member("b"))
     yield named("both").commit("t0", 0, 5).members(member("a")).commit("t0", 1, 6)
+    yield named("going-on").members(member("a"))
     yield named("later-wins").commit("t0", 0, 5).commit("t0", 0, 4)
     yield named("forgotten-offset").commit("t0", 0, 5).commit("t0", 1, 6).forget("t0", 0)
     yield named("forgotten-then-again").commit("t0", 0, 5).forget("t0", 0).commit("t0", 0, 9)

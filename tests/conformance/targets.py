@@ -74,7 +74,7 @@ PROFILES = {
     "aged": Profile(
         config={
             "offsets.topic.num.partitions": history.PARTITIONS,
-            "offsets.retention.check.interval.ms": 200,
+            "offsets.retention.check.interval.ms": 100,
             "offsets.retention.minutes": 1,
         },
         past="aged",

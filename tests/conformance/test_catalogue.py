@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ CATALOGUE = range(1, 174)
 LEAST_BEHAVIOURS = 150
 
 
+@functools.cache
 def behaviours() -> list[str]:
     """Names of all conformance tests."""
     found = []
@@ -21,6 +23,7 @@ def behaviours() -> list[str]:
     return [name for name in found if name.startswith("test_")]
 
 
+@functools.cache
 def items() -> dict[int, list[str]]:
     """Catalogue number -> tests."""
     found: dict[int, list[str]] = {}

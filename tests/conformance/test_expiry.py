@@ -1,4 +1,4 @@
-"""Expiry of offsets and groups (coordinator.md 3.6; catalogue 97, 138-144). Retention 1 minute, checks every 200 ms.
+"""Expiry of offsets and groups (coordinator.md 3.6; catalogue 97, 138-144). Retention 1 minute, checks every 100 or 200 ms.
 
 history.aged_history tells how old what is.
 """
@@ -35,7 +35,7 @@ async def offsets_become(kafka: Kafka, base: str, expected: dict[tuple[str, int]
 async def offsets_stay(kafka: Kafka, base: str, expected: dict[tuple[str, int], int]) -> None:
     """What surely has expired is gone; these are not, two checks later."""
     await offsets_become(kafka, "simple-all", {})
-    await stays_parked(background(asyncio.Event().wait()), ms=500)
+    await stays_parked(background(asyncio.Event().wait()), ms=250)
     assert await kafka.committed(None, group=past_group("aged", base)) == expected
 
 

@@ -348,3 +348,14 @@ async def test_s1_leader_is_the_first_member_added(kafka: Kafka) -> None:
     await kafka.until("PreparingRebalance", members=1)
     assert (await m2.join()).leader == m1.id
     assert (await parked).leader == m1.id
+
+
+async def test_156_subscription_that_lies_about_its_length_wedges_the_join_phase(kafka: Kafka) -> None:
+    """Version 0, and an array that claims 2**31 - 1 topics: the broker fails while it completes the join phase."""
+    [m1] = await kafka.stable()
+    m2 = await kafka.member("m2", protocols=[("range", b"\0\0\x7f\xff\xff\xff")])
+    parked = await m2.enter()
+    await kafka.until("PreparingRebalance", members=2)
+    assert (await m1.try_join()).error_code == Err.UNKNOWN_SERVER_ERROR
+    await stays_parked(parked, ms=300)
+    assert (await kafka.describe()).group_state == "PreparingRebalance"

@@ -54,7 +54,7 @@ async def test_147_group_and_offsets(kafka: Kafka) -> None:
 
 
 async def test_147_members_go_on_where_they_were(kafka: Kafka) -> None:
-    member = await old_member(kafka, "both", "a")
+    member = await old_member(kafka, "going-on", "a")
     assert await member.heartbeat() == Err.NONE
     assert await member.heartbeat(generation_id=4) == Err.ILLEGAL_GENERATION
     assert (await member.sync()).assignment == b"to-a"

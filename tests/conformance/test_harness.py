@@ -1,0 +1,121 @@
+"""The harness itself: what is normalised, how differences are told, when a missing tool is a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tests.conformance.known_differences import ASSERTION, KNOWN, explained
+from tests.conformance.logs import offsets_partition
+from tests.conformance.recording import Recording, differences
+from tests.conformance.truth import Truth
+from tests.support.real_kafka import need_tool
+
+ONE = "m1-01234567-89ab-cdef-0123-456789abcdef"
+TWO = "m1-11234567-89ab-cdef-0123-456789abcdef"
+
+
+async def rendered(request: Any, response: Any, version: int, **recording: Any) -> Any:
+    """How a recording shows this answer."""
+    answer = asyncio.get_running_loop().create_future()
+    answer.set_result(response)
+    record = Recording(**recording)
+    record.add("m1", request, version, answer)
+    [[label, plain]] = record.render()
+    assert label == f"m1: {type(request).__name__.removesuffix('Request')} v{version}"
+    return plain
+
+
+async def test_member_ids_become_numbers_by_prefix_in_order_of_appearance() -> None:
+    members = [JoinGroupResponseMember(TWO), JoinGroupResponseMember(ONE)]
+    plain = await rendered(JoinGroupRequest(), JoinGroupResponse(leader=TWO, member_id=ONE, members=members), 5)
+    assert (plain["leader"], plain["member_id"]) == ("m1-#1", "m1-#2")
+    assert plain["members"] == [{"member_id": "m1-#1"}, {"member_id": "m1-#2"}]
+
+
+async def test_ports_become_their_nodes() -> None:
+    response = FindCoordinatorResponse(node_id=2, host="127.0.0.1", port=2345)
+    plain = await rendered(FindCoordinatorRequest(), response, 0, ports={2345: 2})
+    assert plain == {"node_id": 2, "host": "127.0.0.1", "port": "port of node 2"}
+
+
+async def test_groups_of_other_tests_are_left_out() -> None:
+    names = ["mine", "mine-too", "mineral", "other"]
+    response = ListGroupsResponse(groups=[ListedGroup(name) for name in names])
+    plain = await rendered(ListGroupsRequest(), response, 0, prefix="mine")
+    assert plain == {"groups": [{"group_id": "mine"}, {"group_id": "mine-too"}]}
+
+
+async def test_times_near_now_and_a_day_off() -> None:
+    record = Recording()
+    now = int(time.time() * 1000)
+    record.note("log", [{"a": now, "b": now - 86_400_000, "c": 1_234_567_890_123}])
+    assert record.render() == [["log", [{"a": "now", "b": "now -1 day", "c": 1_234_567_890_123}]]]
+
+
+async def test_request_without_an_answer() -> None:
+    record = Recording()
+    record.add("m1", JoinGroupRequest(), 9, asyncio.get_running_loop().create_future())
+    assert record.render() == [["m1: JoinGroup v9", "no answer"]]
+
+
+def test_differences_name_the_request_and_the_field() -> None:
+    truth = [["m1: JoinGroup v9", {"members": [{"member_id": "a"}], "leader": "a"}]]
+    seen = [["m1: JoinGroup v9", {"members": [{"member_id": "b"}]}]]
+    assert differences(truth, seen) == [
+        "1 m1: JoinGroup v9 .leader: 'a' != 'default'",
+        "1 m1: JoinGroup v9 .members[0].member_id: 'a' != 'b'",
+    ]
+    assert differences(truth, truth) == []
+    assert differences(truth, []) == ["1 requests != 0 requests"]
+
+
+def test_truth_is_stored_case_by_case(tmp_path: Path) -> None:
+    truth = Truth(directory=tmp_path)
+    truth.store("3.4", "b", [["x", {"y": 1}]])
+    truth.store("3.4", "a", [])
+    truth.save()
+    again = Truth(directory=tmp_path)
+    assert again.get("3.4", "b") == [["x", {"y": 1}]]
+    assert again.get("3.4", "a") == []
+    assert again.get("4.1", "a") is None
+
+
+def test_known_differences_are_of_known_cases() -> None:
+    for known in KNOWN:
+        for generation in known.generations:
+            cases = Truth().cases(generation)
+            assert any(explained(case, generation, known.line) is known for case in cases), known.case
+
+
+def test_assertion_entries_do_not_excuse_fields() -> None:
+    case = KNOWN[0].case.split("|")[0]
+    assert explained(case, "3.4", ASSERTION) is KNOWN[0]
+    assert explained(case, "3.4", "1 admin: OffsetCommit v0 .topics: 1 != 2") is None
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"),
+    [("", 0), ("g", 3), ("foo", 24), ("test-group", 12), ("my-group", 12), ("polygenelubricants", 0)],
+)
+def test_partition_of_a_group(group: str, partition: int) -> None:
+    assert offsets_partition(group, 50) == partition
+
+
+def test_missing_tool_skips_on_a_users_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no-such-tool is not installed"):
+        need_tool("no-such-tool")
+
+
+def test_missing_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no-such-tool is not installed"):
+        need_tool("no-such-tool")
