@@ -44,7 +44,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     }
     asked = list(fetched.items())
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request)
+        return _refused(request, b"" if ctx.broker.state.config.release >= (4, 0) else None)
     session: Session | None = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
@@ -86,11 +86,15 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _refused(request: FetchRequest) -> FetchResponse:
+def _refused(request: FetchRequest, records: bytes | None) -> FetchResponse:
     """An isolation level that there is not: Kafka's broker falls over it."""
     error = Err.UNKNOWN_SERVER_ERROR
     topics = [
-        FetchableTopicResponse(topic.topic, topic.topic_id, [_failed(one.partition, error) for one in topic.partitions])
+        FetchableTopicResponse(
+            topic.topic,
+            topic.topic_id,
+            [PartitionData(one.partition, error, -1, -1, -1, records=records) for one in topic.partitions],
+        )
         for topic in request.topics
     ]
     return FetchResponse(0, error, 0, topics)

@@ -28,7 +28,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
     if cursor is not None:
         known = not request.topics or cursor.topic_name in names
         if cursor.partition_index < 0 or not known:
-            refused = [_topic(name, Err.INVALID_REQUEST) for name in names]
+            refused = [DescribeTopicPartitionsResponseTopic(Err.INVALID_REQUEST, name) for name in names]
             return DescribeTopicPartitionsResponse(0, refused)
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
