@@ -12,9 +12,10 @@ from broker_sim.storage.errors import (
     RecordTooLarge,
     StorageError,
 )
-from broker_sim.storage.log import AppendInfo, LogBatch, Origin, PartitionLog, TimestampOffset
+from broker_sim.storage.log import PartitionLog
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.partition_for import java_hash, partition_for
+from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 
 __all__ = [
     "AppendInfo",

@@ -12,13 +12,11 @@ Source: UnifiedLog, LocalLog (storage).
 
 from __future__ import annotations
 
-import enum
 import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from broker_sim.storage import checkpoints, recovery
 from broker_sim.storage.epochs import EpochCache
@@ -27,14 +25,13 @@ from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
 from broker_sim.storage.producer_state import ProducerState, encode_snapshot
+from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.validation import check_client_batch, check_size
 from protocol.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
-    BatchHeader,
-    Record,
     RecordBatchError,
     UnsupportedCompression,
     batch_of,
@@ -46,6 +43,8 @@ from protocol.record_batch import (
     stamp_create_time,
 )
 
+__all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"]
+
 logger = logging.getLogger(__name__)
 
 FAILURES = (OSError, RecordBatchError)
@@ -54,47 +53,6 @@ FAILURES = (OSError, RecordBatchError)
 
 _LENGTH = struct.Struct(">i")
 _COORDINATOR_FIELDS = struct.Struct(">iqqq")  # from offset 23: last offset delta, both timestamps, producer id
-
-
-class Origin(enum.Enum):
-    """Who appends: a client's batches are checked, the broker's own are not."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-
-
-class AppendInfo(NamedTuple):
-    """Where an append went. `log_append_time_ms` is -1 for CreateTime; `duplicate` marks a producer's resend."""
-
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    duplicate: bool = False
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by its time (ms)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
-class LogBatch(NamedTuple):
-    """A batch as it stands in the log: `data[position:]` begins with it."""
-
-    header: BatchHeader
-    data: bytes
-    position: int
-
-    @property
-    def bytes(self) -> bytes:
-        return self.data[self.position : self.position + self.header.length + LENGTH_END]
-
-    def records(self) -> Iterator[Record]:
-        """As protocol.record_batch.records."""
-        return records(self.data, self.position, self.header)
 
 
 class PartitionLog:
