@@ -43,8 +43,8 @@ WRITE_ALONE = 65_536
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
-_REPEATS = 16
-"""Requests that a connection remembers, of at most _REPEAT_SIZE bytes each."""
+_REPEATS = 4
+"""Requests that a connection remembers, of at most _REPEAT_SIZE bytes each, with replies of at most four times as many."""
 _REPEAT_SIZE = 1024
 
 _PARKED, _UNREAD, _CLOSING = 1, 2, 4  # why no further frame is handled: `_stop`
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
         """See ``context``: the frame in a fast path may come again."""
         assert self._route is not None
         size = len(frame) - 4
-        if size > _REPEAT_SIZE:
+        if size > _REPEAT_SIZE or len(reply) > 4 * _REPEAT_SIZE:
             return
         if len(self._repeats) >= _REPEATS:
             self._repeats.clear()

@@ -4,12 +4,15 @@ offset -1 and no error."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.offsets import unstable
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -26,9 +29,15 @@ _Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
 
 def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     """Committed offsets, in the order they were asked for."""
-    if ctx.api_version == 0:
+    return _answer(ctx, ctx.api_version, request)
+
+
+def _answer(
+    ctx: RequestContext | ConnectionLike, version: int, request: OffsetFetchRequest
+) -> OffsetFetchResponse | None:
+    if version == 0:
         return _one_group(_legacy(ctx, request), Err.NONE)
-    if ctx.api_version >= 8:
+    if version >= 8:
         if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         groups = []
@@ -56,7 +65,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
     shard = gate(ctx, request.group_id, empty_id_is_legal=True)
     asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
     if isinstance(shard, Err):
-        if ctx.api_version >= 2:
+        if version >= 2:
             return OffsetFetchResponse(error_code=shard)
         failed: _Rows = [(name, [(i, None, shard) for i in indexes]) for name, indexes in asked or []]
         return _one_group(failed, shard)
@@ -102,7 +111,7 @@ def _one_group(rows: _Rows, error: Err) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
-def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
+def _legacy(ctx: RequestContext | ConnectionLike, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
     store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
     rows: _Rows = []
@@ -110,3 +119,48 @@ def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
         found = [(i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes]
         rows.append((topic.name, [(i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found]))
     return rows
+
+
+def _fast(version: int) -> FastHandler:
+    """The same without a context, and remembered for as long as nothing is committed: the same request gets the same bytes."""
+
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
+        request = decode(OffsetFetchRequest, version, frame, body)
+        response = _answer(connection, version, request)
+        if response is None:
+            return None
+        reply = encode(response, version)
+        again = _unchanged(connection, version, request)
+        if again is not None:
+            connection.remember(frame, reply, again)
+        return reply
+
+    return fast
+
+
+def _unchanged(connection: ConnectionLike, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
+    """Tells whether all that the answer hung on is as it was: who coordinates, and the groups' offsets."""
+    if request.require_stable:
+        return None  # what is on its way counts too
+    state = connection.broker.state
+    known = []
+    for group_id in [group.group_id for group in request.groups] if version >= 8 else [request.group_id]:
+        shard = gate(connection, group_id, empty_id_is_legal=True)
+        group = None if isinstance(shard, Err) else shard.groups.get(group_id)
+        if isinstance(shard, Err) or group is None:
+            return None
+        known.append((shard.groups, group_id, group, group.offset_changes))
+    state_version = state.version
+
+    def again() -> bool:
+        if state.version != state_version:
+            return False
+        for groups, group_id, group, changes in known:
+            if group.offset_changes != changes or groups.get(group_id) is not group:
+                return False
+        return True
+
+    return again
+
+
+FAST: dict[int, FastHandler] = {version: _fast(version) for version in range(1, 10)}
