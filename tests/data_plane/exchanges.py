@@ -1,8 +1,8 @@
 """The same requests to any broker, and their answers in a shape that can be compared.
 
-`run(wire, release)` puts some 250 requests of the data plane to a fresh broker, one after the other, and gives their answers by
-name. What differs from broker to broker by nature is normalised (talk.py): ids, ports, times, sizes of disks, the order of lists that Kafka
-keeps in hash tables.
+`run(wire, release)` puts some 300 requests of the data plane to a fresh broker, one after the other, and gives their
+answers by name. What differs from broker to broker by nature is normalised (talk.py): ids, ports, times, sizes of disks,
+the order of lists that Kafka keeps in hash tables.
 """
 
 from __future__ import annotations
