@@ -37,13 +37,18 @@ def run_once(client: Client, scenario: Scenario, garage: Garage, target: Target)
     client_log, broker_log = len(driver.log().encode()), len(target.log().encode())
     lab = Lab(client, driver, lambda: garage.new(client))
     try:
-        scenario.run(lab)
-    finally:
-        lab.close()
+        try:
+            scenario.run(lab)
+        finally:
+            lab.close()
+    except Exception as error:
+        error.add_note(f"the client's log since then:\n{driver.log(client_log)[-3000:]}")
+        error.add_note(f"the broker's log since then:\n{target.log(broker_log)[:3000]}")
+        raise
     lost = [line for line in driver.log(client_log).splitlines() if re.search(client.closed_log, line)]
     assert lost == [], "the broker closed a connection that the client had not given up"
-    trouble = [line for line in target.log(broker_log).splitlines() if BROKER_TROUBLE.search(line)]
-    assert trouble == [], "the broker logged an error"
+    trouble = target.log(broker_log)
+    assert not BROKER_TROUBLE.search(trouble), f"the broker logged trouble:\n{trouble[:3000]}"
 
 
 def test_every_need_is_a_reason_somewhere_or_universal() -> None:
