@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_client_id_size",
         "_deferring",
         "_handling",
+        "_host",
         "_large",
         "_need",
         "_out",
@@ -95,6 +96,7 @@ class Connection(asyncio.Protocol):
         "_repeats",
         "_rest",
         "_route",
+        "_seen",
         "_stop",
         "_tail",
         "_transport",
@@ -115,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
         self._repeats: dict[bytes, _Repeat] = {}  # by the frame's bytes behind the correlation id
+        self._seen = b""  # a request that may come again
         self._repeat_size = -1  # what the size field of the longest one says
         self._stop = 0
         self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
@@ -127,12 +130,16 @@ class Connection(asyncio.Protocol):
         self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
         self._need = 0  # that many bytes make the beginning worth another look
         self._reading = True
+        self._host: str | None = None
 
     @property
     def client_host(self) -> str:
         """``/127.0.0.1``, as Java prints an address without a name."""
-        peer = None if self._transport is None else self._transport.get_extra_info("peername")
-        return f"/{peer[0]}" if peer else "/"
+        host = self._host
+        if host is None:
+            peer = None if self._transport is None else self._transport.get_extra_info("peername")
+            host = self._host = f"/{peer[0]}" if peer else "/"
+        return host
 
     # --- what the loop calls ----------------------------------------------------------------------------------------
 
@@ -289,6 +296,11 @@ class Connection(asyncio.Protocol):
             self._large = True
         return size
 
+    def seen(self, frame: bytes) -> bool:
+        """See ``context``: keeps the bytes of one request for the next call."""
+        last, self._seen = self._seen, frame[4:8] + frame[12:] if len(frame) <= _REPEAT_SIZE else b""
+        return last == self._seen and last != b""
+
     def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
         """See ``context``: the frame in a fast path may come again."""
         assert self._route is not None
@@ -412,6 +424,15 @@ class Connection(asyncio.Protocol):
     def turn_ended(self) -> None:
         """The turn was flushed: every deferred request has its reply, or is parked from now on."""
         self._deferring = -1
+        pending = self._pending
+        if pending is not None and len(pending) == 1 and not self._out and not self._stop and self._rest == b"":
+            reply = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
+            if isinstance(reply, list) and reply and self._tail is None and self._reading and self._transport is not None:
+                pending.clear()
+                self._rest = None
+                self.last_active = self._owner.tick
+                self._transport.write(b"".join(reply))
+                return
         self._drain()
         if self._pending:
             self._stop |= _PARKED
@@ -429,7 +450,7 @@ class Connection(asyncio.Protocol):
                 break
             else:
                 out += head.frames
-                self._large = True  # perhaps
+                self._large = self._large or len(head.frames) > 1  # joined unless it is large
             pending.popleft()
         self.last_active = self._owner.tick
         self._write()

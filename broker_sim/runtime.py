@@ -14,12 +14,11 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from broker_sim.config import BrokerConfig
 from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
-from broker_sim.coordinator.group import Group, Member
 from broker_sim.coordinator.outcome import (
     Append,
     Appended,
@@ -60,7 +59,8 @@ _LOAD_SLICE = 2000
 Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer."""
 
-_NONE = Err.NONE
+_AT_ONCE = -1
+"""The token of requests whose answer is read from the outcome."""
 
 _NOBODY = Client("", "", 0)
 """The client of requests that don't look at it."""
@@ -163,11 +163,11 @@ class GroupRuntime:
         """
         reply = ctx.reply if finish is None else lambda answer: ctx.reply(finish(answer))
         token = self.ask(shard, ctx, body, reply)
-        if token not in self._tokens:
-            return None
-        if type(body) is CommitOffsets and self._slots[shard.partition].open:
-            return DEFERRED
-        ctx.on_disconnect(lambda: self._tokens.pop(token, None))
+        waiting = self._tokens
+        if token in waiting:
+            if type(body) is CommitOffsets and self._slots[shard.partition].open:
+                return DEFERRED
+            ctx.on_disconnect(partial(waiting.pop, token, None))
         return None
 
     def ask(self, shard: Shard, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
@@ -179,28 +179,26 @@ class GroupRuntime:
         self._step(self._slots[shard.partition], Request(token, client, body))
         return token
 
-    def heartbeat(self, shard: Shard, node_id: int, request: Heartbeat) -> tuple[Err, Callable[[], bool] | None]:
-        """Step ``shard`` with a Heartbeat that broker ``node_id`` got, and answer at once.
-
-        The second part, None for errors that leave no member, is for the same request again: it restarts the member's
-        session and returns True while all that the answer hung on - who coordinates, the group's state and generation, the
-        member - is as it was; else it returns False and has done nothing.
-        """
+    def heartbeat(self, shard: Shard, request: Heartbeat) -> Err:
+        """Step ``shard`` with a Heartbeat; it is always answered at once."""
         slot = self._slots[shard.partition]
-        answers: list[Err] = []
-        token = self._next_token
-        self._next_token = token + 1
-        self._tokens[token] = answers.append
-        self._step(slot, Request(token, _NOBODY, request))
+        if slot.turn or slot.open:
+            self._flush(slot)
+        outcome = shard.step(Request(_AT_ONCE, _NOBODY, request), self.clock.now_ms())
+        self._perform(slot, outcome)
+        error: Err = outcome.replies[0][1]
+        return error
+
+    def heartbeat_again(self, shard: Shard, node_id: int, request: Heartbeat) -> Callable[[], bool] | None:
+        """For a Heartbeat that was just answered, and that comes again and again: a function that restarts the member's session and
+        returns True while all that the answer hung on - who coordinates, the group's state and generation, the member - is as it
+        was; else it returns False and has done nothing. None where there is no such member.
+        """
         group = shard.groups.get(request.group_id)
         member = None if group is None else group.members.get(request.member_id)
-        if group is None or member is None or answers[0] not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
-            return answers[0], None
-        return answers[0], self._heartbeat_again(slot, node_id, request, group, member)
-
-    def _heartbeat_again(
-        self, slot: Slot, node_id: int, request: Heartbeat, group: Group, member: Member
-    ) -> Callable[[], bool]:
+        if group is None or member is None:
+            return None
+        slot = self._slots[shard.partition]
         group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
         partition, slots, groups = slot.partition, self._slots, slot.shard.groups
         index, state, generation = partition.index, group.state, group.generation
@@ -295,19 +293,36 @@ class GroupRuntime:
         if appends:
             self._append(slot, appends)
         if slot.turn:
-            commits, slot.turn = slot.turn, []
-            answers, slot.answers = slot.answers, []
-            slot.turn_bytes = 0
-            first = self._next_token
-            self._next_token = first + len(answers)
-            self._tokens.update(enumerate(answers, first))
-            now_ms = self.clock.now_ms()
-            self._perform(slot, slot.shard.step(Request(first, _NOBODY, CommitBlocks(commits, now_ms)), now_ms))
+            self._commit_turn(slot)
+
+    def _commit_turn(self, slot: Slot) -> None:
+        """Step the shard with the turn's commits. The usual case - all are taken, and the log has them at once - goes straight
+        through, without a look-up for each."""
+        commits, answers = slot.turn, slot.answers
+        slot.turn, slot.answers, slot.turn_bytes = [], [], 0
+        first, now_ms = self._next_token, self.clock.now_ms()
+        self._next_token = first + len(answers)
+        outcome = slot.shard.step(Request(first, _NOBODY, CommitBlocks(commits, now_ms)), now_ms)
+        if not outcome.replies and outcome.appends:
+            partition, arm = slot.shard.partition, self._timers.set
+            for key, deadline_ms in outcome.timers:
+                assert deadline_ms is not None  # a commit restarts sessions, no more
+                arm((partition, key), deadline_ms)
+            outcome = self._to_log(slot, outcome.appends)
+            if len(outcome.replies) == len(answers):
+                for answered, (_, error) in zip(answers, outcome.replies, strict=True):
+                    answered(error)
+                return
+        self._tokens.update(enumerate(answers, first))
+        self._perform(slot, outcome)
 
     def _append(self, slot: Slot, appends: list[Append]) -> None:
-        """Append as one batch, and tell the shard what became of each."""
+        self._perform(slot, self._to_log(slot, appends))
+
+    def _to_log(self, slot: Slot, appends: list[Append]) -> Outcome:
+        """Append as one batch, and tell the shard what became of each; its outcome is to be performed."""
         partition, now_ms = slot.partition, self.clock.now_ms()
-        error, last_offset = _NONE, -1
+        error, last_offset = Err.NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -321,8 +336,7 @@ class GroupRuntime:
             slot.waiting = True
             partition.add_waiter(lambda: self._high_watermark_moved(slot))
         more = [append.ticket for append in appends[1:]] if len(appends) > 1 else ()
-        answer = Appended(appends[0].ticket, last_offset, error, high_watermark, more)
-        self._perform(slot, slot.shard.step(answer, now_ms))
+        return slot.shard.step(Appended(appends[0].ticket, last_offset, error, high_watermark, more), now_ms)
 
     def _high_watermark_moved(self, slot: Slot) -> None:
         if slot.shard.writes and slot.partition.high_watermark > slot.shard.high_watermark:

@@ -113,21 +113,23 @@ class Partition:
         """Append whole v2 batches under the current leader epoch. Raises as `PartitionLog.append`."""
         log = self.log
         info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
-        self._appended(len(batches))
+        self.appended_bytes += len(batches)
+        if not self.held:
+            self.high_watermark = log.log_end_offset
+        if self._waiters:
+            self._call()
         return info
 
     def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
-        last_offset, size = self.log.append_records(bodies, count, self.leader_epoch, now_ms)
-        self._appended(size)
-        return last_offset
-
-    def _appended(self, size: int) -> None:
+        log = self.log
+        last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms)
         self.appended_bytes += size
         if not self.held:
-            self.high_watermark = self.log.log_end_offset
+            self.high_watermark = log.log_end_offset
         if self._waiters:
             self._call()
+        return last_offset
 
     def advance_high_watermark(self, offset: int | None = None) -> None:
         """Commit up to `offset` (default: the log's end) and wake the waiters; never moves back."""

@@ -153,6 +153,10 @@ class Err(enum.IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+for _member in Err:  # Python 3.11 finds a member through a descriptor written in Python, which costs as much as a call
+    type.__setattr__(Err, _member.name, _member)
+
+
 _RETRIABLE = frozenset(
     {
         Err.CORRUPT_MESSAGE,

@@ -458,7 +458,9 @@ def batch_of(
 ) -> bytes:
     """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
     head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
-    return _sealed(b"".join((head, *bodies)), base_offset, leader_epoch)
+    covered = b"".join((head, *bodies))
+    length = len(covered) + CRC_END - LENGTH_END
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
 
 
 def record_heads(size: int, first: int, count: int) -> list[bytes]:

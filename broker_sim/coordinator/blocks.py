@@ -31,7 +31,7 @@ _TIMESTAMP = struct.Struct(">q")
 class CommitShape:
     """``command``: the commit as it was seen first; its offsets give partitions and metadata, their values are ignored."""
 
-    __slots__ = ("_bodies", "_parts", "_sizes", "_tails", "command", "count", "partitions", "size_bytes")
+    __slots__ = ("_bodies", "_first", "_parts", "_sizes", "_tails", "command", "count", "partitions", "size_bytes")
 
     def __init__(self, command: CommitOffsets) -> None:
         self.command = command
@@ -48,6 +48,13 @@ class CommitShape:
             self._sizes.append(len(heads[-1]) + len(value) - _VALUE_HEAD + 1)  # and no headers
         self._parts = [b""] * (4 * self.count)
         self._parts[1::4] = heads
+        self._first: list[bytes] | None = None  # where the records' heads are those of a batch that begins with them
+        if len(set(self._tails)) == 1:
+            self._first = [b""] * (3 * self.count)
+            self._first[::3] = [
+                record_heads(size, at, 1)[0] + head
+                for at, (size, head) in enumerate(zip(self._sizes, heads, strict=True))
+            ]
         self.size_bytes = _BATCH_HEAD + sum(self._sizes) + _RECORD_HEAD * self.count
         """More than a batch of these records alone has."""
         self._bodies: Callable[[list[bytes], bytes, int], bytes] = (
@@ -56,9 +63,15 @@ class CommitShape:
 
     def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
         """The records of a commit as a batch holds them, numbered from ``first`` on."""
+        end = _TIMESTAMP.pack(commit_ts_ms) + b"\0\0"
+        parts = self._first
+        if first == 0 and parts is not None:
+            parts[1::3] = chunks
+            parts[2::3] = [self._tails[0] + end] * self.count
+            return b"".join(parts)
         parts = self._parts
         parts[2::4] = chunks
-        return self._bodies(parts, _TIMESTAMP.pack(commit_ts_ms) + b"\0\0", first)
+        return self._bodies(parts, end, first)
 
     def _even(self, parts: list[bytes], end: bytes, first: int) -> bytes:
         count = self.count
@@ -106,6 +119,8 @@ class CommitBlocks:
 
     def last_blocks(self) -> list[CommitBlock]:
         """The last commit of each shape, in the order in which they came: what is left when all were applied."""
+        if len(self.commits) == 1:
+            return self.blocks()
         last: dict[CommitShape, Sequence[bytes]] = {}
         for shape, chunks in reversed(self.commits):
             if shape not in last:

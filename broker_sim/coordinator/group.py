@@ -32,6 +32,10 @@ class State(enum.Enum):
     DEAD = "Dead"
 
 
+for _state in State:  # Python 3.11 finds a member through a descriptor written in Python, which costs as much as a call
+    type.__setattr__(State, _state.name, _state)
+
+
 TRANSITIONS: dict[State, tuple[State, ...]] = {
     State.EMPTY: (State.PREPARING_REBALANCE,),
     State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),

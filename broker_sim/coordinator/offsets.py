@@ -22,8 +22,6 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, re
 from broker_sim.coordinator.state import ShardState, Write
 from protocol.errors import Err
 
-_NONE, _DEAD, _EMPTY = Err.NONE, State.DEAD, State.EMPTY  # looking up a member of an enum costs as much as a call
-
 
 class CommitWrite(Write):
     """An OffsetCommit's records."""
@@ -65,7 +63,7 @@ class BlocksWrite(Write):
         """Publish the offsets."""
         for block in self.blocks.last_blocks():
             replay_block(shard.groups, block)
-        self._answer(shard, _NONE)
+        self._answer(shard, Err.NONE)
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Nothing of it was written, or not in time."""
@@ -88,7 +86,7 @@ class DeleteOffsetsWrite(Write):
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
     error = _refusal(shard, request)
-    if error is not _NONE or not request.offsets:
+    if error is not Err.NONE or not request.offsets:
         shard.reply(token, error)
         return
     group_id = request.group_id
@@ -98,16 +96,23 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
 
 def commit_blocks(shard: ShardState, token: int, client: Client, request: CommitBlocks) -> None:
     """The same for the commits of a turn. Nothing changes the groups in between, so one look at each shape is enough."""
+    if len(request.commits) == 1:
+        refusal = _refusal(shard, request.commits[0][0].command)
+        if refusal is Err.NONE:
+            shard.write(BlocksWrite((token,), request))
+        else:
+            shard.reply(token, refusal)
+        return
     errors = {shape: _refusal(shard, shape.command) for shape in dict(request.commits)}
     tokens: Sequence[int] = range(token, token + len(request.commits))
-    if any(error is not _NONE for error in errors.values()):
+    if any(error is not Err.NONE for error in errors.values()):
         refusals = [errors[shape] for shape, _ in request.commits]
         for each, error in zip(tokens, refusals, strict=True):
-            if error is not _NONE:
+            if error is not Err.NONE:
                 shard.reply(each, error)
-        tokens = [each for each, error in zip(tokens, refusals, strict=True) if error is _NONE]
+        tokens = [each for each, error in zip(tokens, refusals, strict=True) if error is Err.NONE]
         request = CommitBlocks(
-            [one for one, error in zip(request.commits, refusals, strict=True) if error is _NONE],
+            [one for one, error in zip(request.commits, refusals, strict=True) if error is Err.NONE],
             request.commit_ts_ms,
         )
     if tokens:
@@ -122,9 +127,9 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
             return shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
         if shard.settings.policy.simple_group_exists_at_once:
             shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
-        return _NONE
+        return Err.NONE
     error = _commit_error(group, request)
-    if error is _NONE:
+    if error is Err.NONE:
         member = group.members.get(request.member_id)
         if member is not None:
             rebalance.restart_session(shard, group, member)
@@ -133,13 +138,13 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
 
 def _commit_error(group: Group, request: CommitOffsets) -> Err:
     """doCommitOffsets: who may commit into this group now."""
-    if group.state is _DEAD:
+    if group.state is State.DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
-    if request.generation < 0 and group.state is _EMPTY:
-        return _NONE  # assign mode, or an admin: the member id is not looked at
+    if request.generation < 0 and group.state is State.EMPTY:
+        return Err.NONE  # assign mode, or an admin: the member id is not looked at
     if request.generation >= 0 or request.member_id or request.instance_id is not None:
         error = group.check_member(request.member_id, request.instance_id)
-        if error is not _NONE:
+        if error is not Err.NONE:
             return error
         if request.generation != group.generation:
             return Err.ILLEGAL_GENERATION

@@ -31,8 +31,6 @@ from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest
 
-_NONE = Err.NONE
-
 
 class Shard(ShardState):
     """The coordinator of one offsets partition: ``step`` is the only way in."""
@@ -81,7 +79,7 @@ class Shard(ShardState):
 
     def _appended(self, event: Appended) -> None:
         tickets = (event.ticket, *event.more)
-        if event.error is not _NONE:
+        if event.error is not Err.NONE:
             for ticket in tickets:
                 self.writes.pop(ticket).failed(self, event.error)
             return

@@ -83,6 +83,9 @@ class ConnectionLike(Protocol):
     @property
     def client_host(self) -> str: ...
 
+    def seen(self, frame: bytes) -> bool:
+        """For fast paths: whether ``frame`` is, but for the correlation id, the one that was asked about before: worth remembering."""
+
     def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
         """For fast paths: answer frames of these bytes with the body ``reply`` as long as ``again()``; see above."""
 

@@ -119,8 +119,6 @@ def utf16_length(text: str) -> int:
 
 # --- commits that repeat a layout -------------------------------------------------------------------------------------
 
-_NONE = Err.NONE
-
 _SHAPES = 4
 """Layouts that a connection remembers."""
 _MAX_PARTITIONS = 1000
@@ -158,7 +156,7 @@ class _Known:
 
     def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
         """Fill in a reply that was late."""
-        before, behind = self._reply if error is _NONE else _pieces(self.request, self._version, error)
+        before, behind = self._reply if error is Err.NONE else _pieces(self.request, self._version, error)
         reply += (before, correlation_id, behind)
         connection.replied()
 

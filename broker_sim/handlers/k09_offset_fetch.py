@@ -130,7 +130,7 @@ def _fast(version: int) -> FastHandler:
         if response is None:
             return None
         reply = encode(response, version)
-        again = _unchanged(connection, version, request)
+        again = _unchanged(connection, version, request) if connection.seen(frame) else None
         if again is not None:
             connection.remember(frame, reply, again)
         return reply

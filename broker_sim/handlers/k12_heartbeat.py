@@ -34,16 +34,23 @@ def _response(error: Err) -> HeartbeatResponse:
 def _fast(version: int) -> FastHandler:
     """The same without a context, and remembered: the next heartbeats of the member are the same bytes."""
 
+    replies: dict[Err, bytes] = {}
+
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes:
         request = decode(HeartbeatRequest, version, frame, body)
         shard = gate(connection, request.group_id)
         if isinstance(shard, Err):
             return encode(_response(_calm(shard)), version)
         broker = connection.broker
-        error, again = broker.runtime.heartbeat(shard, broker.node_id, _command(request))
-        reply = encode(_response(error), version)
-        if again is not None:
-            connection.remember(frame, reply, again)
+        command = _command(request)
+        error = broker.runtime.heartbeat(shard, command)
+        reply = replies.get(error)
+        if reply is None:
+            reply = replies[error] = encode(_response(error), version)
+        if connection.seen(frame) and error in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
+            again = broker.runtime.heartbeat_again(shard, broker.node_id, command)
+            if again is not None:
+                connection.remember(frame, reply, again)
         return reply
 
     return fast
