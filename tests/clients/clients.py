@@ -112,7 +112,7 @@ NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 def go() -> list[str]:
     tool = need_tool("go")
-    sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
+    sources = [HERE / "go" / name for name in ("main.go", "member.go", "go.mod", "go.sum")]
 
     def build(directory: Path) -> None:
         run_tool([tool, "build", "-buildvcs=false", "-o", str(directory / "driver"), "."], HERE / "go")

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients.clients import Client
 from tests.clients.driver import ClientError, Driver, Member, Partition, eventually, partitions
 
 SESSION_MS = 10_000
@@ -28,7 +29,7 @@ class Lab:
 
     _serial = itertools.count(1)
 
-    def __init__(self, client: Any, driver: Driver, new_process: Callable[[], Driver]) -> None:
+    def __init__(self, client: Client, driver: Driver, new_process: Callable[[], Driver]) -> None:
         self.client = client
         self.driver = driver
         self.prefix = f"{client.name}-{next(self._serial)}-{time.time_ns() % 10**9}"
@@ -59,7 +60,7 @@ class Lab:
         return [value for _p, value in rows]
 
     def member(self, process: Driver | None = None, **options: Any) -> Member:
-        defaults = {
+        defaults: dict[str, Any] = {
             "group": None,
             "topics": [],
             "strategy": "range",
@@ -429,7 +430,7 @@ def seek_by_timestamp(lab: Lab) -> None:
     if "assign" in lab.client.cannot:
         options = {"topics": [topic]}
     member = lab.member(group=lab.group(), **options)
-    member.reads(row["value"] for row in rows)
+    member.reads(str(row["value"]) for row in rows)
     found = member.call("seek_timestamp", partitions=sorted(of(topic, 0, 1)), timestamp_ms=base + 9_500)
     assert sorted(found) == [[topic, 0, 5], [topic, 1, 5]]
     expected = {f"v{i}": 1 + (i >= 10) for i in range(20)}
@@ -457,7 +458,7 @@ def crashed_member_is_dropped_after_its_session(lab: Lab) -> None:
     topic, group = lab.topic(4), lab.group()
     everything = of(topic, 0, 1, 2, 3)
     victim = lab.process()
-    options = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
+    options: dict[str, Any] = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
     survivor = lab.member(**options)
     survivor.owns(everything)
     share_out([survivor, lab.member(victim, **options)], everything)
@@ -474,7 +475,7 @@ def frozen_member_comes_back(lab: Lab) -> None:
     topic, group = lab.topic(4), lab.group()
     everything = of(topic, 0, 1, 2, 3)
     process = lab.process()
-    options = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
+    options: dict[str, Any] = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
     survivor = lab.member(**options)
     survivor.owns(everything)
     frozen = lab.member(process, **options)
@@ -489,7 +490,7 @@ def frozen_member_comes_back(lab: Lab) -> None:
 def stalled_member_leaves_and_comes_back(lab: Lab) -> None:
     topic, group = lab.topic(4), lab.group()
     everything = of(topic, 0, 1, 2, 3)
-    options = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
+    options: dict[str, Any] = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
     survivor = lab.member(**options)
     survivor.owns(everything)
     stalled = lab.member(max_poll_interval_ms=SHORT_SESSION_MS, **options)
@@ -515,7 +516,7 @@ def new_partitions_are_shared_out(lab: Lab) -> None:
 def static_member_restarts_without_a_rebalance(lab: Lab) -> None:
     topic, group = lab.topic(4), lab.group()
     everything = of(topic, 0, 1, 2, 3)
-    options = {"group": group, "topics": [topic]}
+    options: dict[str, Any] = {"group": group, "topics": [topic]}
     first = lab.member(instance="one", **options)
     first.owns(everything)
     second = lab.member(instance="two", **options)
@@ -532,7 +533,7 @@ def static_member_restarts_without_a_rebalance(lab: Lab) -> None:
 @scenario("static", "fencing")
 def static_member_is_fenced_by_its_successor(lab: Lab) -> None:
     topic, group = lab.topic(2), lab.group()
-    options = {"group": group, "topics": [topic], "instance": "only"}
+    options: dict[str, Any] = {"group": group, "topics": [topic], "instance": "only"}
     first = lab.member(**options)
     first.owns(of(topic, 0, 1))
     second = lab.member(**options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_clients_of_every_language_share_a_range_group(labs: dict[str, Lab]) -> 
 def test_a_crash_in_one_language_is_noticed_in_the_others(labs: dict[str, Lab]) -> None:
     first = labs["java-4.1"]
     topic, group = first.topic(6), first.group()
-    options = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
+    options: dict[str, Any] = {"group": group, "topics": [topic], "session_timeout_ms": SHORT_SESSION_MS}
     victim = labs["aiokafka"].process()
     members = [labs[name].member(**options) for name in ("java-4.1", "franz-go")]
     crashed = labs["aiokafka"].member(victim, **options)
