@@ -207,11 +207,13 @@ def _serve(arguments: argparse.Namespace) -> int:
     import logging
 
     from broker_sim.cluster import Cluster, ClusterError
+    from broker_sim.memory import keep_freed
 
     logging.basicConfig(
         level=arguments.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     _allow_many_connections()
+    keep_freed()
     try:
         cluster = Cluster(
             arguments.brokers,

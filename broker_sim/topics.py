@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
 from protocol.errors import Err
+from protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
     from broker_sim.config import BrokerConfig
@@ -109,10 +110,12 @@ class Partition:
         """Where a read_committed consumer stops: the high watermark, as no transaction is ever open here."""
         return self.high_watermark
 
-    def append(self, batches: bytes, *, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
-        """Append whole v2 batches under the current leader epoch. Raises as `PartitionLog.append`."""
+    def append(
+        self, batches: bytes, *, now_ms: int, origin: Origin = Origin.CLIENT, header: BatchHeader | None = None
+    ) -> AppendInfo:
+        """Append whole v2 batches under the current leader epoch; `header` is the first one's. Raises as `PartitionLog.append`."""
         log = self.log
-        info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, header=header)
         self.appended_bytes += len(batches)
         if not self.held:
             self.high_watermark = log.log_end_offset

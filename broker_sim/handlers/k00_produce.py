@@ -113,7 +113,7 @@ def _append(
         error = Err.INVALID_PRODUCER_ID_MAPPING if named else Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return PartitionProduceResponse(index, error, -1)
     try:
-        info = partition.append(cast(bytes, data.records), now_ms=ctx.broker.state.clock.now_ms())
+        info = partition.append(cast(bytes, data.records), now_ms=ctx.broker.state.clock.now_ms(), header=header)
     except (RecordBatchError, StorageError) as problem:
         return _rejected(partition, index, problem)
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms

@@ -16,7 +16,7 @@ from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata import Broker, Partition
 from broker_sim.storage import StorageError
 from broker_sim.topics import INTERNAL_TOPICS
-from protocol.record_batch import RecordBatchError, produce_batch
+from protocol.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
 from protocol.wire import read_uvarint
 
 _ACKS = struct.Struct(">hi")  # acks, timeout
@@ -96,9 +96,10 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
     if acks == _ALL and len(partition.isr) < state.min_isr(partition):
         return None
     try:
-        if produce_batch(records, version).is_transactional:
+        header = produce_batch(records, version)
+        if header.attributes & TRANSACTIONAL_BIT:
             return None
-        info = partition.append(records, now_ms=state.clock.now_ms())
+        info = partition.append(records, now_ms=state.clock.now_ms(), header=header)
     except (RecordBatchError, StorageError):
         return None
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms

@@ -32,6 +32,7 @@ from protocol.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
+    BatchHeader,
     RecordBatchError,
     UnsupportedCompression,
     batch_of,
@@ -118,8 +119,17 @@ class PartitionLog:
 
     # -------------------------------------------------------------------------------------------- appending
 
-    def append(self, batch: bytes, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
-        """Add one or more concatenated batches at the end, under `leader_epoch`.
+    def append(
+        self,
+        batch: bytes,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
+    ) -> AppendInfo:
+        """Add one or more concatenated batches at the end, under `leader_epoch`. `header` is that of the (first) batch,
+        where the caller has read it.
 
         Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, OutOfOrderSequence,
         InvalidProducerEpoch, KafkaStorageError (nothing was appended in any of these cases).
@@ -136,8 +146,11 @@ class PartitionLog:
                     stamp(batch, base, leader_epoch), [(size, base + last_delta, latest)], leader_epoch, latest, now_ms
                 )
                 return AppendInfo(base, base + last_delta, latest, -1)
-        first = parse_header(batch)
+        first = parse_header(batch) if header is None else header
         if first.length + LENGTH_END == len(batch):
+            own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
+            if own_time and origin is Origin.CLIENT:
+                return self._append_one(batch, first, leader_epoch, now_ms)
             found = [(0, first)]
         else:
             found = list(batches(batch))
@@ -176,6 +189,21 @@ class PartitionLog:
                 self.producers.update(header, offset)
             offset += header.last_offset_delta + 1
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
+
+    def _append_one(self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """The way of nearly every Produce: one batch, with its producer's times."""
+        check_client_batch(batch, 0, header, self.config, now_ms, self.name)
+        idempotent = header.producer_id >= 0
+        if idempotent:
+            earlier = self.producers.check(header)
+            if earlier is not None:
+                return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
+        base = self.log_end_offset
+        last, latest = base + header.last_offset_delta, header.max_timestamp
+        self._write(stamp(batch, base, leader_epoch), [(len(batch), last, latest)], leader_epoch, latest, now_ms)
+        if idempotent:
+            self.producers.update(header, base)
+        return AppendInfo(base, last, latest, -1)
 
     def append_records(self, bodies: Sequence[bytes], count: int, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Add one batch of the broker's own out of ``count`` encoded records (`record_batch.batch_of`); returns its last
