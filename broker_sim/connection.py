@@ -225,6 +225,13 @@ class Connection(asyncio.Protocol):
                 if known is not None and known[0] == code and known[1]():
                     out += (known[2], data[pos + 8 : pos + 12], known[3])
                     pos = end
+                    size_out += len(known[3])
+                    if size_out < WRITE_CHUNK:
+                        continue
+                    size_out = 0
+                    self._write()
+                    if self._stop:
+                        break
                     continue
             route = routes[code]
             if self._deferring >= 0 and self._deferring != route.api_key:
@@ -427,7 +434,13 @@ class Connection(asyncio.Protocol):
         pending = self._pending
         if pending is not None and len(pending) == 1 and not self._out and not self._stop and self._rest == b"":
             reply = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
-            if isinstance(reply, list) and reply and self._tail is None and self._reading and self._transport is not None:
+            if (
+                isinstance(reply, list)
+                and reply
+                and self._tail is None
+                and self._reading
+                and self._transport is not None
+            ):
                 pending.clear()
                 self._rest = None
                 self.last_active = self._owner.tick

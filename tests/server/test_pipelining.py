@@ -299,3 +299,100 @@ class TestFastPath:
         connection.data_received(heartbeat(1))
         assert transport.closed
         assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+class TestRepeats:
+    """Frames that come again with the same bytes, but for the correlation id."""
+
+    class Remembered:
+        """A heartbeat handler whose answer, error code 7, is remembered and holds as long as ``same``."""
+
+        def __init__(self, bench: Bench) -> None:
+            self.same = True
+            self.fast_calls = self.asked = 0
+
+            def fast(connection: Any, frame: bytes, body: int, correlation_id: int) -> bytes:
+                self.fast_calls += 1
+                reply = b"\0\0\0\0\0\x07\0"
+                connection.remember(frame, reply, self.again)
+                return reply
+
+            bench.answer(ok, fast)
+
+        def again(self) -> bool:
+            self.asked += 1
+            return self.same
+
+    async def test_they_are_answered_alike_under_their_own_correlation_ids(self) -> None:
+        bench = Bench()
+        remembered = self.Remembered(bench)
+        connection, transport = bench.connect()
+        connection.data_received(heartbeat(1) + heartbeat(2) + heartbeat(-3))
+        connection.data_received(heartbeat(4))
+        replies = transport.replies()
+        assert [number for number, _ in replies] == [1, 2, -3, 4]
+        assert len({rest for _, rest in replies}) == 1
+        assert response_in(HeartbeatResponse, 4, replies[3][1], 12).error_code == 7
+        assert (remembered.fast_calls, remembered.asked) == (1, 3)
+
+    async def test_what_may_have_changed_is_handled_anew(self) -> None:
+        bench = Bench()
+        remembered = self.Remembered(bench)
+        connection, transport = bench.connect()
+        connection.data_received(heartbeat(1))
+        remembered.same = False
+        connection.data_received(heartbeat(2))
+        assert remembered.fast_calls == 2
+        assert transport.ids() == [1, 2]
+
+    async def test_one_byte_of_difference_is_another_request(self) -> None:
+        bench = Bench()
+        remembered = self.Remembered(bench)
+        connection, transport = bench.connect()
+        connection.data_received(heartbeat(1) + heartbeat(2, "h") + heartbeat(3, client_id="my") + heartbeat(4, more=1))
+        assert (remembered.fast_calls, remembered.asked) == (4, 0)
+        assert transport.ids() == [1, 2, 3, 4]
+
+    async def test_the_same_bytes_of_another_api_are_another_request(self) -> None:
+        bench = Bench()
+        remembered = self.Remembered(bench)
+        bench.answer(lambda context, request: ListGroupsResponse(), other=True)
+        connection, transport = bench.connect()
+        frame = heartbeat(1)
+        connection.data_received(frame + frame[:4] + b"\0\x10\0\x04" + frame[8:])
+        assert remembered.asked == 0
+        assert bench.handled == [1]
+        assert transport.ids() == [1, 1]
+
+    async def test_other_connections_remember_for_themselves(self) -> None:
+        bench = Bench()
+        remembered = self.Remembered(bench)
+        for _ in range(2):
+            connection, _ = bench.connect()
+            connection.data_received(heartbeat(1))
+        assert (remembered.fast_calls, remembered.asked) == (2, 0)
+
+    async def test_they_wait_behind_a_parked_request(self) -> None:
+        bench = Bench()
+        self.Remembered(bench)
+        bench.answer(bench.park, other=True)
+        connection, transport = bench.connect()
+        connection.data_received(heartbeat(1) + request_frame(ListGroupsRequest(), 4, 2) + heartbeat(3))
+        assert transport.ids() == [1]
+        bench.parked[0].reply(ListGroupsResponse())
+        await spin()
+        assert transport.ids() == [2, 3]
+
+    async def test_a_client_that_does_not_read_is_not_answered_further(self) -> None:
+        bench = Bench()
+        body = bytes(4000)
+
+        def fast(connection: Any, frame: bytes, body_at: int, correlation_id: int) -> bytes:
+            connection.remember(frame, body, lambda: True)
+            return body
+
+        bench.answer(ok, fast)
+        connection, transport = bench.connect()
+        transport.pause_after = 65_536
+        connection.data_received(heartbeat(1) * 5000)
+        assert len(transport.written) < 300_000
