@@ -51,6 +51,10 @@ MAX_PARTITIONS_AT_ONCE = 10_000
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
 
+MAX_ANSWERS = 4096
+"""How many worked-out answers are kept."""
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class Broker:
     """One broker of the cluster, with what the layers above hang onto it."""
@@ -94,8 +98,8 @@ class ClusterState:
         self.topics_by_id: dict[bytes, Topic] = {}
         self.cluster_id = cluster_id or store.uuid_text(self.new_uuid())
         self.version = 0
-        self.answers: dict[tuple[int, bytes], bytes] = {}
-        """Encoded Metadata answers by version and request body, dropped at every change."""
+        self.answers: dict[tuple[object, ...], object] = {}
+        """What handlers have worked out of this state and will be asked again; dropped at every change."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
         self._given_cluster_id = cluster_id
@@ -147,6 +151,12 @@ class ClusterState:
         partition.log.assign_epoch(partition.leader_epoch)
         self.changed()
         partition.wake()
+
+    def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
+        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
+        if len(self.answers) >= MAX_ANSWERS:
+            self.answers.clear()
+        self.answers[key] = answer
 
     # -------------------------------------------------------------------------------------------- look-ups
 

@@ -9,6 +9,7 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AutoTopicCreat
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
@@ -63,7 +64,6 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Me
     return response
 
 
-MAX_ANSWERS = 1024
 MAX_KEPT_BODY = 1024
 """Bytes of a request whose answer is kept."""
 
@@ -72,15 +72,14 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
     """The fast path: an answer that depends on the cluster's state alone; None where a topic may have to be created."""
     state = connection.broker.state
     key = (version, frame[body:])
-    answer = state.answers.get(key)
+    answer = cast("bytes | None", state.answers.get(key))
     if answer is None and len(key[1]) <= MAX_KEPT_BODY:
         request = decode(MetadataRequest, version, frame, body)
         asked = request.topics or []
         if any(one.name not in state.topics or one.topic_id != ZERO_UUID for one in asked):
             return None
-        if len(state.answers) >= MAX_ANSWERS:
-            state.answers.clear()
-        answer = state.answers[key] = encode(answer_of(state, request, version), version)
+        answer = encode(answer_of(state, request, version), version)
+        state.keep_answer(key, answer)
     return answer
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
+from typing import cast
 
 from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata import Broker, Partition
@@ -27,74 +28,80 @@ _ONE = struct.pack(">i", 1)
 
 _ALL, _LEADER = -1, 1
 
-_Found = tuple[int, bytes, int, bytes]
-"""acks, the topic as it stands in the frame (its name with its length, or its id), partition, records."""
+_Found = tuple[int, bytes, int]
+"""acks; what names topic and partition, as it stands in the frame; where the records begin, which go on to the frame's
+end but for the three empty tag sections of the flexible versions.
+"""
 
 
 def _compact_request(frame: bytes, at: int, by_id: bool) -> _Found | None:
     """The one batch of a request of version 9 and up; None for any other shape."""
-    if frame[at] != 0:
-        return None  # a transactional id
+    if frame[at] != 0 or frame[at + 7] != 2:
+        return None  # a transactional id, or not one topic
     acks, _ = _ACKS.unpack_from(frame, at + 1)
-    at += 8
-    size = 16 if by_id else frame[at]
-    if frame[at - 1] != 2 or not 2 <= size <= 127:
-        return None  # not one topic, or a name that is empty or long
-    topic = frame[at : at + size]
-    at += size
-    if frame[at] != 2:
-        return None  # not one partition
-    (index,) = _INDEX.unpack_from(frame, at + 1)
-    length, at = read_uvarint(frame, at + 5)
-    end = at + length - 1
-    if length == 0 or end + 3 != len(frame) or frame[end:] != b"\0\0\0":
+    start = at + 8
+    size = 16 if by_id else frame[start]
+    at = start + size
+    if not 2 <= size <= 127 or frame[at] != 2:
+        return None  # a name that is empty or long, or not one partition
+    length, records = read_uvarint(frame, at + 5)
+    if length == 0 or records + length + 2 != len(frame) or frame[-3:] != b"\0\0\0":
         return None  # null, cut short, or tagged fields
-    return acks, topic, index, frame[at:end]
+    return acks, frame[start : at + 5], records
 
 
 def _old_request(frame: bytes, at: int, _: bool) -> _Found | None:
     """The same for versions 3 to 8."""
     if len(frame) < at + 28:
         return None  # no topic, or none with a partition
-    tid, acks, _, topics, size = _OLD_HEAD.unpack_from(frame, at)
+    tid, acks, _timeout, topics, size = _OLD_HEAD.unpack_from(frame, at)
     if tid != -1 or topics != 1 or size <= 0:
         return None
-    topic = frame[at + 12 : at + 14 + size]
-    at += 14 + size
+    start = at + 12
+    at = start + 2 + size
     if len(frame) < at + 12:
         return None
-    partitions, index, length = _OLD_PARTITION.unpack_from(frame, at)
-    at += 12
-    if partitions != 1 or length < 0 or at + length != len(frame):
+    partitions, _index, length = _OLD_PARTITION.unpack_from(frame, at)
+    if partitions != 1 or length < 0 or at + 12 + length != len(frame):
         return None
-    return acks, topic, index, frame[at:]
+    return acks, frame[start : at + 8], at + 12
 
 
-def _find(broker: Broker, topic: bytes, index: int, version: int) -> Partition | None:
-    """The partition, where this broker takes any client's batches for it."""
+def _find(broker: Broker, key: bytes, version: int) -> Partition | None:
+    """The partition that the key names, where this broker takes any client's batches for it with any acks."""
     state = broker.state
+    (index,) = _INDEX.unpack_from(key, len(key) - 4)
     if version >= 13:
-        found = state.topics_by_id.get(topic)
+        topic = state.topics_by_id.get(key[:16])
     else:
-        found = state.topics.get(str(topic[1 if version >= 9 else 2 :], "utf-8"))
-    if found is None or not 0 <= index < len(found.partitions) or found.name in INTERNAL_TOPICS:
+        topic = state.topics.get(str(key[1:-5] if version >= 9 else key[2:-8], "utf-8"))
+    if topic is None or not 0 <= index < len(topic.partitions) or topic.name in INTERNAL_TOPICS:
         return None
-    partition = found.partitions[index]
-    return partition if partition.leader == broker.node_id else None
+    partition: Partition = topic.partitions[index]
+    if partition.leader != broker.node_id or len(partition.isr) < state.min_isr(partition):
+        return None
+    return partition
 
 
 def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
-    request = (_compact_request if version >= 9 else _old_request)(frame, body, version >= 13)
+    flexible = version >= 9
+    request = (_compact_request if flexible else _old_request)(frame, body, version >= 13)
     if request is None:
         return None
-    acks, topic, index, records = request
+    acks, key, at = request
     broker = connection.broker
-    partition = _find(broker, topic, index, version)
-    if partition is None or (acks != _LEADER and (acks != _ALL or partition.held)):
-        return None
     state = broker.state
-    if acks == _ALL and len(partition.isr) < state.min_isr(partition):
+    known = state.answers.get((broker.node_id, version, key))
+    if known is None:
+        partition = _find(broker, key, version)
+        if partition is None:
+            return None
+        state.keep_answer((broker.node_id, version, key), partition)
+    else:
+        partition = cast(Partition, known)
+    if acks != _LEADER and (acks != _ALL or partition.held):
         return None
+    records = frame[at:-3] if flexible else frame[at:]
     try:
         header = produce_batch(records, version)
         if header.attributes & TRANSACTIONAL_BIT:
@@ -103,35 +110,27 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
     except (RecordBatchError, StorageError):
         return None
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms
-    return _ENCODE[version](topic, index, info.base_offset, time_ms, partition.log.log_start_offset)
+    start = partition.log.log_start_offset
+    if flexible:
+        return b"".join((b"\x02", key, _NEW.pack(0, info.base_offset, time_ms, start, 1, 0, 0, 0, 0, 0)))
+    return _encode_old(version, key, info.base_offset, time_ms, start)
 
 
-_NEW = struct.Struct(">ihqqqbbbbib")
-_V8 = struct.Struct(">ihqqqihi")
-_V5 = struct.Struct(">ihqqqi")
-_V3 = struct.Struct(">ihqqi")
+_NEW = struct.Struct(
+    ">hqqqbbbbib"
+)  # error, offsets and time; no record errors, no message, no tags; throttle time; no tags
+_V8 = struct.Struct(">hqqqihi")
+_V5 = struct.Struct(">hqqqi")
+_V3 = struct.Struct(">hqqi")
 
 
-def _encode_new(topic: bytes, index: int, base: int, time_ms: int, start: int) -> bytes:
-    """One topic, one partition, no record errors, no message, no tags; throttle time 0."""
-    return b"\x02" + topic + b"\x02" + _NEW.pack(index, 0, base, time_ms, start, 1, 0, 0, 0, 0, 0)
+def _encode_old(version: int, key: bytes, base: int, time_ms: int, start: int) -> bytes:
+    """One topic, one partition, no error; throttle time 0."""
+    if version == 8:
+        return _ONE + key + _V8.pack(0, base, time_ms, start, 0, -1, 0)
+    if version >= 5:
+        return _ONE + key + _V5.pack(0, base, time_ms, start, 0)
+    return _ONE + key + _V3.pack(0, base, time_ms, 0)
 
 
-def _encode_v8(topic: bytes, index: int, base: int, time_ms: int, start: int) -> bytes:
-    return _ONE + topic + _ONE + _V8.pack(index, 0, base, time_ms, start, 0, -1, 0)
-
-
-def _encode_v5(topic: bytes, index: int, base: int, time_ms: int, start: int) -> bytes:
-    return _ONE + topic + _ONE + _V5.pack(index, 0, base, time_ms, start, 0)
-
-
-def _encode_v3(topic: bytes, index: int, base: int, time_ms: int, _start: int) -> bytes:
-    return _ONE + topic + _ONE + _V3.pack(index, 0, base, time_ms, 0)
-
-
-_ENCODE = {
-    version: _encode_new if version >= 9 else _encode_v8 if version == 8 else _encode_v5 if version >= 5 else _encode_v3
-    for version in range(3, 14)
-}
-
-FAST: dict[int, FastHandler] = {version: partial(_answer, version) for version in _ENCODE}
+FAST: dict[int, FastHandler] = {version: partial(_answer, version) for version in range(3, 14)}

@@ -86,11 +86,15 @@ def _check_timestamps(data: bytes, pos: int, header: BatchHeader, config: LogCon
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
 
+    base, largest = header.base_timestamp, header.max_timestamp
+    if (earliest <= base <= latest or base == NO_TIMESTAMP) and (
+        earliest <= largest <= latest or largest == NO_TIMESTAMP
+    ):
+        return
+
     def bad(timestamp: int) -> bool:
         return timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
 
-    if not (bad(header.base_timestamp) or bad(header.max_timestamp)):
-        return
     index, timestamp = 0, header.max_timestamp
     with contextlib.suppress(RecordBatchError):
         rows = records(data, pos, header, max_bytes=config.compression_max_bytes)
