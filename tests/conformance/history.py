@@ -123,7 +123,8 @@ def load_history() -> Iterator[Past]:
     yield named("no-type-joined").members(protocol_type="", generation=0).commit("t0", 0, 5)
     yield named("over-size-rejoined").members(member("a"), member("b"), member("c"))
     yield named("over-size").members(member("a"), member("b"), member("c"))
-    yield named("short-session").members(member("a", session_ms=400), member("b", session_ms=400))
+    yield named("long-kept").members().commit("t0", 0, 5, age_ms=DAY_MS)
+    yield named("short-session").commit("t0", 0, 5).members(member("a", session_ms=400), member("b", session_ms=400))
     yield named("large").members(member("a", metadata=b"\0\0\0\0\0\1\0\2t0" + bytes(60_000)))
     tagged = encode_value(4, OffsetCommitValue(5, 7, "tag", now_ms()))[:-1] + b"\x01\x63\x02hi"
     past = named("commit-v4-tagged", VERSION_4)

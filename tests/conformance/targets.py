@@ -55,19 +55,15 @@ class Profile:
 PROFILES = {
     "fast": Profile(),
     "delay": Profile(config={"group.initial.rebalance.delay.ms": 400}),
-    "small": Profile(
-        config={
-            "group.max.size": 2,
-            "offsets.retention.minutes": 2**31 - 1,
-            "offsets.retention.check.interval.ms": 200,
-        }
-    ),
+    "small": Profile(config={"group.max.size": 2}),
     "expiry": Profile(config={"offsets.retention.check.interval.ms": 200, "offsets.retention.minutes": 1}),
     "load": Profile(
         config={
             "offsets.topic.num.partitions": history.PARTITIONS,
             "group.max.size": 2,
             "offsets.load.buffer.size": 4096,
+            "offsets.retention.minutes": 2**31 - 1,
+            "offsets.retention.check.interval.ms": 200,
         },
         past="load",
     ),
