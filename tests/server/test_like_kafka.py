@@ -12,7 +12,7 @@ from broker_sim import Cluster
 from protocol.frame import frame
 from tests.support.real_kafka import RealKafka
 
-QUIET_S = 0.6
+QUIET_S = 3.0
 """A broker that has said nothing for so long has nothing to say."""
 
 
