@@ -7,6 +7,7 @@ import functools
 import re
 from pathlib import Path
 
+from tests.conformance.fidelity import TARGET, title
 from tests.conformance.known_differences import NOT_COVERED
 
 CATALOGUE = range(1, 174)
@@ -46,6 +47,13 @@ def test_what_is_covered_is_not_explained_away() -> None:
 def test_names_are_unique() -> None:
     names = behaviours()
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_document_lists_every_behaviour() -> None:
+    """docs/fidelity.md is generated (`python -m tests.conformance.fidelity`); this tells that it was."""
+    document = TARGET.read_text()
+    rows = {name: "| {} | {} |".format(*title(name)) for name in behaviours()}
+    assert [name for name, row in rows.items() if row not in document] == []
 
 
 def test_there_are_enough() -> None:
