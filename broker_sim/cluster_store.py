@@ -73,10 +73,16 @@ def read_state(directory: Path) -> dict[str, Any] | None:
     return state
 
 
-def write_state(directory: Path, state: dict[str, Any], *, sync: bool = False) -> None:
-    """Write `cluster.json` and, where it is missing, `meta.properties`."""
-    content = json.dumps({"format": FORMAT, **state}, indent=1).encode() + b"\n"
-    replace_file(directory / STATE_FILE, content, sync=sync)
+def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[str, Any]]) -> str:
+    """What `cluster.json` holds of one topic, as JSON."""
+    return json.dumps({"id": uuid_text(topic_id), "configs": configs, "partitions": partitions})
+
+
+def write_state(directory: Path, state: dict[str, Any], topics: dict[str, str], *, sync: bool = False) -> None:
+    """Write `cluster.json`: `state`, and every topic's text, one a line."""
+    head = json.dumps({"format": FORMAT, **state}, indent=1)[:-2]
+    rows = ",\n".join(f"  {json.dumps(name)}: {text}" for name, text in topics.items())
+    replace_file(directory / STATE_FILE, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
 
 
 def write_properties(directory: Path, cluster_id: str, node_id: int, directory_id: str) -> None:

@@ -22,7 +22,7 @@ import enum
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from broker_sim.config_defs import BROKER_SETTINGS, DOCS, TOPIC_SETTINGS
 
@@ -412,6 +412,14 @@ class BrokerConfig:
         self._typed.clear()
         for callback in self._on_change:
             callback()
+
+    def restore(self, default: Mapping[builtins.str, builtins.str | None], brokers: Mapping[builtins.int, Any]) -> None:
+        """Take back what was altered before a restart; nobody is told. What this release doesn't know is dropped."""
+        known = self.settings
+        self.dynamic_default.update({name: value for name, value in default.items() if name in known})
+        for node, values in brokers.items():
+            self.dynamic_broker[node] = {name: value for name, value in values.items() if name in known}
+        self._typed.clear()
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` runs after every alteration."""

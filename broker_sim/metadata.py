@@ -15,9 +15,11 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import random
+import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from broker_sim.topics import (
     KafkaError,
     Partition,
     Topic,
+    assigned_replicas,
     check_assignment,
     check_topic_name,
     colliding_topic,
@@ -50,6 +53,9 @@ PRODUCER_ID_BLOCK = 1000
 MAX_PARTITIONS_AT_ONCE = 10_000
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
+
+MAX_GONE = 1000
+"""How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
 MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
@@ -103,6 +109,8 @@ class ClusterState:
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
         self._given_cluster_id = cluster_id
+        self._gone: list[str] = []
+        self._texts: dict[str, str] = {}  # of the topics in cluster.json, as far as they are still true
         self._next_producer_id = 0
         self._reserved_producer_id = 0
         self._next_leader = 0
@@ -149,7 +157,7 @@ class ClusterState:
         partition.leader_epoch += 1
         partition.partition_epoch += 1
         partition.log.assign_epoch(partition.leader_epoch)
-        self.changed()
+        self.changed(partition.topic)
         partition.wake()
 
     def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
@@ -216,7 +224,7 @@ class ClusterState:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
         settings = self.check_topic_settings(configs or {})
         if assignments:
-            replicas = self._assigned(partitions, replication_factor, assignments)
+            replicas = assigned_replicas(partitions, replication_factor, assignments, self.brokers)
         else:
             replicas = self._placed(partitions, replication_factor)
         topic = Topic(name, self.new_uuid(), settings)
@@ -227,28 +235,17 @@ class ClusterState:
                 for index, nodes in enumerate(replicas)
             ]
             return topic
-        self._next_leader += len(replicas)
-        self._add_partitions(topic, replicas)
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self.changed()
+        try:
+            self._add_partitions(topic, replicas)
+        except KafkaError:
+            del self.topics[name]
+            del self.topics_by_id[topic.topic_id]
+            with contextlib.suppress(KafkaError):
+                self._save()
+            raise
         return topic
-
-    def _assigned(self, partitions: int, factor: int, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
-        given = "A manual partition assignment was specified, but {} was not set to -1."
-        if factor != -1:
-            raise KafkaError(Err.INVALID_REQUEST, given.format("replication factor"))
-        if partitions != -1:
-            raise KafkaError(Err.INVALID_REQUEST, given.format("numPartitions"))
-        expected: int | None = None
-        for replicas in assignments.values():
-            check_assignment(replicas, expected, self.brokers)
-            expected = len(replicas)
-        if sorted(assignments) != list(range(len(assignments))):
-            raise KafkaError(
-                Err.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
-            )
-        return [list(assignments[index]) for index in range(len(assignments))]
 
     def _placed(self, partitions: int, factor: int) -> list[list[int]]:
         if factor < -1 or factor == 0:
@@ -278,19 +275,29 @@ class ClusterState:
         return spread_replicas(nodes, partitions, factor, self._next_leader)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
-        """Open a log for every new partition; none is added when one can't be opened."""
+        """Write the new partitions down, then make their logs: after a crash in between a topic is there whole.
+
+        All of them are added or, where the disk fails, none.
+        """
+        first = len(topic.partitions)
+        leaders = [next((node for node in nodes if self.brokers[node].alive), -1) for nodes in replicas]
+        planned = [_entry(nodes, nodes, leader, 0) for nodes, leader in zip(replicas, leaders, strict=True)]
         added: list[Partition] = []
-        settings = log_config(self.config, topic)
         try:
-            for nodes in replicas:
-                index = len(topic.partitions) + len(added)
-                leader = next((node for node in nodes if self.brokers[node].alive), -1)
-                added.append(Partition(topic, index, nodes, leader, 0, self._open_log(topic, index, settings)))
-        except OSError as error:
+            self.changed(topic, planned=planned)
+            settings = log_config(self.config, topic)
+            for number, nodes in enumerate(replicas):
+                files = self._open_log(topic, first + number, settings)
+                added.append(Partition(topic, first + number, nodes, leaders[number], 0, files))
+        except (KafkaError, OSError) as error:
             for partition in added:
                 self._drop_log(partition)
-            raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+            self._texts.pop(topic.name, None)
+            self.answers.clear()
+            raise error if isinstance(error, KafkaError) else KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
         topic.partitions.extend(added)
+        self._next_leader += len(added)
+        self.answers.clear()
 
     def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
         path = self._log_dir(topic, index)
@@ -311,9 +318,15 @@ class ClusterState:
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topic(name)
+        self._gone.append(store.uuid_text(topic.topic_id))
+        before = dict(self.topics)
         del self.topics[name]
+        try:
+            self.changed(topic)
+        except KafkaError:
+            self.topics = before
+            raise
         del self.topics_by_id[topic.topic_id]
-        self.changed()
         for partition in topic.partitions:
             partition.deleted = True
             partition.leader = -1
@@ -350,9 +363,12 @@ class ClusterState:
                 check_assignment(nodes, factor, self.brokers)
             replicas = [list(nodes) for nodes in assignments]
         if not validate_only:
-            self._next_leader += len(replicas)
-            self._add_partitions(topic, replicas)
-            self.changed()
+            try:
+                self._add_partitions(topic, replicas)
+            except KafkaError:
+                with contextlib.suppress(KafkaError):
+                    self._save()
+                raise
 
     def ensure_offsets_topic(self) -> Topic:
         """The log of committed offsets, created at the first call. Raises KafkaError."""
@@ -394,9 +410,13 @@ class ClusterState:
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Put `configs` in the place of a topic's own settings; they were checked by `check_topic_settings`."""
         topic = self.topic(name)
-        topic.configs = dict(configs)
+        before, topic.configs = topic.configs, dict(configs)
+        try:
+            self.changed(topic)
+        except KafkaError:
+            topic.configs = before
+            raise
         self._configure(topic)
-        self.changed()
 
     def _configure(self, topic: Topic) -> None:
         topic.min_isr = None
@@ -413,11 +433,15 @@ class ClusterState:
 
     def next_producer_id(self) -> int:
         """A producer id that no producer of this cluster has had: ids are set aside on disk in blocks before they are
-        given out.
+        given out. Raises KAFKA_STORAGE_ERROR.
         """
         if self._next_producer_id >= self._reserved_producer_id:
-            self._reserved_producer_id = self._next_producer_id + PRODUCER_ID_BLOCK
-            self._save()
+            before, self._reserved_producer_id = self._reserved_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK
+            try:
+                self._save()
+            except KafkaError:
+                self._reserved_producer_id = before
+                raise
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
@@ -449,34 +473,43 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- disk
 
-    def changed(self) -> None:
-        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand."""
+    def changed(self, *topics: Topic, planned: Sequence[Any] = ()) -> None:
+        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
+
+        `topics` are those that have changed, none stands for all of them; `planned` are partitions that the only one of
+        them is about to get. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
+        """
+        for name in [topic.name for topic in topics] or list(self._texts):
+            self._texts.pop(name, None)
         self.version += 1
         self.answers.clear()
+        if planned and self.data_dir is not None:
+            [topic] = topics
+            self._texts[topic.name] = self._text(topic, planned)
         self._save()
+
+    def _text(self, topic: Topic, planned: Sequence[Any] = ()) -> str:
+        entries = [_entry(p.replicas, p.isr, p.leader, p.leader_epoch) for p in topic.partitions]
+        return store.topic_text(topic.topic_id, topic.configs, [*entries, *planned])
 
     def _save(self) -> None:
         if self.data_dir is None:
             return
-        topics = {
-            topic.name: {
-                "id": store.uuid_text(topic.topic_id),
-                "configs": topic.configs,
-                "partitions": [
-                    {"replicas": p.replicas, "isr": p.isr, "leader": p.leader, "leader_epoch": p.leader_epoch}
-                    for p in topic.partitions
-                ],
-            }
-            for topic in self.topics.values()
-        }
+        for topic in self.topics.values():
+            if topic.name not in self._texts:
+                self._texts[topic.name] = self._text(topic)
         state = {
             "cluster_id": self.cluster_id,
             "next_producer_id": self._reserved_producer_id,
             "dynamic_configs": self.config.dynamic_default,
             "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
-            "topics": topics,
+            "gone": self._gone[-MAX_GONE:],
         }
-        store.write_state(self.data_dir, state, sync=self.sync)
+        try:
+            store.write_state(self.data_dir, state, {name: self._texts[name] for name in self.topics}, sync=self.sync)
+        except OSError as error:
+            log.error("the cluster's state can't be written: %s", error)
+            raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def load(self) -> None:
         """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
@@ -487,14 +520,17 @@ class ClusterState:
         """
         if self.data_dir is None:
             return
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         saved = store.read_state(self.data_dir) or {}
         try:
             self._load_state(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             path = self.data_dir / store.STATE_FILE
             raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
+        gone = set(saved.get("gone", []))
         for name, found in store.find_partitions(self.data_dir).items():
-            self._adopt(name, found)
+            if name not in self.topics:
+                self._adopt(name, found, gone)
         store.write_properties(
             self.data_dir, self.cluster_id, next(iter(self.brokers), 1), store.uuid_text(self.new_uuid())
         )
@@ -506,9 +542,8 @@ class ClusterState:
         if known_id and self._given_cluster_id is None:
             self.cluster_id = str(known_id)
         self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
-        self.config.dynamic_default.update(saved.get("dynamic_configs", {}))
-        for node, values in saved.get("broker_configs", {}).items():
-            self.config.dynamic_broker[int(node)] = dict(values)
+        brokers = {int(node): values for node, values in saved.get("broker_configs", {}).items()}
+        self.config.restore(saved.get("dynamic_configs", {}), brokers)
         for name, entry in saved.get("topics", {}).items():
             topic = Topic(name, store.uuid_bytes(entry["id"]), dict(entry["configs"]))
             for index, old in enumerate(entry["partitions"]):
@@ -530,21 +565,32 @@ class ClusterState:
         self.topics_by_id[topic.topic_id] = topic
         self._next_leader += len(topic.partitions)
 
-    def _adopt(self, name: str, found: Mapping[int, Path]) -> None:
-        """Make a topic of the log directories of a topic that `cluster.json` doesn't know; gaps become empty
-        partitions.
+    def _adopt(self, name: str, found: Mapping[int, Path], gone: set[str]) -> None:
+        """Make a topic of the log directories of one that `cluster.json` doesn't know; gaps become empty partitions.
+
+        What is left of a topic whose deletion was cut short is deleted now.
         """
-        if name in self.topics:
+        ids = {path: store.read_partition_id(path) for path in found.values()}
+        left = {path for path, one in ids.items() if one is not None and store.uuid_text(one) in gone}
+        for path in left:
+            shutil.rmtree(path)
+        kept = {index: path for index, path in found.items() if path not in left}
+        if not kept:
             return
-        ids = (store.read_partition_id(path) for path in found.values())
-        topic_id = next((one for one in ids if one is not None and one not in self.topics_by_id), None)
+        known = (ids[path] for path in kept.values())
+        topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
         settings = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
         topic = Topic(name, topic_id or self.new_uuid(), settings)
         nodes = list(self.brokers)
-        for index in range(max(found) + 1):
+        for index in range(max(kept) + 1):
             leader = nodes[(self._next_leader + index) % len(nodes)]
             self._reopen(topic, index, [leader], leader, 0)
         self._install(topic)
+
+
+def _entry(replicas: list[int], isr: list[int], leader: int, leader_epoch: int) -> dict[str, Any]:
+    """A partition in `cluster.json`."""
+    return {"replicas": replicas, "isr": isr, "leader": leader, "leader_epoch": leader_epoch}
 
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."

@@ -113,7 +113,9 @@ class Partition:
     def append(
         self, batches: bytes, *, now_ms: int, origin: Origin = Origin.CLIENT, header: BatchHeader | None = None
     ) -> AppendInfo:
-        """Append whole v2 batches under the current leader epoch; `header` is the first one's. Raises as `PartitionLog.append`."""
+        """Append whole v2 batches under the current leader epoch; `header` is the first one's. Raises as
+        `PartitionLog.append`.
+        """
         log = self.log
         info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, header=header)
         self.appended_bytes += len(batches)
@@ -284,3 +286,23 @@ def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping
         )
     if why is not None:
         raise KafkaError(Err.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {why}")
+
+
+def assigned_replicas(
+    partitions: int, factor: int, assignments: Mapping[int, Sequence[int]], known: Mapping[int, object]
+) -> list[list[int]]:
+    """Replicas of a new topic that were given by hand, by partition; the numbers beside them must be -1. Raises
+    KafkaError.
+    """
+    given = "A manual partition assignment was specified, but {} was not set to -1."
+    if factor != -1:
+        raise KafkaError(Err.INVALID_REQUEST, given.format("replication factor"))
+    if partitions != -1:
+        raise KafkaError(Err.INVALID_REQUEST, given.format("numPartitions"))
+    expected: int | None = None
+    for replicas in assignments.values():
+        check_assignment(replicas, expected, known)
+        expected = len(replicas)
+    if sorted(assignments) != list(range(len(assignments))):
+        raise KafkaError(Err.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+    return [list(assignments[index]) for index in range(len(assignments))]

@@ -9,6 +9,7 @@ Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInit
 from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import KafkaError
 from protocol.errors import Err
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -17,7 +18,10 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(Err.INVALID_REQUEST)
     if request.transactional_id is None:
-        return InitProducerIdResponse(0, Err.NONE, ctx.broker.state.next_producer_id(), 0)
+        try:
+            return InitProducerIdResponse(0, Err.NONE, ctx.broker.state.next_producer_id(), 0)
+        except KafkaError:
+            return _refused(Err.COORDINATOR_NOT_AVAILABLE)  # the disk fails: clients ask again
     return _refused(Err.INVALID_REQUEST if request.transactional_id == "" else Err.UNSUPPORTED_VERSION)
 
 

@@ -239,6 +239,66 @@ def test_a_topic_is_made_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     assert error_of(refused) is Err.KAFKA_STORAGE_ERROR
     assert "t" not in sim.state.topics
     assert not (tmp_path / "t-0").exists()
+    assert "t" not in Sim(data_dir=tmp_path).state.topics
+
+
+def test_a_creation_cut_short_by_a_crash_is_whole_after_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = Sim(brokers=2, topics={"old": 2}, data_dir=tmp_path)
+
+    class CrashError(BaseException):
+        pass
+
+    def crashes(*_: object) -> object:
+        raise CrashError
+
+    monkeypatch.setattr(sim.state, "_open_log", crashes)
+    for change in (lambda: sim.state.create_topic("new", 3), lambda: sim.state.create_partitions("old", 5)):
+        with pytest.raises(CrashError):
+            change()
+    again = Sim(brokers=2, data_dir=tmp_path)
+    assert {name: len(topic.partitions) for name, topic in again.state.topics.items()} == {"old": 5, "new": 3}
+
+
+def test_a_deletion_cut_short_by_a_crash_is_finished_after_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = Sim(topics={"t": 2, "u": 1}, data_dir=tmp_path)
+    monkeypatch.setattr(sim.state, "_drop_log", lambda partition: None)
+    sim.state.delete_topic("t")
+    assert (tmp_path / "t-1").exists()
+    assert list(Sim(data_dir=tmp_path).state.topics) == ["u"]
+    assert not (tmp_path / "t-1").exists()
+
+
+def test_a_disk_that_takes_no_state_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = Sim(topics={"t": 1}, data_dir=tmp_path)
+    given = sim.state.next_producer_id()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker_sim.cluster_store.replace_file", full)
+        for change in (
+            lambda: sim.state.create_topic("new", 1),
+            lambda: sim.state.create_partitions("t", 2),
+            lambda: sim.state.delete_topic("t"),
+            lambda: sim.state.alter_topic("t", {"retention.ms": "5"}),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                change()
+            assert error_of(refused) is Err.KAFKA_STORAGE_ERROR
+        sim.state._next_producer_id = PRODUCER_ID_BLOCK
+        with pytest.raises(KafkaError):
+            sim.state.next_producer_id()
+    topic = sim.state.topics["t"]
+    assert list(sim.state.topics) == ["t"]
+    assert (len(topic.partitions), topic.configs, topic.partitions[0].deleted) == (1, {}, False)
+    assert (given, sim.state.next_producer_id()) == (0, PRODUCER_ID_BLOCK)
+    sim.state.create_topic("new", 1)
+    assert list(Sim(data_dir=tmp_path).state.topics) == ["t", "new"]
 
 
 # ------------------------------------------------------------------------------------------------ maintenance
