@@ -1,14 +1,15 @@
 """Keyed timers over one clock: thousands of sessions that are moved at every heartbeat cost one loop timer.
 
-``set`` on an armed key only notes the new deadline; the heap keeps the old entry, and when that comes up the noted deadline decides.
-So a heartbeat costs one dictionary write.
+``set`` on an armed key only notes the new deadline; its entry in the order stays where it is, and when that comes up the noted deadline
+decides. So a heartbeat costs one dictionary write. ``cancel`` takes the entry out: a group that is gone leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
+
+from sortedcontainers import SortedList
 
 from broker_sim.clock import Clock, Timer
 
@@ -21,14 +22,18 @@ class KeyedTimers(Generic[K]):
     def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
         self._clock, self._fire = clock, fire
         self._deadlines: dict[K, int] = {}
-        self._queued: dict[K, int] = {}  # key -> the earliest entry of it in the heap
-        self._heap: list[tuple[int, int, K]] = []
-        self._sequence = 0
+        self._entries: dict[K, tuple[int, int, K]] = {}  # (when to look at the key, a number, the key)
+        self._order: SortedList = SortedList()  # the same entries
+        self._number = 0
         self._alarm: Timer | None = None
         self._alarm_ms = 0
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def __iter__(self) -> Iterator[tuple[int, K]]:
+        """Every armed (deadline, key), the next one first."""
+        return iter(sorted(((deadline, key) for key, deadline in self._deadlines.items()), key=lambda pair: pair[0]))
 
     def deadline_ms(self, key: K) -> int | None:
         """When ``key`` will fire, None if it isn't armed."""
@@ -37,27 +42,31 @@ class KeyedTimers(Generic[K]):
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
         self._deadlines[key] = deadline_ms
-        queued = self._queued.get(key)
-        if queued is None or deadline_ms < queued:
-            self._push(key, deadline_ms)
+        entry = self._entries.get(key)
+        if entry is None:
+            self._enter(key, deadline_ms)
+        elif deadline_ms < entry[0]:
+            self._order.remove(entry)
+            self._enter(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
         """Disarm ``key``; nothing happens if it isn't armed."""
-        self._deadlines.pop(key, None)
+        if self._deadlines.pop(key, None) is not None:
+            self._order.remove(self._entries.pop(key))
 
     def clear(self) -> None:
         """Disarm everything."""
         self._deadlines.clear()
-        self._queued.clear()
-        self._heap.clear()
+        self._entries.clear()
+        self._order.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
-    def _push(self, key: K, deadline_ms: int) -> None:
-        self._queued[key] = deadline_ms
-        self._sequence += 1
-        heapq.heappush(self._heap, (deadline_ms, self._sequence, key))
+    def _enter(self, key: K, deadline_ms: int) -> None:
+        self._number += 1
+        entry = self._entries[key] = (deadline_ms, self._number, key)
+        self._order.add(entry)
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._set_alarm(deadline_ms)
 
@@ -70,19 +79,15 @@ class KeyedTimers(Generic[K]):
     def _run(self) -> None:
         self._alarm = None
         now = self._clock.now_ms()
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            when, _, key = heapq.heappop(heap)
-            if self._queued.get(key) == when:
-                del self._queued[key]
-            deadline = self._deadlines.get(key)
-            if deadline is None:
-                continue
+        order = self._order
+        while order and order[0][0] <= now:
+            key: K = order.pop(0)[2]
+            del self._entries[key]
+            deadline = self._deadlines[key]
             if deadline > now:
-                if key not in self._queued:
-                    self._push(key, deadline)
-            elif deadline <= now:
+                self._enter(key, deadline)
+            else:
                 del self._deadlines[key]
                 self._fire(key)
-        if heap and (self._alarm is None or heap[0][0] < self._alarm_ms):
-            self._set_alarm(heap[0][0])
+        if order and (self._alarm is None or order[0][0] < self._alarm_ms):
+            self._set_alarm(order[0][0])

@@ -229,6 +229,7 @@ def test_keyed_timers_fire_once_at_their_last_deadline_in_order() -> None:
     timers.set("c", start + 5)  # moved forward
     timers.set("d", start + 7)
     timers.cancel("d")
+    assert list(timers) == [(start + 5, "c"), (start + 20, "b"), (start + 30, "a")]
     sim.clock.advance(100)
     assert fired == [(5, "c"), (20, "b"), (30, "a")]
     assert len(timers) == 0
