@@ -68,8 +68,10 @@ def _answer(
     if request.isolation_level not in (0, 1):
         return _refused(index, Err.UNKNOWN_SERVER_ERROR)
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
-    if timestamp < 0 and not special and state.config.release >= (4, 0):
-        return _refused(index, Err.UNSUPPORTED_VERSION)
+    if timestamp < 0 and not special:
+        if state.config.release >= (4, 0):
+            return _refused(index, Err.UNSUPPORTED_VERSION)
+        special = timestamp == MAX_TIMESTAMP  # 3.x looks at no version
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(

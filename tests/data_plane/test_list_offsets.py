@@ -87,8 +87,8 @@ def test_a_special_timestamp_needs_its_version(timestamp: int, needs: int) -> No
 
 
 def test_3x_takes_unknown_specials_for_times() -> None:
-    sim = timed(10, as_version="3.4")
-    assert found(sim, MAX_TIMESTAMP, 6) == (10, 0)
+    sim = timed(10, 20, as_version="3.4")
+    assert found(sim, MAX_TIMESTAMP, 6) == (20, 1)  # which it knows, in any version
     assert found(sim, LATEST_TIERED) == (10, 0)
 
 
