@@ -49,6 +49,8 @@ class RealClock:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *, epoch_ms: int | None = None) -> None:
         self._loop = loop if loop is not None else asyncio.get_running_loop()
         self._loop_time = self._loop.time
+        if getattr(type(self._loop), "time", None) is asyncio.BaseEventLoop.time:
+            self._loop_time = time.monotonic  # what it would call, without the call of its own
         start_s = time.time() if epoch_ms is None else epoch_ms / 1000
         self._offset_s = start_s - self._loop_time()
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from broker_sim.coordinator.outcome import CommitOffsets, Offset
+from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from protocol.offsets_log import offset_commit_key, offset_commit_value
 from protocol.record_batch import record_heads, varint
+
+if TYPE_CHECKING:
+    from broker_sim.coordinator.group import Group, Member, State
 
 VALUE_VERSION = 4
 """The version of the values that blocks write: flexible, as the requests whose bytes they take over."""
@@ -31,11 +35,24 @@ _TIMESTAMP = struct.Struct(">q")
 class CommitShape:
     """``command``: the commit as it was seen first; its offsets give partitions and metadata, their values are ignored."""
 
-    __slots__ = ("_bodies", "_first", "_parts", "_sizes", "_tails", "command", "count", "partitions", "size_bytes")
+    __slots__ = (
+        "_bodies",
+        "_first",
+        "_parts",
+        "_sizes",
+        "_tails",
+        "command",
+        "count",
+        "partitions",
+        "passed",
+        "size_bytes",
+    )
 
     def __init__(self, command: CommitOffsets) -> None:
         self.command = command
         self.count = len(command.offsets)
+        self.passed: tuple[Group, State, int, Member, TimerKey] | None = None
+        """For the coordinator: the group, its state and generation, the member and its session, when this passed the checks."""
         self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
         heads: list[bytes] = []  # of each record: key, and the value up to the chunk
         self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata

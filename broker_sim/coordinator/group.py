@@ -209,6 +209,8 @@ class Group:
 
     def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
         """What a member says it supports, in the order of its preference, with its metadata for each."""
+        if member.protocols == protocols:
+            return
         if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
             self._count_protocols(member, -1)
             member.protocols = protocols
@@ -222,7 +224,11 @@ class Group:
             return protocol_type != "" and bool(names)
         if protocol_type != self.protocol_type:
             return False
-        return any(self.supporters.get(name) == len(self.members) for name in names)
+        everybody, supporters = len(self.members), self.supporters
+        for name in names:  # noqa: SIM110 - a generator costs more than what it looks at
+            if supporters.get(name) == everybody:
+                return True
+        return False
 
     def vote(self) -> str:
         """The protocol with most votes among those that all members support; ties go to the one voted for first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_sim.coordinator import rebalance
-from broker_sim.coordinator.blocks import CommitBlocks
+from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
 from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
 from broker_sim.coordinator.outcome import (
     Append,
@@ -97,13 +97,13 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
 def commit_blocks(shard: ShardState, token: int, client: Client, request: CommitBlocks) -> None:
     """The same for the commits of a turn. Nothing changes the groups in between, so one look at each shape is enough."""
     if len(request.commits) == 1:
-        refusal = _refusal(shard, request.commits[0][0].command)
+        refusal = _block_refusal(shard, request.commits[0][0])
         if refusal is Err.NONE:
             shard.write(BlocksWrite((token,), request))
         else:
             shard.reply(token, refusal)
         return
-    errors = {shape: _refusal(shard, shape.command) for shape in dict(request.commits)}
+    errors = {shape: _block_refusal(shard, shape) for shape in dict(request.commits)}
     tokens: Sequence[int] = range(token, token + len(request.commits))
     if any(error is not Err.NONE for error in errors.values()):
         refusals = [errors[shape] for shape, _ in request.commits]
@@ -117,6 +117,28 @@ def commit_blocks(shard: ShardState, token: int, client: Client, request: Commit
         )
     if tokens:
         shard.write(BlocksWrite(tokens, request))
+
+
+def _block_refusal(shard: ShardState, shape: CommitShape) -> Err:
+    """As ``_refusal``. What has passed passes again as long as the group, its state and generation and the member are the same."""
+    command, passed = shape.command, shape.passed
+    if passed is not None:
+        group, state, generation, member, session = passed
+        if (
+            group.state is state
+            and group.generation == generation
+            and shard.groups.get(command.group_id) is group
+            and group.members.get(command.member_id) is member
+        ):
+            shard.out.timers.append((session, shard.now_ms + member.session_timeout_ms))
+            return Err.NONE
+        shape.passed = None
+    error = _refusal(shard, command)
+    known = shard.groups.get(command.group_id)
+    joined = None if known is None else known.members.get(command.member_id)
+    if error is Err.NONE and known is not None and joined is not None and command.instance_id is None:
+        shape.passed = known, known.state, known.generation, joined, rebalance.session_key(known, joined)
+    return error
 
 
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:

@@ -23,10 +23,6 @@ from protocol.frame import encode_response_head, response_is_tagged
 __all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported"]
 
 
-JOINED = 65_536
-"""Bytes from which a reply stays in the pieces it was encoded in: records then are not copied once more."""
-
-
 class UnsupportedRequest(Exception):
     """An API or a version of it that this release has not got; the text names it. Kafka closes the connection."""
 
@@ -91,9 +87,11 @@ class Route:
             raise
         except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
             raise EncodeError(f"{type(response).__name__} v{self.api_version}: {error}") from error
-        size = sum(map(len, frames))
-        frames[0] = encode_response_head(self._tagged, correlation_id, size)
-        return frames if size >= JOINED else [b"".join(frames)]
+        if self.api_key == ApiKey.FETCH:
+            frames[0] = encode_response_head(self._tagged, correlation_id, sum(map(len, frames)))
+            return frames  # in pieces: records are not copied once more
+        body = b"".join(frames)
+        return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 
 
 class Routes(dict[int, Route]):

@@ -109,29 +109,32 @@ FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | No
 class RequestContext:
     """One request: who asks, and the way to answer. Valid until it is answered or its connection is gone."""
 
-    __slots__ = ("_on_disconnect", "client_id", "connection", "correlation_id", "frames", "route")
+    __slots__ = (
+        "_on_disconnect",
+        "api_version",
+        "broker",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "frames",
+        "route",
+    )
 
     def __init__(self, connection: ConnectionLike, route: Route, correlation_id: int) -> None:
         self.connection = connection
         self.route = route
         self.correlation_id = correlation_id
+        self.broker = connection.broker
+        """The broker that was asked."""
+        self.api_version = route.api_version
         self.client_id: str | None = connection.client_id
         self.frames: list[bytes] | None = None
         """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
         self._on_disconnect: Callable[[], object] | None = None
 
     @property
-    def broker(self) -> Broker:
-        """The broker that was asked."""
-        return self.connection.broker
-
-    @property
     def api_key(self) -> int:
         return self.route.api_key
-
-    @property
-    def api_version(self) -> int:
-        return self.route.api_version
 
     @property
     def client_host(self) -> str:
