@@ -244,8 +244,13 @@ class GroupRuntime:
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
-        while self._dirty:
-            self._flush(self._dirty.pop())
+        dirty = self._dirty
+        while dirty:
+            slot = dirty.pop()
+            if slot.open:
+                self._flush(slot)
+            elif slot.turn:
+                self._commit_turn(slot)
 
     def topic_deleted(self, topic: str) -> None:
         """Drop the offsets of a deleted topic."""
@@ -308,7 +313,7 @@ class GroupRuntime:
             for key, deadline_ms in outcome.timers:
                 assert deadline_ms is not None  # a commit restarts sessions, no more
                 arm((partition, key), deadline_ms)
-            outcome = self._to_log(slot, outcome.appends)
+            outcome = self._to_log(slot, outcome.appends, now_ms)
             if len(outcome.replies) == len(answers):
                 for answered, (_, error) in zip(answers, outcome.replies, strict=True):
                     answered(error)
@@ -317,11 +322,11 @@ class GroupRuntime:
         self._perform(slot, outcome)
 
     def _append(self, slot: Slot, appends: list[Append]) -> None:
-        self._perform(slot, self._to_log(slot, appends))
+        self._perform(slot, self._to_log(slot, appends, self.clock.now_ms()))
 
-    def _to_log(self, slot: Slot, appends: list[Append]) -> Outcome:
+    def _to_log(self, slot: Slot, appends: list[Append], now_ms: int) -> Outcome:
         """Append as one batch, and tell the shard what became of each; its outcome is to be performed."""
-        partition, now_ms = slot.partition, self.clock.now_ms()
+        partition = slot.partition
         error, last_offset = Err.NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION

@@ -137,7 +137,7 @@ class CommitBlocks:
     def last_blocks(self) -> list[CommitBlock]:
         """The last commit of each shape, in the order in which they came: what is left when all were applied."""
         if len(self.commits) == 1:
-            return self.blocks()
+            return [CommitBlock(*self.commits[0], self.commit_ts_ms)]
         last: dict[CommitShape, Sequence[bytes]] = {}
         for shape, chunks in reversed(self.commits):
             if shape not in last:
@@ -147,6 +147,9 @@ class CommitBlocks:
     def bodies(self) -> tuple[list[bytes], int]:
         """The records as one batch holds them, in pieces, and their number."""
         ts, first = self.commit_ts_ms, 0
+        if len(self.commits) == 1:
+            shape, chunks = self.commits[0]
+            return [shape.body(chunks, ts, 0)], shape.count
         out: list[bytes] = []
         for shape, chunks in self.commits:
             out.append(shape.body(chunks, ts, first))

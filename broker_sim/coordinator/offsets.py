@@ -71,7 +71,9 @@ class BlocksWrite(Write):
 
     def _answer(self, shard: ShardState, error: Err) -> None:
         if self.token is not None:
-            shard.out.replies += [(token, error) for token in self.tokens]
+            replies = shard.out.replies
+            for token in self.tokens:
+                replies.append((token, error))
 
 
 class DeleteOffsetsWrite(Write):
