@@ -546,19 +546,23 @@ class ClusterState:
         self.config.restore(saved.get("dynamic_configs", {}), brokers)
         for name, entry in saved.get("topics", {}).items():
             topic = Topic(name, store.uuid_bytes(entry["id"]), dict(entry["configs"]))
+            logs = log_config(self.config, topic)
             for index, old in enumerate(entry["partitions"]):
-                self._reopen(topic, index, list(old["replicas"]), int(old["leader"]), int(old["leader_epoch"]) + 1)
+                nodes, leader, epoch = list(old["replicas"]), int(old["leader"]), int(old["leader_epoch"])
+                self._reopen(topic, index, nodes, leader, epoch + 1, logs)
             self._install(topic)
 
-    def _reopen(self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int) -> None:
+    def _reopen(
+        self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
+    ) -> None:
         """A partition as it was, as far as its brokers are still there."""
         there = [node for node in replicas if node in self.brokers]
         if not there:
             nodes = list(self.brokers)
             there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
-        log = self._open_log(topic, index, log_config(self.config, topic))
-        epoch = max(epoch, log.latest_epoch + 1)
-        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, log))
+        files = self._open_log(topic, index, settings)
+        epoch = max(epoch, files.latest_epoch + 1)
+        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
 
     def _install(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
@@ -584,7 +588,7 @@ class ClusterState:
         nodes = list(self.brokers)
         for index in range(max(kept) + 1):
             leader = nodes[(self._next_leader + index) % len(nodes)]
-            self._reopen(topic, index, [leader], leader, 0)
+            self._reopen(topic, index, [leader], leader, 0, log_config(self.config, topic))
         self._install(topic)
 
 
