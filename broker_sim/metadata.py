@@ -19,15 +19,15 @@ import contextlib
 import dataclasses
 import logging
 import random
-import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
+from broker_sim.cluster_saved import SavedCluster, entry
+from broker_sim.cluster_store import uuid_text
 from broker_sim.config import BrokerConfig, ConfigError
-from broker_sim.storage import LogConfig, PartitionLog, StorageError
+from broker_sim.storage import PartitionLog, StorageError
 from broker_sim.topics import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -47,18 +47,8 @@ __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition",
 
 log = logging.getLogger("broker_sim.metadata")
 
-PRODUCER_ID_BLOCK = 1000
-"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
-
 MAX_PARTITIONS_AT_ONCE = 10_000
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-
-
-MAX_GONE = 1000
-"""How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
-
-MAX_ANSWERS = 4096
-"""How many worked-out answers are kept."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -77,7 +67,7 @@ class Broker:
     """The FetchSessionCache, made by the first Fetch that wants a session."""
 
 
-class ClusterState:
+class ClusterState(SavedCluster):
     """Everything that the brokers of one cluster agree on.
 
     `data_dir` None keeps the logs in memory. `sync` forces every write of the metadata to the disk. `rng` gives topic
@@ -94,26 +84,10 @@ class ClusterState:
         rng: random.Random | None = None,
         sync: bool = False,
     ) -> None:
-        self.config = config
-        self.clock = clock
-        self.data_dir = data_dir
-        self.sync = sync
-        self.rng = rng if rng is not None else random.SystemRandom()
+        super().__init__(config, clock, data_dir, cluster_id, rng, sync)
         self.brokers: dict[int, Broker] = {}
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[bytes, Topic] = {}
-        self.cluster_id = cluster_id or store.uuid_text(self.new_uuid())
-        self.version = 0
-        self.answers: dict[tuple[object, ...], object] = {}
-        """What handlers have worked out of this state and will be asked again; dropped at every change."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
-        self._given_cluster_id = cluster_id
-        self._gone: list[str] = []
-        self._texts: dict[str, str] = {}  # of the topics in cluster.json, as far as they are still true
-        self._next_producer_id = 0
-        self._reserved_producer_id = 0
-        self._next_leader = 0
         config.on_change(self._settings_changed)
 
     @property
@@ -126,15 +100,6 @@ class ClusterState:
         """The broker that is named as the controller: the first one alive; -1 where none is."""
         return next((broker.node_id for broker in self.brokers.values() if broker.alive), -1)
 
-    def new_uuid(self) -> bytes:
-        """A random (version 4) uuid which, as Kafka's, does not begin with a dash in text."""
-        while True:
-            raw = bytearray(self.rng.getrandbits(128).to_bytes(16, "big"))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            if not store.uuid_text(bytes(raw)).startswith("-"):
-                return bytes(raw)
-
     # -------------------------------------------------------------------------------------------- brokers
 
     def add_broker(self, node_id: int, host: str, port: int, rack: str | None = None) -> Broker:
@@ -144,6 +109,9 @@ class ClusterState:
         self.version += 1
         self.answers.clear()
         return broker
+
+    def broker_ids(self) -> list[int]:
+        return list(self.brokers)
 
     def alive_brokers(self) -> list[Broker]:
         """The brokers that answer, in the order in which they were added."""
@@ -159,12 +127,6 @@ class ClusterState:
         partition.log.assign_epoch(partition.leader_epoch)
         self.changed(partition.topic)
         partition.wake()
-
-    def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
-        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
-        if len(self.answers) >= MAX_ANSWERS:
-            self.answers.clear()
-        self.answers[key] = answer
 
     # -------------------------------------------------------------------------------------------- look-ups
 
@@ -281,7 +243,7 @@ class ClusterState:
         """
         first = len(topic.partitions)
         leaders = [next((node for node in nodes if self.brokers[node].alive), -1) for nodes in replicas]
-        planned = [_entry(nodes, nodes, leader, 0) for nodes, leader in zip(replicas, leaders, strict=True)]
+        planned = [entry(nodes, nodes, leader, 0) for nodes, leader in zip(replicas, leaders, strict=True)]
         added: list[Partition] = []
         try:
             self.changed(topic, planned=planned)
@@ -299,26 +261,10 @@ class ClusterState:
         self._next_leader += len(added)
         self.answers.clear()
 
-    def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
-        path = self._log_dir(topic, index)
-        if path is not None:
-            path.mkdir(exist_ok=True)
-            store.write_partition_id(path, topic.topic_id)
-        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=f"{topic.name}-{index}")
-
-    def _log_dir(self, topic: Topic, index: int) -> Path | None:
-        return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
-
-    def _drop_log(self, partition: Partition) -> None:
-        try:
-            partition.log.delete()
-        except StorageError as error:
-            log.warning("%s is not wholly deleted: %s", partition.name, error)
-
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topic(name)
-        self._gone.append(store.uuid_text(topic.topic_id))
+        self._gone.append(uuid_text(topic.topic_id))
         before = dict(self.topics)
         del self.topics[name]
         try:
@@ -429,22 +375,6 @@ class ClusterState:
             self._configure(topic)
         self.changed()
 
-    # -------------------------------------------------------------------------------------------- producers
-
-    def next_producer_id(self) -> int:
-        """A producer id that no producer of this cluster has had: ids are set aside on disk in blocks before they are
-        given out. Raises KAFKA_STORAGE_ERROR.
-        """
-        if self._next_producer_id >= self._reserved_producer_id:
-            before, self._reserved_producer_id = self._reserved_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK
-            try:
-                self._save()
-            except KafkaError:
-                self._reserved_producer_id = before
-                raise
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
-
     # -------------------------------------------------------------------------------------------- maintenance
 
     def run_log_maintenance(self, now_ms: int) -> None:
@@ -470,131 +400,6 @@ class ClusterState:
         for partition in self.partitions():
             partition.log.flush()
             partition.log.close()
-
-    # -------------------------------------------------------------------------------------------- disk
-
-    def changed(self, *topics: Topic, planned: Sequence[Any] = ()) -> None:
-        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
-
-        `topics` are those that have changed, none stands for all of them; `planned` are partitions that the only one of
-        them is about to get. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
-        """
-        for name in [topic.name for topic in topics] or list(self._texts):
-            self._texts.pop(name, None)
-        self.version += 1
-        self.answers.clear()
-        if planned and self.data_dir is not None:
-            [topic] = topics
-            self._texts[topic.name] = self._text(topic, planned)
-        self._save()
-
-    def _text(self, topic: Topic, planned: Sequence[Any] = ()) -> str:
-        entries = [_entry(p.replicas, p.isr, p.leader, p.leader_epoch) for p in topic.partitions]
-        return store.topic_text(topic.topic_id, topic.configs, [*entries, *planned])
-
-    def _save(self) -> None:
-        if self.data_dir is None:
-            return
-        for topic in self.topics.values():
-            if topic.name not in self._texts:
-                self._texts[topic.name] = self._text(topic)
-        state = {
-            "cluster_id": self.cluster_id,
-            "next_producer_id": self._reserved_producer_id,
-            "dynamic_configs": self.config.dynamic_default,
-            "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
-            "gone": self._gone[-MAX_GONE:],
-        }
-        try:
-            store.write_state(self.data_dir, state, {name: self._texts[name] for name in self.topics}, sync=self.sync)
-        except OSError as error:
-            log.error("the cluster's state can't be written: %s", error)
-            raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def load(self) -> None:
-        """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
-        know.
-
-        A log directory that is not in `cluster.json` (copied from a real broker) becomes a topic under the id of its
-        partition.metadata. Every leader gets a new epoch, as after a restart of its broker. Raises StoreError, OSError.
-        """
-        if self.data_dir is None:
-            return
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        saved = store.read_state(self.data_dir) or {}
-        try:
-            self._load_state(saved)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            path = self.data_dir / store.STATE_FILE
-            raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
-        gone = set(saved.get("gone", []))
-        for name, found in store.find_partitions(self.data_dir).items():
-            if name not in self.topics:
-                self._adopt(name, found, gone)
-        store.write_properties(
-            self.data_dir, self.cluster_id, next(iter(self.brokers), 1), store.uuid_text(self.new_uuid())
-        )
-        self.changed()
-
-    def _load_state(self, saved: Mapping[str, Any]) -> None:
-        assert self.data_dir is not None
-        known_id = saved.get("cluster_id") or store.read_cluster_id(self.data_dir)
-        if known_id and self._given_cluster_id is None:
-            self.cluster_id = str(known_id)
-        self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
-        brokers = {int(node): values for node, values in saved.get("broker_configs", {}).items()}
-        self.config.restore(saved.get("dynamic_configs", {}), brokers)
-        for name, entry in saved.get("topics", {}).items():
-            topic = Topic(name, store.uuid_bytes(entry["id"]), dict(entry["configs"]))
-            logs = log_config(self.config, topic)
-            for index, old in enumerate(entry["partitions"]):
-                nodes, leader, epoch = list(old["replicas"]), int(old["leader"]), int(old["leader_epoch"])
-                self._reopen(topic, index, nodes, leader, epoch + 1, logs)
-            self._install(topic)
-
-    def _reopen(
-        self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
-    ) -> None:
-        """A partition as it was, as far as its brokers are still there."""
-        there = [node for node in replicas if node in self.brokers]
-        if not there:
-            nodes = list(self.brokers)
-            there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
-        files = self._open_log(topic, index, settings)
-        epoch = max(epoch, files.latest_epoch + 1)
-        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
-
-    def _install(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
-        self.topics_by_id[topic.topic_id] = topic
-        self._next_leader += len(topic.partitions)
-
-    def _adopt(self, name: str, found: Mapping[int, Path], gone: set[str]) -> None:
-        """Make a topic of the log directories of one that `cluster.json` doesn't know; gaps become empty partitions.
-
-        What is left of a topic whose deletion was cut short is deleted now.
-        """
-        ids = {path: store.read_partition_id(path) for path in found.values()}
-        left = {path for path, one in ids.items() if one is not None and store.uuid_text(one) in gone}
-        for path in left:
-            shutil.rmtree(path)
-        kept = {index: path for index, path in found.items() if path not in left}
-        if not kept:
-            return
-        known = (ids[path] for path in kept.values())
-        topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
-        settings = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
-        topic = Topic(name, topic_id or self.new_uuid(), settings)
-        nodes = list(self.brokers)
-        for index in range(max(kept) + 1):
-            leader = nodes[(self._next_leader + index) % len(nodes)]
-            self._reopen(topic, index, [leader], leader, 0, log_config(self.config, topic))
-        self._install(topic)
-
-
-def _entry(replicas: list[int], isr: list[int], leader: int, leader_epoch: int) -> dict[str, Any]:
-    """A partition in `cluster.json`."""
-    return {"replicas": replicas, "isr": isr, "leader": leader, "leader_epoch": leader_epoch}
 
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.cluster_saved import PRODUCER_ID_BLOCK
 from broker_sim.cluster_store import StoreError, uuid_bytes, uuid_text
-from broker_sim.metadata import PRODUCER_ID_BLOCK, KafkaError
+from broker_sim.metadata import KafkaError
 from broker_sim.storage import KafkaStorageError
 from protocol.errors import Err
 from tests.data_plane.helpers import fill
