@@ -51,7 +51,9 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         error = Err.COORDINATOR_NOT_AVAILABLE
         if not ctx.broker.runtime.told_of_transactions:
             ctx.broker.runtime.told_of_transactions = True
-            log.warning("transactions are not simulated: transactional id %r has no coordinator, its client will wait", key)
+            log.warning(
+                "transactions are not simulated: transactional id %r has no coordinator, its client will wait", key
+            )
     state = ctx.broker.state
     if error is Err.NONE and OFFSETS_TOPIC not in state.topics:
         try:
