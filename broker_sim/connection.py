@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
-        repeats, last = self._repeats, None
+        repeats = self._repeats
         while total - pos >= 14:
             size, code, correlation_id, client_id_size = unpack(data, pos)
             end = pos + 4 + size
@@ -222,8 +222,7 @@ class Connection(asyncio.Protocol):
                 break
             if size <= self._repeat_size and self._deferring < 0:
                 known = repeats.get(data[pos + 12 : end])
-                if known is not None and known[0] == code and (known is last or known[1]()):
-                    last = known  # at this instant, with nothing in between, it would do and say the same once more
+                if known is not None and known[0] == code and known[1]():
                     out += (known[2], data[pos + 8 : pos + 12], known[3])
                     pos = end
                     size_out += len(known[3])
@@ -234,7 +233,6 @@ class Connection(asyncio.Protocol):
                     if self._stop:
                         break
                     continue
-            last = None
             route = routes[code]
             if self._deferring >= 0 and self._deferring != route.api_key:
                 self._owner.end_turn()

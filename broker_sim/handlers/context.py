@@ -42,7 +42,6 @@ Repeats. Some requests come again and again with the same bytes, but for the cor
 path that has answered one may ``connection.remember(frame, reply_body, again)``. For the next frame of the same bytes the
 connection calls ``again()``, which does what the handler would do and returns True where the answer is the same once
 more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
-Of the same frame several times in a row in one read, ``again()`` hears once.
 """
 
 from __future__ import annotations
