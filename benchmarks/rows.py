@@ -70,7 +70,7 @@ def _commit() -> list[Row]:
         Row("commit-64x1", "OffsetCommit v8, 10 partitions, 64x1", (*ten, *ONE_BY_ONE), memory, (Goal((KFAKE,), 0.8),)),
         Row(
             "commit-disk",
-            "the same on disk, 8x16",
+            "OffsetCommit v8, 10 partitions, on disk, 8x16",
             (*ten, *PIPELINED),
             disk,
             (Goal((KFAKE,), 4), Goal((KAFKA_0, KAFKA_5), 3)),
@@ -78,7 +78,7 @@ def _commit() -> list[Row]:
         ),
         Row(
             "commit-disk-64x1",
-            "the same on disk, 64x1",
+            "OffsetCommit v8, 10 partitions, on disk, 64x1",
             (*ten, *ONE_BY_ONE),
             disk,
             (Goal((KFAKE,), 2.5), Goal((KAFKA_0, KAFKA_5), 3)),

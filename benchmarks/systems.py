@@ -68,7 +68,7 @@ class System:
         while time.monotonic() < deadline:
             for line in (directory / "stdout").read_text(errors="replace").splitlines():
                 if self.ready in line:
-                    return line.rpartition("=")[2].strip() if "=" in line else self._fixed(directory) or line.strip()
+                    return self._fixed(directory) or line.rpartition("=")[2].strip()
             if process.poll() is not None:
                 break
             time.sleep(0.05 if self.warm else 0.002)
