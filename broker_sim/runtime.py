@@ -233,15 +233,13 @@ class GroupRuntime:
     ) -> None:
         """Collect a commit that repeats a layout for this turn; ``answered(error)`` is called from :meth:`flush_turn`, or later
         where the log holds it up by then."""
-        size = slot.turn_bytes + shape.size_bytes
-        if slot.open or size > slot.partition.log.config.max_message_bytes:
+        if slot.open or slot.turn_bytes + shape.size_bytes > slot.partition.log.config.max_message_bytes:
             self._flush(slot)
-            size = shape.size_bytes
         if not slot.turn:
             self._dirty.append(slot)
         slot.turn.append((shape, chunks))
         slot.answers.append(answered)
-        slot.turn_bytes = size
+        slot.turn_bytes += shape.size_bytes
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""

@@ -78,6 +78,10 @@ class Shard(ShardState):
     # answers of the log
 
     def _appended(self, event: Appended) -> None:
+        if not event.more and event.error is Err.NONE and event.last_offset < event.high_watermark:
+            self.high_watermark = max(self.high_watermark, event.high_watermark)  # the usual case
+            self.writes.pop(event.ticket).done(self)
+            return
         tickets = (event.ticket, *event.more)
         if event.error is not Err.NONE:
             for ticket in tickets:

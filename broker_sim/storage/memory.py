@@ -51,12 +51,12 @@ class MemorySegment:
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
         if len(marks) == 1:
             self._batches.append(data)
-        else:
-            start = 0
-            for size, _, _ in marks:
-                self._batches.append(data[start : start + size])
-                start += size
+            self._note(*marks[0])
+            return
+        start = 0
         for size, last_offset, timestamp in marks:
+            self._batches.append(data[start : start + size])
+            start += size
             self._note(size, last_offset, timestamp)
 
     def _note(self, size: int, last_offset: int, timestamp: int) -> None:
