@@ -1,0 +1,69 @@
+"""The benchmarks' own arithmetic: medians, ratios, verdicts. Nothing is measured here."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.compare import Measured, verdicts
+from benchmarks.load import LoadFailed, cpu_us, kload, measured
+from benchmarks.report import row_text
+from benchmarks.rows import Goal, Row, rows
+from benchmarks.systems import Running, kfake, simulator
+
+OURS = simulator(uvloop=False)
+
+
+def row(measure: str, goal: float) -> Row:
+    return Row("r", "a row", ("heartbeat",), (kfake(),), (Goal(("kfake",), goal),), measure)
+
+
+def test_a_ratio_is_made_of_medians() -> None:
+    results = {OURS.name: Measured([10, 400, 30], [2, 4, 3]), "kfake": Measured([10, 10, 90], [6, 6, 6])}
+    (verdict,) = verdicts(row("req_s", 3), results, [OURS])
+    assert (verdict.ratio, verdict.by_cpu, verdict.passed) == (3, 2, True)
+
+
+@pytest.mark.parametrize(("ours_ms", "passed"), [(5.0, True), (20.0, True), (21.0, False)])
+def test_of_times_the_smaller_one_is_better(ours_ms: float, passed: bool) -> None:
+    results = {OURS.name: Measured([ours_ms], [1]), "kfake": Measured([20.0], [1])}
+    (verdict,) = verdicts(row("wall_ms", 1), results, [OURS])
+    assert verdict.passed is passed
+
+
+def test_a_system_that_is_not_there_gives_no_verdict_but_a_line() -> None:
+    results = {OURS.name: Measured([1], [1]), "kfake": Measured(missing="go is not installed")}
+    found = verdicts(row("req_s", 1), results, [OURS])
+    assert found == []
+    assert "go is not installed" in row_text(row("req_s", 1), results, found)
+
+
+def test_the_best_peer_counts() -> None:
+    both = Row("r", "a row", (), (), (Goal(("slow", "quick"), 2),))
+    results = {OURS.name: Measured([10], [1]), "slow": Measured([1], [1]), "quick": Measured([8], [1])}
+    (verdict,) = verdicts(both, results, [OURS])
+    assert verdict.peer == "quick"
+    assert not verdict.passed
+
+
+def test_every_row_has_goals_against_its_own_peers() -> None:
+    assert len({one.name for one in rows()}) == len(rows()) >= 15
+    for one in rows():
+        names = {peer.name for peer in one.peers}
+        assert one.goals
+        assert all(peer in names for goal in one.goals for peer in goal.peers), one.name
+
+
+def test_figures_come_from_the_load_generators_line() -> None:
+    line = {"req_s": 5, "broker_cpu_us_per_req": 2.5, "extra": {"mb_s": 7, "wall_ms_median": 3, "cpu_ms_median": 4}}
+    assert [measured(line, name) for name in ("req_s", "mb_s", "wall_ms")] == [5, 7, 3]
+    assert [cpu_us(line, name) for name in ("req_s", "wall_ms")] == [2.5, 4000]
+
+
+def test_errors_that_the_broker_answered_spoil_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Done:
+        stdout, stderr = '{"errors": {"25": 3}}\n', ""
+
+    monkeypatch.setattr("benchmarks.load.built", lambda name: name)
+    monkeypatch.setattr("benchmarks.load.subprocess.run", lambda *args, **options: Done)
+    with pytest.raises(LoadFailed, match="25"):
+        kload(Running("127.0.0.1:1", 1), 1, ["heartbeat"])
