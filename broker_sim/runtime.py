@@ -203,8 +203,10 @@ class GroupRuntime:
         group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
         partition, slots, groups = slot.partition, self._slots, slot.shard.groups
         index, state, generation = partition.index, group.state, group.generation
-        key = (index, ("session", group_id, member_id))
-        arm, now_ms = self._timers.set, self.clock.now_ms
+        session = self._timers.armed((index, ("session", group_id, member_id)))
+        timeout_ms, now_ms = member.session_timeout_ms, self.clock.now_ms
+        if session is None:
+            return None
 
         def again() -> bool:
             if (
@@ -214,12 +216,14 @@ class GroupRuntime:
                 or group.members.get(member_id) is not member
                 or partition.leader != node_id
                 or slots.get(index) is not slot
+                or not session.alive
+                or member.session_timeout_ms != timeout_ms
                 or slot.open
                 or slot.turn
                 or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             ):
                 return False
-            arm(key, now_ms() + member.session_timeout_ms)
+            session.deadline_ms = now_ms() + timeout_ms
             return True
 
         return again

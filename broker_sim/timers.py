@@ -1,7 +1,8 @@
 """Keyed timers over one clock: thousands of sessions that are moved at every heartbeat cost one loop timer.
 
-``set`` on an armed key only notes the new deadline; its entry in the order stays where it is, and when that comes up the noted deadline
-decides. So a heartbeat costs one dictionary write. ``cancel`` takes the entry out: a group that is gone leaves nothing behind.
+Moving an armed key to a later time only notes the new deadline; its place in the order stays, and when that comes up the noted deadline
+decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. ``cancel`` takes the key out: a group that is gone
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -16,57 +17,77 @@ from broker_sim.clock import Clock, Timer
 K = TypeVar("K", bound=Hashable)
 
 
+class Armed(Generic[K]):
+    """A key that is armed. ``deadline_ms`` may be moved on, never back, while it is ``alive``: not yet fired, not cancelled."""
+
+    __slots__ = ("alive", "deadline_ms", "key", "place")
+
+    def __init__(self, key: K, deadline_ms: int) -> None:
+        self.key, self.deadline_ms, self.alive = key, deadline_ms, True
+        self.place = (0, 0)  # when to look at it, and a number
+
+
 class KeyedTimers(Generic[K]):
     """Calls ``fire(key)`` when ``clock.now_ms()`` has reached the key's deadline, in the order of (deadline, arming)."""
 
     def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
         self._clock, self._fire = clock, fire
-        self._deadlines: dict[K, int] = {}
-        self._entries: dict[K, tuple[int, int, K]] = {}  # (when to look at the key, a number, the key)
-        self._order: SortedList = SortedList()  # the same entries
+        self._armed: dict[K, Armed[K]] = {}
+        self._order: SortedList = SortedList()  # (when to look at it, a number, the armed one)
         self._number = 0
         self._alarm: Timer | None = None
         self._alarm_ms = 0
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self._armed)
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
         """Every armed (deadline, key), the next one first."""
-        return iter(sorted(((deadline, key) for key, deadline in self._deadlines.items()), key=lambda pair: pair[0]))
+        return iter(sorted(((one.deadline_ms, key) for key, one in self._armed.items()), key=lambda pair: pair[0]))
+
+    def armed(self, key: K) -> Armed[K] | None:
+        """The key's deadline to move on, None if it isn't armed."""
+        return self._armed.get(key)
 
     def deadline_ms(self, key: K) -> int | None:
         """When ``key`` will fire, None if it isn't armed."""
-        return self._deadlines.get(key)
+        one = self._armed.get(key)
+        return None if one is None else one.deadline_ms
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Arm ``key``, or move it."""
-        self._deadlines[key] = deadline_ms
-        entry = self._entries.get(key)
-        if entry is None:
-            self._enter(key, deadline_ms)
-        elif deadline_ms < entry[0]:
-            self._order.remove(entry)
-            self._enter(key, deadline_ms)
+        one = self._armed.get(key)
+        if one is None:
+            one = self._armed[key] = Armed(key, deadline_ms)
+            self._enter(one)
+            return
+        one.deadline_ms = deadline_ms
+        if deadline_ms < one.place[0]:
+            self._order.remove((*one.place, one))
+            self._enter(one)
 
     def cancel(self, key: K) -> None:
         """Disarm ``key``; nothing happens if it isn't armed."""
-        if self._deadlines.pop(key, None) is not None:
-            self._order.remove(self._entries.pop(key))
+        one = self._armed.pop(key, None)
+        if one is not None:
+            one.alive = False
+            self._order.remove((*one.place, one))
 
     def clear(self) -> None:
         """Disarm everything."""
-        self._deadlines.clear()
-        self._entries.clear()
+        for one in self._armed.values():
+            one.alive = False
+        self._armed.clear()
         self._order.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
-    def _enter(self, key: K, deadline_ms: int) -> None:
+    def _enter(self, one: Armed[K]) -> None:
         self._number += 1
-        entry = self._entries[key] = (deadline_ms, self._number, key)
-        self._order.add(entry)
+        deadline_ms = one.deadline_ms
+        one.place = (deadline_ms, self._number)
+        self._order.add((deadline_ms, self._number, one))
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._set_alarm(deadline_ms)
 
@@ -81,13 +102,12 @@ class KeyedTimers(Generic[K]):
         now = self._clock.now_ms()
         order = self._order
         while order and order[0][0] <= now:
-            key: K = order.pop(0)[2]
-            del self._entries[key]
-            deadline = self._deadlines[key]
-            if deadline > now:
-                self._enter(key, deadline)
+            one: Armed[K] = order.pop(0)[2]
+            if one.deadline_ms > now:
+                self._enter(one)
             else:
-                del self._deadlines[key]
-                self._fire(key)
+                one.alive = False
+                del self._armed[one.key]
+                self._fire(one.key)
         if order and (self._alarm is None or order[0][0] < self._alarm_ms):
             self._set_alarm(order[0][0])

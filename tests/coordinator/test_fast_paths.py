@@ -123,7 +123,7 @@ class Side:
 
     def sessions(self) -> dict[Any, Any]:
         """Every armed timer."""
-        return dict(self.runtime._timers._deadlines)
+        return {key: deadline_ms for deadline_ms, key in self.runtime._timers}
 
 
 class Pair:
