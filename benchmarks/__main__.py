@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ _SCALE = ("start", "memory", "flat")
 def main() -> int:
     """Exit code: 0 all goals reached, 1 some missed, 2 it could not be measured."""
     arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers are ended
     try:
         for program in ("kload", "kfake"):
             _say(f"building {program}")
