@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,10 +71,13 @@ def measure(row: Row, ours: list[System], runs: int, seconds: float, say: Callab
                             _run(row, system, broker, seconds, found, fill=True)
                         continue
                     fresh = system.name not in kept
+                    if not fresh:
+                        os.kill(kept[system.name].pid, signal.SIGCONT)
                     if fresh:
                         kept[system.name] = stack.enter_context(system.running(BROKER_CORE))
                         _warm_up(row, system, kept[system.name], seconds)
                     _run(row, system, kept[system.name], seconds, found, fill=fresh)
+                    os.kill(kept[system.name].pid, signal.SIGSTOP)  # its background work is not the others' burden
                 except (Unavailable, LoadFailed, RuntimeError) as error:
                     found.missing = str(error)
     return results

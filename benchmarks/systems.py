@@ -83,6 +83,7 @@ class System:
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, signal.SIGCONT)
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
@@ -198,4 +199,5 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.coordinator.append.linger.ms={linger}
+broker.session.timeout.ms=3600000
 """
