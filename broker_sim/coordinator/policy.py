@@ -38,7 +38,9 @@ class Policy:
     new_group_is_stored: bool
     """A JoinGroup that makes the group but changes nothing else appends an empty group record."""
     stable_sync_restarts_session: bool
+    """A SyncGroup that a Stable group answers at once counts as a sign of life."""
     sync_while_loading: Err
+    """What a SyncGroup is answered while the partition loads."""
     absent_group_commit_v9: Err
     """OffsetCommit v9+ with a generation, for a group that doesn't exist."""
     late_append_is_published: bool
@@ -52,6 +54,7 @@ class Policy:
     empty_group_tombstone_needs_generation: bool
     """Expiry writes a group's tombstone only if it has been through a generation."""
     states_filter_folds_case: bool
+    """ListGroups compares state names without regard to case and blanks around them."""
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
     answers_partitions_once: bool
