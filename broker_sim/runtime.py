@@ -60,7 +60,7 @@ Finish = Callable[[Any], Any]
 """Makes the response message of a shard's answer."""
 
 _AT_ONCE = -1
-"""The token of requests whose answer is read from the outcome."""
+"""The token of requests whose answer is read from the outcome, or that have none."""
 
 _NOBODY = Client("", "", 0)
 """The client of requests that don't look at it."""
@@ -259,7 +259,7 @@ class GroupRuntime:
         """Drop the offsets of a deleted topic."""
         for slot in list(self._slots.values()):
             if not slot.loading:
-                self._step(slot, Request(-1, Client("", "", 0), TopicDeleted(topic)))
+                self._step(slot, Request(_AT_ONCE, _NOBODY, TopicDeleted(topic)))
 
     # performing
 

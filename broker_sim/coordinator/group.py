@@ -290,11 +290,6 @@ class Group:
                 self._offsets.setdefault(topic, {})[partition] = offset
         blocks.clear()
 
-    @property
-    def has_offsets(self) -> bool:
-        """Whether any offset is committed."""
-        return bool(self.offsets)
-
     def offset(self, topic: str, partition: int) -> Offset | None:
         """The committed offset, if any."""
         partitions = self.offsets.get(topic)

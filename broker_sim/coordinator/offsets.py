@@ -283,7 +283,7 @@ def arm_expiry(shard: ShardState) -> None:
 def expire(shard: ShardState, key: TimerKey) -> None:
     """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
-    in_flight = {g for write in shard.writes.values() for r in write.records for g in (r.group_id,)}
+    in_flight = {r.group_id for write in shard.writes.values() for r in write.records}
     for group in list(shard.groups.values()):
         if group.group_id in in_flight:
             continue  # a write is on its way: the next round sees what came of it

@@ -5,6 +5,7 @@ offset -1 and no error."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.offsets import unstable
@@ -23,6 +24,8 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+
+P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 _Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
 
@@ -49,15 +52,7 @@ def _answer(
             asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
             rows = _rows(shard, group.group_id, asked, require_stable=request.require_stable)
             topics = [
-                OffsetFetchResponseTopics(
-                    name,
-                    [
-                        OffsetFetchResponsePartitions(i, -1, -1, "", e)
-                        if o is None
-                        else OffsetFetchResponsePartitions(i, o.offset, o.leader_epoch, o.metadata, e)
-                        for i, o, e in partitions
-                    ],
-                )
+                OffsetFetchResponseTopics(name, _parts(OffsetFetchResponsePartitions, partitions))
                 for name, partitions in rows
             ]
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
@@ -97,18 +92,17 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
 def _one_group(rows: _Rows, error: Err) -> OffsetFetchResponse:
     """The shape of v0-7."""
     topics = [
-        OffsetFetchResponseTopic(
-            name,
-            [
-                OffsetFetchResponsePartition(i, -1, -1, "", e)
-                if o is None
-                else OffsetFetchResponsePartition(i, o.offset, o.leader_epoch, o.metadata, e)
-                for i, o, e in partitions
-            ],
-        )
-        for name, partitions in rows
+        OffsetFetchResponseTopic(name, _parts(OffsetFetchResponsePartition, partitions)) for name, partitions in rows
     ]
     return OffsetFetchResponse(topics=topics, error_code=error)
+
+
+def _parts(shape: type[P], partitions: list[tuple[int, Offset | None, Err]]) -> list[P]:
+    """The partitions of a topic in the shape of v0-7 or of v8+; what isn't there has offset -1."""
+    return [
+        shape(i, -1, -1, "", e) if o is None else shape(i, o.offset, o.leader_epoch, o.metadata, e)
+        for i, o, e in partitions
+    ]
 
 
 def _legacy(ctx: RequestContext | ConnectionLike, request: OffsetFetchRequest) -> _Rows:

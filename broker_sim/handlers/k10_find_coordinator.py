@@ -45,7 +45,7 @@ def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordina
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     error = Err.NONE
-    if key_type not in (GROUP, TRANSACTION) or (key_type == SHARE and ctx.api_version < 6):
+    if key_type not in (GROUP, TRANSACTION):
         error = Err.INVALID_REQUEST
     elif key_type == TRANSACTION:
         error = Err.COORDINATOR_NOT_AVAILABLE
