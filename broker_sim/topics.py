@@ -183,11 +183,6 @@ class Topic:
         self.internal = name in INTERNAL_TOPICS
         self.partitions: list[Partition] = []
 
-    def compacted(self, config: BrokerConfig) -> bool:
-        """Whether records are kept by key, so that each needs one."""
-        policy = config.topic_value("cleanup.policy", self.configs)
-        return isinstance(policy, list) and "compact" in policy
-
 
 def leader_partition(
     state: ClusterState, node_id: int, topic: str, index: int, current_leader_epoch: int = -1, *, replica: bool = False

@@ -155,12 +155,6 @@ class RequestContext:
                 self.connection.failed(self)
             self.connection.replied(self)
 
-    def reply_bytes(self, body: bytes) -> None:
-        """As :meth:`reply`, with a response body that is encoded already."""
-        if self._open():
-            self.frames = [self.route.head_of(self.correlation_id, len(body)), body]
-            self.connection.replied(self)
-
     def no_reply(self) -> None:
         """Nothing will be written; the connection goes on with its next request."""
         if self._open():
