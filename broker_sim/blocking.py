@@ -1,0 +1,1 @@
+"""A cluster's face for code without an event loop."""

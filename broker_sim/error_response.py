@@ -1,0 +1,1 @@
+"""A request's answer that says an error wherever its API can say one."""

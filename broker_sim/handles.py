@@ -1,0 +1,1 @@
+"""Handles on groups, logs and brokers of a running cluster."""

@@ -1,0 +1,1 @@
+"""The journal: what happened, one event after the other."""

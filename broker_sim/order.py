@@ -1,0 +1,1 @@
+"""The order of requests at the broker, scripted."""

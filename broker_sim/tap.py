@@ -1,0 +1,1 @@
+"""What happens to a request on its way: journal, faults, order."""

@@ -1,0 +1,1 @@
+"""Waiting for something to become true, with a deadline and a reason."""

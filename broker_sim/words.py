@@ -1,0 +1,66 @@
+"""What people write in files, on the command line and in calls: durations, and names that are nearly right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+__all__ = ["UsageError", "duration_ms", "duration_text", "nearest", "unknown"]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
+LONGEST_MS = 100 * 365 * 86_400_000
+"""A hundred years: what is longer is a mistake."""
+
+
+class UsageError(ValueError):
+    """Something that the user asked for can't be; one line that names it and, where there is one, the nearest that can."""
+
+
+def duration_ms(value: object, what: str = "a duration") -> int:
+    """Whole ms of ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. Raises UsageError for anything else."""
+    seconds: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        text = value.strip()
+        parts = _PART.findall(text)
+        if parts and re.fullmatch(rf"(?:{_PART.pattern}\s*)+", text):
+            seconds = sum(float(number) * _UNITS_MS[unit] for number, unit in parts) / 1000
+        elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+            seconds = float(text)
+    if seconds is None or not 0 <= seconds * 1000 <= LONGEST_MS:
+        raise UsageError(f"{what}: {value!r} is not a duration, as in 40s, 500ms, 1m30s or a number of seconds")
+    return round(seconds * 1000)
+
+
+def duration_text(ms: float) -> str:
+    """``40 s``, ``1 min 30 s``, ``250 ms``: a duration for people."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (seconds, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The name that ``word`` probably meant, None where nothing is near."""
+    names = list(known)
+    by_lower = {name.lower(): name for name in names}
+    if word.lower() in by_lower:
+        return by_lower[word.lower()]
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def unknown(what: str, word: object, known: Iterable[str]) -> UsageError:
+    """The error for a name that isn't there: ``no state 'stuk'; did you mean 'stuck'?``, else all that are."""
+    names = list(known)
+    meant = nearest(str(word), names)
+    hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(names) if names else "there is none"
+    return UsageError(f"no {what} {word!r}; {hint}")
