@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.handlers import Route, Routes, UnsupportedRequest
-from broker_sim.handlers.context import DEFERRED, RequestContext
+from broker_sim.handlers.context import DEFERRED, RequestContext, Tap, TappedContext
 from protocol.codec import DecodeError, skip_tagged_fields
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _REPEATS = 4
 """Requests that a connection remembers, of at most _REPEAT_SIZE bytes each, with replies of at most four times as many."""
 _REPEAT_SIZE = 1024
 
-_PARKED, _UNREAD, _CLOSING = 1, 2, 4  # why no further frame is handled: `_stop`
+_PARKED, _UNREAD, _CLOSING, _MUTED = 1, 2, 4, 8  # why no further frame is handled: `_stop`
 
 _Repeat = tuple[int, Callable[[], bool], bytes, bytes]
 """Api key and version as in the frame; whether the reply is the same; the reply before and behind the correlation id."""
@@ -64,6 +64,7 @@ class Owner(Protocol):
     tick: int
     """Counts the looks for idle connections."""
     call_soon: Callable[..., object]
+    tap: Tap | None
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -103,6 +104,8 @@ class Connection(asyncio.Protocol):
         "broker",
         "client_id",
         "last_active",
+        "number",
+        "reason",
         "scratch",
     )
 
@@ -112,6 +115,10 @@ class Connection(asyncio.Protocol):
         self.client_id: str | None = None
         self.scratch: Any = None
         self.last_active = owner.tick
+        self.number = 0
+        """The tap's number for it."""
+        self.reason = ""
+        """Why we closed it."""
         self._client_id_raw = b""
         self._client_id_size = -1
         self._transport: asyncio.Transport | None = None
@@ -214,13 +221,13 @@ class Connection(asyncio.Protocol):
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
-        repeats = self._repeats
+        repeats, tap = self._repeats, self._owner.tap
         while total - pos >= 14:
             size, code, correlation_id, client_id_size = unpack(data, pos)
             end = pos + 4 + size
             if end > total or not _SMALLEST <= size <= max_size:
                 break
-            if size <= self._repeat_size and self._deferring < 0:
+            if size <= self._repeat_size and self._deferring < 0 and tap is None:
                 known = repeats.get(data[pos + 12 : end])
                 if known is not None and known[0] == code and known[1]():
                     out += (known[2], data[pos + 8 : pos + 12], known[3])
@@ -234,7 +241,7 @@ class Connection(asyncio.Protocol):
                         break
                     continue
             route = routes[code]
-            if self._deferring >= 0 and self._deferring != route.api_key:
+            if self._deferring >= 0 and (self._deferring != route.api_key or tap is not None):
                 self._owner.end_turn()
                 if self._stop:
                     break
@@ -248,13 +255,13 @@ class Connection(asyncio.Protocol):
                 self._take_client_id(b"", client_id_size)
             if route.flexible:
                 body = skip_tagged_fields(frame, body) if frame[body] else body + 1
-            fast = route.fast
+            fast = route.fast if tap is None else None
             answer: Any = None
             if fast is not None:
                 self._route = route
                 answer = fast(self, frame, body, correlation_id)
             if answer is None:
-                size_out += self._handle(route, correlation_id, frame, body)
+                size_out += self._handle(route, correlation_id, frame, body, tap)
             elif answer is not DEFERRED:
                 if self._pending:
                     self._pending.append([route.head_of(correlation_id, len(answer)), answer])
@@ -271,12 +278,16 @@ class Connection(asyncio.Protocol):
                 break
         return pos
 
-    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int) -> int:
+    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None) -> int:
         """The general path of one request; returns the number of bytes that go out now."""
         request = route.decode(frame, body)
         context = RequestContext(self, route, correlation_id)
         self._handling = True
         try:
+            if tap is not None:
+                context = TappedContext(self, route, correlation_id, tap)
+                tap.receive(context, request)
+                return self._settle(context)
             response = route.handle(context, request)
             if response is DEFERRED:
                 self._defer(context)
@@ -288,6 +299,26 @@ class Connection(asyncio.Protocol):
             return 0
         finally:
             self._handling = False
+        return self._settle(context)
+
+    def run_handler(self, context: RequestContext, request: Any) -> None:
+        """See ``context``: the handler of a request that the tap lets through, from within ``tap.receive`` or later."""
+        handling, self._handling = self._handling, True
+        try:
+            response = context.route.handle(context, request)
+            if response is DEFERRED:
+                self.broker.runtime.flush_turn()
+            elif response is not None:
+                context.reply(response)
+        except Exception:
+            self.failed(context)
+        finally:
+            self._handling = handling
+        if not handling and context.frames is not None:
+            self._drain()
+
+    def _settle(self, context: RequestContext) -> int:
+        """The reply that is there goes out with its turn, or the request is parked; the number of bytes."""
         frames = context.frames
         if frames is None:
             self._stop |= _PARKED
@@ -412,6 +443,20 @@ class Connection(asyncio.Protocol):
             self._owner.join_turn(self)
         return reply
 
+    def write_now(self, data: bytes) -> None:
+        """See ``context``: a part of the reply that is waited for."""
+        self._write()
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def mute(self, muted: bool) -> None:
+        """See ``context``."""
+        if muted:
+            self._stop |= _MUTED
+        else:
+            self._stop &= ~_MUTED
+            self._unblock()
+
     def _defer(self, context: RequestContext) -> None:
         self._queue(context)
         if self._deferring < 0:
@@ -498,6 +543,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close, with one log line; what was answered before is still written."""
+        self.reason = reason
         log.warning("closing the connection of %s (client id %s): %s", self.client_host, self.client_id, reason)
         self.close()
 

@@ -17,6 +17,7 @@ from broker_sim.handlers import Routes
 
 if TYPE_CHECKING:
     from broker_sim.clock import Clock, Timer
+    from broker_sim.handlers.context import Tap
     from broker_sim.metadata import Broker
 
 __all__ = ["BrokerServer", "listen"]
@@ -51,6 +52,8 @@ class BrokerServer:
         self.broker, self.clock, self.routes = broker, clock, routes
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
+        self.tap: Tap | None = None
+        """Whoever watches or breaks this broker's requests."""
         self.connections: set[Connection] = set()
         self._max_idle_ms = config.int("connections.max.idle.ms")
         self._loop = asyncio.get_running_loop()
@@ -87,12 +90,16 @@ class BrokerServer:
     def opened(self, connection: Connection) -> None:
         """A client connected."""
         self.connections.add(connection)
+        if self.tap is not None:
+            self.tap.opened(connection)
         if self._sweep is None and self._max_idle_ms >= 0:
             self._arm()
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
+        if self.tap is not None:
+            self.tap.closed(connection)
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 

@@ -42,6 +42,10 @@ Repeats. Some requests come again and again with the same bytes, but for the cor
 path that has answered one may ``connection.remember(frame, reply_body, again)``. For the next frame of the same bytes the
 connection calls ``again()``, which does what the handler would do and returns True where the answer is the same once
 more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
+
+The tap. Where somebody watches or breaks requests the server has a ``Tap``: every frame goes the general way then, through
+``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``TappedContext``. Fast paths, repeats and
+shared turns are off. Without a tap it costs one look per read.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from broker_sim.handlers import Route
     from broker_sim.metadata import Broker
 
-__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "RequestContext"]
+__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "RequestContext", "Tap", "TappedContext"]
 
 
 _GONE: list[bytes] = []
@@ -98,6 +102,18 @@ class ConnectionLike(Protocol):
 
     def replied(self, context: RequestContext | None = None) -> None:
         """For RequestContext: the reply is there."""
+
+    def run_handler(self, context: RequestContext, request: Any) -> None:
+        """For TappedContext: handle a request, now or long after it came."""
+
+    def write_now(self, data: bytes) -> None:
+        """For TappedContext: bytes that go out before the reply that is waited for."""
+
+    def abort(self) -> None:
+        """Reset the connection."""
+
+    def mute(self, muted: bool) -> None:
+        """Handle no further request until it is unmuted; replies go out."""
 
     def failed(self, what: object) -> None:
         """For RequestContext: an exception of our own is being handled."""
@@ -182,3 +198,96 @@ class RequestContext:
 
     def __repr__(self) -> str:
         return f"{self.route.name} v{self.route.api_version} (correlation id {self.correlation_id})"
+
+
+class Tap(Protocol):
+    """Whoever watches or breaks requests; see the module's text. One for all brokers of a cluster."""
+
+    def opened(self, connection: Any) -> None:
+        """A client connected."""
+
+    def closed(self, connection: Any) -> None:
+        """A connection is gone; ``connection.reason`` says why, where we closed it."""
+
+    def receive(self, ctx: TappedContext, request: Any) -> None:
+        """In place of the handler. Sooner or later one of ``ctx.run(request)``, ``ctx.finish(response)``, ``ctx.drop()``, or never
+        anything. ``request`` is None for an ApiVersions of a version that is not known."""
+
+    def send(self, ctx: TappedContext, response: Any | None) -> None:
+        """In place of the reply; None where Kafka sends none (acks=0). Sooner or later one of ``ctx.finish(response)``,
+        ``ctx.finish_frames(pieces)``, ``ctx.drop()``, or never anything."""
+
+    def dropped(self, ctx: TappedContext) -> None:
+        """Its connection went away while the request was unanswered."""
+
+
+class TappedContext(RequestContext):
+    """One request on its way through a tap. Later calls of ``run`` and the like come from the loop, never from within the handling
+    of another request."""
+
+    __slots__ = ("_answered", "request_id", "tap")
+
+    def __init__(self, connection: ConnectionLike, route: Route, correlation_id: int, tap: Tap) -> None:
+        super().__init__(connection, route, correlation_id)
+        self.tap = tap
+        self.request_id = 0
+        """The tap's number for it."""
+        self._answered = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether its connection is gone."""
+        return self.frames is _GONE
+
+    def run(self, request: Any) -> None:
+        """Let the handler have it."""
+        if self.frames is None:
+            self.connection.run_handler(self, request)
+
+    def reply(self, response: Any) -> None:
+        """The handler's answer goes to the tap."""
+        if self.frames is _GONE:
+            return
+        if self._answered:
+            raise RuntimeError(f"{self!r} was answered twice")
+        self._answered = True
+        self.tap.send(self, response)
+
+    def no_reply(self) -> None:
+        self.reply(None)
+
+    def finish(self, response: Any | None) -> None:
+        """Answer past the tap; None sends nothing."""
+        if response is None:
+            super().no_reply()
+        else:
+            super().reply(response)
+
+    def finish_frames(self, frames: list[bytes]) -> None:
+        """Answer with these bytes."""
+        if self._open():
+            self.frames = frames
+            self.connection.replied(self)
+
+    def frames_of(self, response: Any) -> list[bytes]:
+        """The reply as it would be written, in pieces. Raises EncodeError."""
+        return self.route.frames_of(self.correlation_id, response)
+
+    def write_part(self, data: bytes) -> None:
+        """These bytes go out now; ``finish_frames`` sends the rest."""
+        if self.frames is None:
+            self.connection.write_now(data)
+
+    def drop(self) -> None:
+        """Reset the connection, whatever waits on it."""
+        self.connection.abort()
+
+    def mute(self, muted: bool = True) -> None:
+        """Handle nothing more of this connection until it is unmuted (KIP-219)."""
+        self.connection.mute(muted)
+
+    def disconnected(self) -> None:
+        unanswered = self.frames is None
+        super().disconnected()
+        if unanswered:
+            self.tap.dropped(self)
