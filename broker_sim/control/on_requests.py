@@ -1,0 +1,166 @@
+"""Operations on requests: rules that break them, and their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.control.shapes import FAULT, HELD
+from broker_sim.control.table import LONGEST_WAIT_S, Parameter, operation
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+
+SELECTORS = (
+    Parameter(
+        "api", "str", "the API's name, as in OffsetCommit; * stands for anything (default: all)", example="OffsetCommit"
+    ),
+    Parameter("version", "name_or_number", "API versions: 8 or 2-4"),
+    Parameter("client_id", "str", "the client's id; * stands for anything"),
+    Parameter("group", "str", "the group id in the request; * stands for anything", example="billing"),
+    Parameter("member", "str", "the member id or instance id in the request; * stands for anything"),
+    Parameter("topic", "str", "a topic in the request; * stands for anything"),
+    Parameter("partition", "int", "a partition of that topic", least=0),
+    Parameter("broker", "int", "only at the broker with this node id", least=0),
+)
+BUDGET = (
+    Parameter("nth", "int", "only the n-th match, counted from 1", least=1),
+    Parameter("times", "int", "at most that often (default: always)", least=1, example=3),
+    Parameter("probability", "float", "hit by chance, drawn from the cluster's seed", least=0, most=1),
+    Parameter("after", "duration", "begin that long after it was added"),
+    Parameter("during", "duration", "for that long"),
+)
+VERDICTS = (
+    Parameter(
+        "error", "name_or_number", "answer with this error; the request is not applied", example="NOT_COORDINATOR"
+    ),
+    Parameter(
+        "error_after", "name_or_number", "apply the request, then answer with this error", example="REQUEST_TIMED_OUT"
+    ),
+    Parameter("delay", "duration", "handle the request that much later", example="2s"),
+    Parameter("reply_delay", "duration", "handle the request, answer that much later"),
+    Parameter("hang", "bool", "neither handle nor answer the request"),
+    Parameter("drop", "bool", "reset the connection; the request is not applied"),
+    Parameter("drop_after", "bool", "apply the request, then reset the connection"),
+    Parameter("truncate", "int", "send that many bytes of the response, then close the connection", least=0),
+    Parameter("split", "int", "send the response in two parts, the first of that many bytes", least=1),
+    Parameter("throttle_ms", "int", "throttle_time_ms in the response; the connection is muted for so long", least=0),
+)
+REFINEMENTS = (
+    Parameter("gap", "duration", "split: the time between the two parts"),
+    Parameter("must_hit", "bool", "removing the rule without a hit is an error", default=True),
+)
+TIMEOUT = Parameter(
+    "timeout", "duration", "how long to wait, in real time", default=10.0, least=0, most=LONGEST_WAIT_S, example="10s"
+)
+
+
+def _examine_rule(given: dict[str, Any]) -> None:
+    chosen = [one.name for one in VERDICTS if given.get(one.name) not in (None, False)]
+    if len(chosen) != 1:
+        what = "has no verdict" if not chosen else "has several verdicts: " + ", ".join(chosen)
+        raise UsageError(f"a fault {what}; it takes one of " + ", ".join(one.name for one in VERDICTS))
+    if "partition" in given and "topic" not in given:
+        raise UsageError("partition goes with a topic")
+
+
+RULE_ID = Parameter("fault", "str", "the fault's id, as it was told when it was added", required=True, example="f1")
+
+
+@operation(
+    "fault.add", "POST /faults", *SELECTORS, *BUDGET, *VERDICTS, *REFINEMENTS, answer=FAULT, examine=_examine_rule
+)
+async def add_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Add a rule that breaks requests: which ones (all selectors must match), how often, and one verdict."""
+    raise NotImplementedError
+
+
+@operation("fault.list", "GET /faults", answer={"faults": [FAULT]})
+async def list_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Every rule that is installed, in the order they were added."""
+    raise NotImplementedError
+
+
+@operation(
+    "fault.get",
+    "GET /faults/{fault}",
+    RULE_ID,
+    Parameter("wait_hits", "int", "wait until it has hit that often", least=1),
+    TIMEOUT,
+    answer=FAULT,
+    waits=True,
+)
+async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """A rule and its hits; with wait_hits once it has hit that often."""
+    raise NotImplementedError
+
+
+@operation(
+    "fault.wait",
+    "GET /faults/{fault}/hits",
+    RULE_ID,
+    Parameter("hits", "int", "how many", default=1, least=1),
+    TIMEOUT,
+    answer=FAULT,
+    waits=True,
+)
+async def wait_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until a rule has hit that often."""
+    raise NotImplementedError
+
+
+@operation(
+    "fault.remove",
+    "DELETE /faults/{fault}",
+    RULE_ID,
+    Parameter("must_hit", "bool", "whether it is an error that it never hit (default: as it was added)"),
+    answer=FAULT,
+)
+async def remove_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Remove a rule. One that had to hit and never did is removed, and that is an error."""
+    raise NotImplementedError
+
+
+@operation("fault.clear", "DELETE /faults", answer={"removed": [FAULT]})
+async def clear_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Remove every rule, whether it has hit or not."""
+    raise NotImplementedError
+
+
+HOLD_ID = Parameter("hold", "str", "the hold's id, as it was told when it was made", required=True, example="h1")
+
+
+@operation("order.hold", "POST /order", *SELECTORS, answer=HELD)
+async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Hold back every request that matches, until it is released."""
+    raise NotImplementedError
+
+
+@operation("order.list", "GET /order", answer={"holds": [HELD]})
+async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """What is held back."""
+    raise NotImplementedError
+
+
+@operation(
+    "order.release",
+    "POST /order/{hold}/release",
+    HOLD_ID,
+    Parameter("count", "int", "how many of the requests, oldest first (default: all)", least=1),
+    answer=HELD,
+)
+async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let requests that are held go on, oldest first; the hold goes on for later ones."""
+    raise NotImplementedError
+
+
+@operation("order.step", "POST /order/{hold}/step", HOLD_ID, TIMEOUT, answer=HELD)
+async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let the oldest request that is held go on, and wait until it is answered."""
+    raise NotImplementedError
+
+
+@operation("order.remove", "DELETE /order/{hold}", HOLD_ID, answer=HELD)
+async def remove_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """End a hold; what it holds goes on, oldest first."""
+    raise NotImplementedError

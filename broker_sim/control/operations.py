@@ -1,0 +1,42 @@
+"""The vocabulary: what can be done to a running cluster from outside, the same over HTTP, on the command line and in scenario files.
+
+    check("state.set", {"log": "offsets(billing)", "state": "stuck", "for": "40s"})     # before anything runs; raises UsageError
+    await perform(kafka, "state.set", {"log": "offsets(billing)", "state": "stuck"})    # -> what json.dumps takes
+
+Errors of ``perform``: UsageError for what is asked wrongly (its subclass NotThere for a thing that is not there), AssertionErrors for
+what was waited for and didn't come (WaitTimeout) or a rule that never hit (NeverHit), KafkaError for what a broker would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_sim.control import on_brokers, on_groups, on_logs, on_requests, on_topics
+from broker_sim.control.names import log_of
+from broker_sim.control.table import OPERATIONS, NotThere, Operation, Parameter
+from broker_sim.words import UsageError, unknown
+
+__all__ = ["OPERATIONS", "NotThere", "Operation", "Parameter", "UsageError", "check", "log_of", "perform"]
+
+FAMILIES = (on_logs, on_requests, on_groups, on_topics, on_brokers)
+"""The modules that declare the operations."""
+
+
+def find(name: str) -> Operation:
+    """The operation of that name. Raises UsageError with the nearest there is."""
+    found = OPERATIONS.get(name)
+    if found is None:
+        raise unknown("operation", name, OPERATIONS)
+    return found
+
+
+def check(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an operation in their types, with defaults; durations are seconds. Needs no cluster. Raises UsageError."""
+    return find(name).checked(params)
+
+
+async def perform(target: Any, name: str, params: Mapping[str, Any] | None = None) -> Any:
+    """Do it, on a started `Cluster` (for ``cluster.*`` operations: on the process's `Clusters`). Raises as told above."""
+    found = find(name)
+    return await found.handler(target, found.checked(params or {}))

@@ -1,0 +1,147 @@
+"""The shapes of answers, in a shorthand that openapi.py turns into JSON Schema.
+
+``"string"``, ``"integer"``, ``"number"``, ``"boolean"``, ``"object"``, ``"any"``; with a ``?`` behind it null, too. ``[shape]`` is a list
+of them, ``{name: shape}`` an object; a name that ends in ``?`` may be absent. A ``Shape`` has a name of its own in the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Map", "Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An object that several operations answer with."""
+
+    name: str
+    doc: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    more: bool = False
+    """Whether other fields may be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An object whose names are not known beforehand, all of whose values have one shape."""
+
+    values: Any
+
+
+STATE = Shape(
+    "State",
+    "a lasting state of a log partition",
+    {
+        "log": "string",
+        "state": "string",
+        "aspect": "string",
+        "since_ms": "integer",
+        "until_ms": "integer?",
+        "pending": "integer",
+        "arguments": "object",
+    },
+)
+LOG = Shape(
+    "Log",
+    "a log partition as it stands",
+    {
+        "log": "string",
+        "leader": "integer",
+        "leader_epoch": "integer",
+        "replicas": ["integer"],
+        "isr": ["integer"],
+        "log_start_offset": "integer",
+        "high_watermark": "integer",
+        "log_end_offset": "integer",
+        "states": [STATE],
+    },
+)
+FAULT = Shape(
+    "Fault",
+    "a rule on requests",
+    {"fault": "string", "rule": "string", "hits": "integer", "active": "boolean", "must_hit": "boolean"},
+)
+MEMBER = Shape(
+    "Member",
+    "a member of a group",
+    {
+        "member": "string",
+        "client_id": "string",
+        "client_host": "string",
+        "instance": "string?",
+        "waits": "string?",
+        "session_timeout_ms": "integer",
+        "rebalance_timeout_ms": "integer",
+        "topics": "any",
+        "assignment": "any",
+    },
+    more=True,
+)
+GROUP = Shape(
+    "Group",
+    "a consumer group as its coordinator knows it",
+    {
+        "group": "string",
+        "state": "string",
+        "generation": "integer",
+        "protocol": "string?",
+        "leader": "string?",
+        "members": [MEMBER],
+        "coordinator": "integer?",
+        "log": "string",
+        "offsets": Map("integer"),
+        "lag": Map("integer"),
+    },
+    more=True,
+)
+BROKER = Shape(
+    "Broker",
+    "a broker of the cluster",
+    {
+        "broker": "integer",
+        "host": "string",
+        "port": "integer",
+        "rack": "string?",
+        "alive": "boolean",
+        "leads": "integer",
+    },
+)
+TOPIC = Shape(
+    "Topic",
+    "a topic",
+    {
+        "topic": "string",
+        "partitions": "integer",
+        "replication_factor": "integer",
+        "records": "integer",
+        "internal": "boolean",
+    },
+)
+CLUSTER = Shape(
+    "Cluster",
+    "a virtual cluster of this process",
+    {
+        "id": "string",
+        "bootstrap": "string",
+        "brokers": "integer",
+        "as_version": "string",
+        "clock": "string",
+        "topics": ["string"],
+    },
+)
+CLOCK = Shape(
+    "Clock",
+    "the time that a cluster lives in; next_timer is what fires next on a manual clock",
+    {"mode": "string", "now_ms": "integer", "next_timer": "any"},
+    more=True,
+)
+HELD = Shape(
+    "Held",
+    "requests that are held back at the brokers, in the order they came",
+    {"hold": "string", "rule": "string", "waiting": ["object"]},
+    more=True,
+)
+EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)
