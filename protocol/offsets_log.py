@@ -60,6 +60,22 @@ _VALUES: dict[int, tuple[type, int]] = {
     CONSUMER_GROUP_REGULAR_EXPRESSION: (schema.ConsumerGroupRegularExpressionValue, 0),
 }
 
+_LATER_KINDS = {
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+"""Record types whose layout is not known here, by Kafka's names (of 4.1)."""
+
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _KEY_HEAD = struct.Struct(">hh")
@@ -73,6 +89,12 @@ _NOT_ENCODABLE = (struct.error, AttributeError, UnicodeEncodeError)
 
 class UnknownValueVersionError(DecodeError):
     """A record of a known type whose value has a version that no Kafka we know writes."""
+
+
+def kind_name(record_type: int) -> str:
+    """What Kafka calls the records of a type; ``type 99`` for one that it doesn't have."""
+    known = _KEYS.get(record_type)
+    return known.__name__.removesuffix("Key") if known else _LATER_KINDS.get(record_type, f"type {record_type}")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

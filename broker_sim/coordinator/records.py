@@ -21,6 +21,7 @@ from protocol.offsets_log import (
     decode_value,
     group_key,
     group_value,
+    kind_name,
     offset_commit_key,
     offset_commit_value,
 )
@@ -138,8 +139,8 @@ class Loader:
     """Rebuilds a shard from its log: feed it every record in order, then take ``finish``'s groups (coordinator.md 3.5).
 
     Later records win, null removes. Offsets in a transaction count from its commit marker on, and only where no plain commit was
-    written behind them. Records of the KIP-848 protocol and of unknown kinds are counted in ``skipped``; before KIP-915 they, and
-    flexible values, end the load with a DecodeError.
+    written behind them. Records of the KIP-848 protocol and of unknown kinds are counted in ``skipped`` and, by Kafka's names, in
+    ``skipped_kinds``; before KIP-915 they, and flexible values, end the load with a DecodeError.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -147,13 +148,14 @@ class Loader:
     offsets: dict[tuple[str, str, int], tuple[int, Offset]] = field(default_factory=dict)  # -> (log offset, value)
     pending: dict[int, dict[tuple[str, str, int], tuple[int, Offset]]] = field(default_factory=dict)  # by producer id
     skipped: int = 0
+    skipped_kinds: dict[str, int] = field(default_factory=dict)
     records: int = 0
 
     def add(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int = -1) -> None:
         """One record; ``producer_id`` is that of a transactional batch, else -1. Raises DecodeError for what that Kafka can't read."""
         self.records += 1
         if key is None:
-            self.skipped += 1
+            self._skip("without a key")
             return
         kind, decoded = decode_key(key)
         if isinstance(decoded, OffsetCommitKey):
@@ -161,9 +163,13 @@ class Loader:
         elif isinstance(decoded, GroupMetadataKey):
             self._group(decoded.group, value)
         elif self.settings.reads_later_records:
-            self.skipped += 1
+            self._skip(kind_name(kind))
         else:
             raise DecodeError(f"a record of type {kind}")
+
+    def _skip(self, kind: str) -> None:
+        self.skipped += 1
+        self.skipped_kinds[kind] = self.skipped_kinds.get(kind, 0) + 1
 
     def _group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
@@ -206,13 +212,17 @@ class Loader:
                     self.offsets[key] = (log_offset, offset)
 
     def finish(self) -> dict[str, Group]:
-        """The groups: with members Stable, without Empty, with offsets alone a simple group."""
+        """The groups: with members Stable, without Empty, with offsets alone a simple group; so are those whose only offsets belong to
+        a transaction without an end, and no such offset shows.
+        """
         out = {group_id: _group_of(group_id, value) for group_id, value in self.groups.items()}
         for (group_id, topic, partition), (_, offset) in self.offsets.items():
             group = out.get(group_id)
             if group is None:
                 group = out[group_id] = Group(group_id, state_ts_ms=-1)
             group.offsets.setdefault(topic, {})[partition] = offset
+        for group_id in {key[0]: None for keys in self.pending.values() for key in keys}:
+            out.setdefault(group_id, Group(group_id, state_ts_ms=-1))
         return out
 
 
