@@ -1,1 +1,0 @@
-"""The journal: what happened, one event after the other."""

@@ -1,0 +1,212 @@
+"""What may stand in a journal: every kind of event and every field of it. docs/journal.md is drawn from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["ALWAYS", "EVENTS", "PARTS", "STORIES", "Event", "problems"]
+
+Event = dict[str, Any]
+
+ALWAYS = {
+    "seq": "number of the event, from 1 on, without a gap",
+    "ts_ms": "the broker's clock, ms since 1970",
+    "event": "which kind: one of the headings here",
+}
+"""The fields of every event."""
+
+_LOG = "partition, as its directory is called: `__consumer_offsets-12`"
+_REQUEST = "number of the request, from 1 on, unique in the cluster"
+
+EVENTS: dict[str, dict[str, str]] = {
+    "connection": {
+        "broker": "node id",
+        "connection": "number of the connection, from 1 on, unique in the cluster",
+        "peer": "the client's address",
+        "action": "`opened` or `closed`",
+    },
+    "request": {
+        "request": _REQUEST,
+        "broker": "node id of the broker that was asked",
+        "connection": "number of its connection",
+        "api": "Kafka's name of the API: `OffsetCommit`",
+        "version": "API version",
+        "correlation_id": "as the client sent it",
+        "client_id": "as the client sent it; null if it has none",
+        "client_host": "as Kafka shows it: `/127.0.0.1`",
+        "group?": "group id, where the request has one",
+        "member?": "member id, where the request has one (the instance id where that alone is given)",
+        "topics?": "partitions that it speaks of: `orders-0`; topics without partitions by their name",
+        "body": "the decoded request, Kafka's field names in snake_case; bytes as `{base64: ..}`, decoded where their format is known",
+    },
+    "response": {
+        "request": "number of the request that is answered",
+        "api": "as in the request",
+        "error?": "name of the first error in it that isn't NONE",
+        "took_ms": "between request and response on the broker's clock",
+        "body": "the decoded response, as in the request; null where nothing is written (acks=0)",
+        "action?": "`dropped`, `truncated`, `not answered`: what became of it where it did not go out whole",
+    },
+    "fault_added": {"fault": "number of the rule", "rule": "what it says", "hits": "0"},
+    "fault": {
+        "fault": "number of the rule",
+        "rule": "what it says",
+        "request?": "the request that it hit",
+        "verdict": "what is done to it",
+    },
+    "fault_removed": {"fault": "number of the rule", "rule": "what it says", "hits": "how many requests it hit"},
+    "group": {
+        "log": _LOG,
+        "group": "group id",
+        "cause": "what changed it: see *cause*",
+        "before": "the group before: see *snapshot*; null if it wasn't there",
+        "after": "the group after; null if it is gone",
+    },
+    "timer": {
+        "log": _LOG,
+        "timer": "`session`, `pending` (told MEMBER_ID_REQUIRED, never came back), `rebalance`, `sync`, `append` "
+        "(offsets.commit.timeout.ms), `expire` (of offsets)",
+        "group?": "whose group",
+        "member?": "whose session",
+        "ticket?": "number of the write that waits for the log",
+        "due_ms": "when it was due",
+    },
+    "append": {
+        "log": _LOG,
+        "requests": "the requests whose records these are",
+        "kinds": "`offsets`, `group`, `tombstone`",
+        "groups": "group ids",
+        "records": "how many",
+        "base_offset": "of the first record; -1 where nothing was written",
+        "last_offset": "of the last record; -1 where nothing was written",
+        "error?": "the log's error; absent where it took them",
+        "high_watermark": "of the partition, after it: not above `last_offset` means that it waits to be committed",
+    },
+    "committed": {
+        "log": _LOG,
+        "high_watermark": "it moved here, later than the append",
+        "groups": "groups whose writes are committed with it",
+    },
+    "offsets": {
+        "log": _LOG,
+        "group": "group id",
+        "request?": "the commit that they came with",
+        "offsets": "partition -> committed offset, null where it was deleted; from now on OffsetFetch shows them",
+    },
+    "state": {
+        "log": "partition",
+        "state": "`stuck`, `loading`, ...: see faults.md",
+        "args": "its arguments",
+        "action": "`set` or `healed`",
+    },
+    "leader": {
+        "log": "partition",
+        "leader": "node id, -1 for none",
+        "epoch": "leader epoch",
+        "reason": "why, in words",
+    },
+    "broker": {"broker": "node id", "action": "`down`, `up`, `restarted`"},
+    "load": {
+        "log": _LOG,
+        "action": "`started`, `finished`, `failed`, `unloaded`",
+        "groups?": "how many groups it holds",
+        "records?": "how many records were read",
+        "skipped?": "how many of them are of kinds that a classic coordinator doesn't know",
+        "error?": "what stopped it",
+    },
+    "clock": {
+        "action": "`advance`",
+        "ms": "how far",
+        "expire": "members whose sessions were not kept fresh",
+    },
+    "order": {
+        "action": "`held`, `released`, `diverged`",
+        "request?": "which request",
+        "text": "what it was about",
+    },
+    "mark": {"text": "a note of the user, or a step of a scenario"},
+}
+"""Every kind of event: field -> what it is. A name that ends in ``?`` may be absent. ``ALWAYS`` comes on top."""
+
+STORIES = {
+    "connection": "A client connected or left.",
+    "request": "A request was read. Its `request` number goes through all that follows from it.",
+    "response": "It was answered, or lost its answer.",
+    "fault_added": "A rule on requests was installed.",
+    "fault": "A rule hit.",
+    "fault_removed": "A rule is gone.",
+    "group": "A step of the coordinator changed a group.",
+    "timer": "One of the coordinator's timers fired.",
+    "append": "The coordinator appended records to `__consumer_offsets`.",
+    "committed": "The high watermark moved after the append: what waited for it goes on.",
+    "offsets": "Offsets of a group are published.",
+    "state": "A lasting state of a log partition began or ended.",
+    "leader": "A partition has another leader.",
+    "broker": "A broker went or came.",
+    "load": "A coordinator reads its partition, or gives it away.",
+    "clock": "The user moved the clock.",
+    "order": "A request was held back, let go, or came when another one was expected.",
+    "mark": "A note.",
+}
+"""Kind of event -> what it tells."""
+
+PARTS: dict[str, dict[str, str]] = {
+    "snapshot": {
+        "state": "`Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable`, `Dead`",
+        "generation": "generation id",
+        "protocol": "the assignor that was voted, null before",
+        "leader": "member id of the leader, null without members",
+        "members": "see *member*, in the order in which they came",
+        "pending": "member ids that were told MEMBER_ID_REQUIRED and have not come back",
+    },
+    "member": {
+        "member": "member id",
+        "client_id": "as the client sent it",
+        "client_host": "as Kafka shows it",
+        "instance": "group.instance.id, null for a dynamic member",
+        "waits": "`JoinGroup` or `SyncGroup`, where that request of it is parked; else null",
+        "session_timeout_ms": "how long it may be silent",
+        "rebalance_timeout_ms": "how long it may take to rejoin",
+        "topics": "what it subscribes to, null where that can't be read",
+        "assignment": "topic -> partitions, null where it has none or can't be read",
+    },
+    "cause": {
+        "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `load`, `unload`",
+        "request?": "number of the request",
+        "api?": "its API",
+        "member?": "whose request, or whose timer",
+        "timer?": "which timer, as in *timer*",
+        "group?": "whose timer",
+        "error?": "the log's error",
+        "high_watermark?": "what is committed now",
+    },
+}
+"""The objects inside of events."""
+
+
+def problems(event: Mapping[str, Any]) -> list[str]:
+    """Where an event does not keep to the vocabulary: unknown kinds and fields, missing ones. [] where it does."""
+    kind = event.get("event")
+    known = EVENTS.get(str(kind))
+    if known is None:
+        return [f"no event is called {kind!r}"]
+    found = _fields(str(kind), event, {**ALWAYS, **known})
+    if kind == "group":
+        found += _fields("cause", event.get("cause"), PARTS["cause"])
+        for name in ("before", "after"):
+            snapshot = event.get(name)
+            if snapshot is not None:
+                found += _fields(f"{name}: snapshot", snapshot, PARTS["snapshot"])
+                for member in snapshot.get("members", ()):
+                    found += _fields(f"{name}: member", member, PARTS["member"])
+    return found
+
+
+def _fields(what: str, value: object, known: Mapping[str, str]) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [f"{what}: {value!r} is not an object"]
+    required = {name for name in known if not name.endswith("?")}
+    names = required | {name.rstrip("?") for name in known}
+    found = [f"{what}: no field is called {name!r}" for name in value if name not in names]
+    return found + [f"{what}: {name} is missing" for name in known if name in required and name not in value]
