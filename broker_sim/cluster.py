@@ -349,10 +349,13 @@ def _lock(data_dir: Path) -> IO[str]:
     data_dir.mkdir(parents=True, exist_ok=True)
     handle = (data_dir / _LOCK_FILE).open("a")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
     except OSError:
         handle.close()
-        raise ClusterError(f"data directory {data_dir} is in use by another cluster") from None
+        raise ClusterError(
+            f"data directory {data_dir} is in use by another cluster, or by a Kafka broker: stop it, or take a copy"
+        ) from None
     return handle
 
 

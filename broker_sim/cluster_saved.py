@@ -5,6 +5,8 @@ Rules:
    whole, and a deletion that was cut short is finished.
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
 3. Every change goes through `changed`, which also lets kept answers lapse.
+4. What another broker left is looked at as a whole before anything is opened (`adopting`), and loses nothing by being
+   served: no retention, no compaction and no expiry until somebody sets them.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from broker_sim import adopting
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
-from broker_sim.topics import OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
+from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from protocol.errors import Err
 
 log = logging.getLogger("broker_sim.metadata")
@@ -33,6 +36,16 @@ MAX_GONE = 1000
 
 MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
+
+
+_KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+_KEPT_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+"""Settings under which the logs of another broker stay as they are: Kafka cleans above this ratio alone."""
+
+_COMPACTED = INTERNAL_TOPICS | {"__share_group_state"}
+
+KEEP_OFFSETS_MINUTES = 2**31 - 1
+"""offsets.retention.minutes where another broker's groups are served: what they committed is old by nature."""
 
 
 class SavedCluster:
@@ -67,6 +80,7 @@ class SavedCluster:
         self._next_producer_id = 0
         self._reserved_producer_id = 0
         self._next_leader = 0
+        self._adopted = False  # whether logs of another broker are served
 
     def broker_ids(self) -> list[int]:
         """The brokers there are."""
@@ -154,6 +168,7 @@ class SavedCluster:
             "dynamic_configs": self.config.dynamic_default,
             "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
             "gone": self._gone[-MAX_GONE:],
+            "adopted": self._adopted,
         }
         try:
             store.write_state(self.data_dir, state, {name: self._texts[name] for name in self.topics}, sync=self.sync)
@@ -165,7 +180,7 @@ class SavedCluster:
         """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
         know.
 
-        A log directory that is not in `cluster.json` (copied from a real broker) becomes a topic under the id of its
+        Log directories that are not in `cluster.json` (another broker's) become topics under the ids of their
         partition.metadata. Every leader gets a new epoch, as after a restart of its broker. Raises StoreError, OSError.
         """
         if self.data_dir is None:
@@ -177,10 +192,9 @@ class SavedCluster:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             path = self.data_dir / store.STATE_FILE
             raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
-        gone = set(saved.get("gone", []))
-        for name, found in store.find_partitions(self.data_dir).items():
-            if name not in self.topics:
-                self._adopt(name, found, gone)
+        self._adopt_all(set(saved.get("gone", [])))
+        if self._adopted:
+            self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         store.write_properties(
             self.data_dir, self.cluster_id, next(iter(self.broker_ids()), 1), store.uuid_text(self.new_uuid())
         )
@@ -192,6 +206,7 @@ class SavedCluster:
         if known_id and self._given_cluster_id is None:
             self.cluster_id = str(known_id)
         self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
+        self._adopted = bool(saved.get("adopted", False))
         brokers = {int(node): values for node, values in saved.get("broker_configs", {}).items()}
         self.config.restore(saved.get("dynamic_configs", {}), brokers)
         for name, entry in saved.get("topics", {}).items():
@@ -219,27 +234,68 @@ class SavedCluster:
         self.topics_by_id[topic.topic_id] = topic
         self._next_leader += len(topic.partitions)
 
-    def _adopt(self, name: str, found: Mapping[int, Path], gone: set[str]) -> None:
-        """Make a topic of the log directories of one that `cluster.json` doesn't know; gaps become empty partitions.
-
-        What is left of a topic whose deletion was cut short is deleted now.
+    def _adopt_all(self, gone: set[str]) -> None:
+        """Make topics of the logs that `cluster.json` doesn't know. What is left of a topic whose deletion was cut short
+        is deleted now. Raises StoreError, OSError.
         """
-        ids = {path: store.read_partition_id(path) for path in found.values()}
-        left = {path for path, one in ids.items() if one is not None and store.uuid_text(one) in gone}
-        for path in left:
-            shutil.rmtree(path)
-        kept = {index: path for index, path in found.items() if path not in left}
-        if not kept:
+        assert self.data_dir is not None
+        found = {
+            name: kept
+            for name, logs in store.find_partitions(self.data_dir).items()
+            if name not in self.topics and (kept := _without(logs, gone))
+        }
+        if not found:
             return
-        known = (ids[path] for path in kept.values())
+        asked = "offsets.topic.num.partitions"
+        survey = adopting.survey(
+            self.data_dir,
+            found,
+            partitions=self.config.int(asked) if self.config.given(asked) else None,
+            known=self.topics,
+            old=self.config.release < (3, 5),
+        )
+        self._adopted = True
+        for name, logs in found.items():
+            self._adopt(name, logs, survey.counts[name])
+        for name, ends in survey.missing.items():
+            self._adopt(name, {}, max(ends) + 1)
+            for partition in self.topics[name].partitions:
+                end = ends.get(partition.index, 0)
+                adopting.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
+                partition.advance_high_watermark()
+        for line in survey.lines:
+            log.warning("%s", line)
+        log.warning(
+            "%s has another broker's logs: cluster.json and what clients write are added to it; what is there stays, with "
+            "retention, compaction and the expiry of offsets off until they are set",
+            self.data_dir,
+        )
+
+    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int) -> None:
+        """A topic of these log directories; gaps become empty partitions."""
+        known = (store.read_partition_id(path) for path in found.values())
         topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
-        settings = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
+        settings = dict(_KEPT_COMPACTED if name in _COMPACTED else _KEPT)
+        if name == OFFSETS_TOPIC:
+            settings |= {
+                "compression.type": "producer",
+                "segment.bytes": str(self.config.int("offsets.topic.segment.bytes")),
+            }
         topic = Topic(name, topic_id or self.new_uuid(), settings)
-        nodes = self.broker_ids()
-        for index in range(max(kept) + 1):
+        nodes, logs = self.broker_ids(), log_config(self.config, topic)
+        for index in range(partitions):
             leader = nodes[(self._next_leader + index) % len(nodes)]
-            self._reopen(topic, index, [leader], leader, 0, log_config(self.config, topic))
+            self._reopen(topic, index, [leader], leader, 0, logs)
         self._install(topic)
+
+
+def _without(logs: Mapping[int, Path], gone: set[str]) -> dict[int, Path]:
+    """These directories but those of topics that are gone, which are deleted."""
+    ids = {path: store.read_partition_id(path) for path in logs.values()}
+    left = {path for path, one in ids.items() if one is not None and store.uuid_text(one) in gone}
+    for path in left:
+        shutil.rmtree(path)
+    return {index: path for index, path in logs.items() if path not in left}
 
 
 def entry(replicas: list[int], isr: list[int], leader: int, leader_epoch: int) -> dict[str, Any]:

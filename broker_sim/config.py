@@ -308,6 +308,12 @@ class BrokerConfig:
         """Whether somebody has set it, at the start or since."""
         return name in self.static or name in self.dynamic_default
 
+    def assume(self, name: builtins.str, value: object) -> None:
+        """A start-up value where nobody has set one. Raises ConfigError."""
+        if not self.given(name):
+            self.static[name] = to_text(self.setting(name).parse(value))
+            self._typed.clear()
+
     # -------------------------------------------------------------------------------------------- values
 
     def __getitem__(self, name: builtins.str) -> Value:
