@@ -1,0 +1,187 @@
+"""Why a step of the coordinator happened: what the ``group`` event names as its cause, put together with what the clients said and did
+before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.model import COMPLETING, EMPTY, PREPARING, STABLE, Cause, History, Incident
+
+__all__ = ["Causes"]
+
+
+class Causes:
+    """Remembers what explains later events: who was heard last, on which connection, which connections closed, which topics grew."""
+
+    def __init__(self, past: History) -> None:
+        self.past = past
+        self.last_call: dict[str, Call] = {}
+        self.beats: dict[str, list[int]] = defaultdict(list)  # member -> when it sent heartbeats
+        self.closed_at: dict[int, int] = {}
+        self.asked: dict[int, list[tuple[str, int | None]]] = {}
+        self.grown: list[tuple[int, str]] = []
+        self.grown_incidents: list[Incident] = []
+        self.known_log_error: str | None = None
+
+    # what is remembered
+
+    def heard(self, call: Call) -> None:
+        if call.member:
+            self.last_call[call.member] = call
+            if call.api == "Heartbeat":
+                self.beats[call.member].append(call.ts_ms)
+
+    def heartbeats_since(self, member: str, since_ms: int) -> int:
+        count = 0
+        for ts_ms in reversed(self.beats.get(member, [])):
+            if ts_ms < since_ms:
+                break
+            count += 1
+        return count
+
+    def closed(self, connection: int | None, ts_ms: int) -> None:
+        if connection is not None:
+            self.closed_at[connection] = ts_ms
+
+    def partitions_asked(self, event: Event, ts_ms: int) -> None:
+        """A CreatePartitions; it counts once it was answered without an error."""
+        topics = [
+            (name, number(one, "count"))
+            for one in items(table(event, "body"), "topics")
+            if isinstance(one, Mapping) and (name := text(one, "name"))
+        ]
+        self.asked[number(event, "request") or 0] = topics
+
+    def partitions_answered(self, event: Event, ts_ms: int) -> None:
+        for name, count in self.asked.pop(number(event, "request") or 0, []):
+            if text(event, "error") is None:
+                self.grown.append((ts_ms, name))
+                total = "more" if count is None else str(count)
+                self.grown_incidents.append(Incident("grown", ts_ms, f"topic {name} was given {total} partitions"))
+
+    # why
+
+    def of(
+        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+    ) -> Cause:
+        """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
+        kind = cause.get("kind")
+        if kind == "request":
+            call = calls.get(number(cause, "request") or 0) or self._recent(number(cause, "request"))
+            return self._by_request(cause, before, after, call, ts_ms)
+        if kind == "timer":
+            return self._by_timer(cause, before, after, ts_ms)
+        if kind in ("append", "committed"):
+            error = text(cause, "error")
+            failed = (error not in (None, "NONE")) or (
+                before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING
+            )
+            return Cause("append_failed" if failed else "appended", ts_ms, error=None if error == "NONE" else error)
+        if kind == "load":
+            rebalances = after is not None and after.state == PREPARING
+            return Cause("too_large" if rebalances else "loaded", ts_ms)
+        if kind == "unload":
+            return Cause("unloaded", ts_ms)
+        return Cause("unknown", ts_ms)
+
+    def _recent(self, request: int | None) -> Call | None:
+        """A request that was answered before the step was written down."""
+        for call in reversed(self.past.calls[-50:]):
+            if call.request == request:
+                return call
+        return None
+
+    def _by_request(
+        self, cause: Event, before: Snapshot | None, after: Snapshot | None, call: Call | None, ts_ms: int
+    ) -> Cause:
+        api = text(cause, "api") or (call.api if call is not None else "")
+        old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
+        new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
+        came, gone = [name for name in new if name not in old], [name for name in old if name not in new]
+        found = Cause("unknown", ts_ms, call=call, reason=None if call is None else call.reason)
+        if api == "LeaveGroup":
+            found.kind, found.members = "left", gone
+        elif api == "JoinGroup":
+            self._by_join(found, text(cause, "member"), before, after, came, gone)
+        elif api == "DeleteGroups":
+            found.kind = "deleted"
+        return found
+
+    def _by_join(
+        self,
+        found: Cause,
+        member: str | None,
+        before: Snapshot | None,
+        after: Snapshot | None,
+        came: list[str],
+        gone: list[str],
+    ) -> None:
+        old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
+        new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
+        old_instances = {text(old[name], "instance"): name for name in gone}
+        if came and gone and text(new[came[0]], "instance") in old_instances:
+            found.kind, found.members = "replaced", came
+        elif came:
+            found.kind = "first" if before is None or (before.state == EMPTY and not old) else "joined"
+            found.members = came
+        elif gone:
+            found.kind, found.members = "no_room", gone
+        else:
+            name = member or ("" if found.call is None else found.call.member)
+            found.members = [name] if name else []
+            if name not in new:
+                found.kind = "unknown"  # MEMBER_ID_REQUIRED: somebody has an id now, no more
+                return
+            self._by_rejoin(found, name, before, old.get(name, {}), new[name])
+
+    def _by_rejoin(
+        self, found: Cause, name: str, before: Snapshot | None, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> None:
+        had, has = names_in(old, "topics"), names_in(new, "topics")
+        if isinstance(old.get("topics"), list) and isinstance(new.get("topics"), list):
+            found.added_topics = [topic for topic in has if topic not in had]
+            found.lost_topics = [topic for topic in had if topic not in has]
+        if before is not None and before.state in (STABLE, COMPLETING):
+            since = self.past.rebalances[-1].began_ms if self.past.rebalances else 0
+            found.grown_topics = list(dict.fromkeys(topic for ts, topic in self.grown if ts >= since and topic in has))
+        changed = bool(found.added_topics or found.lost_topics)
+        leads = before is not None and before.leader == name
+        if before is not None and before.state == PREPARING:
+            found.kind = "rejoined"
+        else:
+            found.kind = "leader_rejoined" if leads and not changed else "changed"
+
+    def _by_timer(self, cause: Event, before: Snapshot | None, after: Snapshot | None, ts_ms: int) -> Cause:
+        timer = text(cause, "timer")
+        old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
+        new: Mapping[str, Mapping[str, Any]] = {} if after is None else after.members
+        gone = [name for name in old if name not in new]
+        if timer == "append":
+            if before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING:
+                return Cause("append_failed", ts_ms, error="REQUEST_TIMED_OUT")
+            return Cause("appended", ts_ms)
+        kind = {"session": "expired", "sync": "sync_timeout", "pending": "pending_expired", "rebalance": "timer"}
+        found = Cause(kind.get(timer or "", "deleted" if timer == "expire" else "unknown"), ts_ms, members=gone)
+        if timer == "pending" and (member := text(cause, "member")):
+            found.members = [member]
+        if timer == "session":
+            found.members = gone or [member for member in [text(cause, "member")] if member]
+            for member in found.members[:1]:
+                found.last_call = self.last_call.get(member)
+                connection = None if found.last_call is None else found.last_call.connection
+                if connection is not None:
+                    found.closed_ms = self.closed_at.get(connection)
+        return found
+
+    def gone(self, cause: Cause, before: Snapshot | None) -> None:
+        """The group is no more, here at least."""
+        words = {
+            "unloaded": "its coordinator was unloaded: every waiting JoinGroup and SyncGroup was answered NOT_COORDINATOR",
+            "deleted": "the group was deleted",
+        }
+        kind = "moved" if cause.kind == "unloaded" else "deleted"
+        said = words.get(cause.kind, "the group ceased to exist")
+        self.past.incidents.append(Incident(kind, cause.ts_ms, said))

@@ -1,0 +1,151 @@
+"""Reading a journal's events without trusting them: a journal may begin in the middle, lack fields, or be of a later version.
+
+Rules:
+1. Whatever is missing or of another type reads as None or empty, never as an exception.
+2. A ``Call`` is a request with its answer. Its member is the id that the coordinator knows: where a JoinGroup came without one, the
+   id that its answer brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
+
+Event = Mapping[str, Any]
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def text(event: Event, key: str) -> str | None:
+    """A field that is text and not empty."""
+    value = event.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def number(event: Event, key: str) -> int | None:
+    """A field that is a number, as an int."""
+    value = event.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 2**62:
+        return None
+    return int(value)
+
+
+def flag(event: Event, key: str) -> bool:
+    return event.get(key) is True
+
+
+def table(event: Event, key: str) -> Mapping[str, Any]:
+    """A field that is an object."""
+    value = event.get(key)
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def items(event: Event, key: str) -> list[Any]:
+    """A field that is an array."""
+    value = event.get(key)
+    return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
+
+
+def names_in(event: Event, key: str) -> list[str]:
+    """The texts of an array."""
+    return [one for one in items(event, key) if isinstance(one, str)]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request of a group and what became of it. Times in ms of the broker's clock; ``answered_ms`` None: not answered yet."""
+
+    request: int
+    api: str
+    ts_ms: int
+    member: str = ""
+    instance: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    connection: int | None = None
+    generation: int | None = None
+    reason: str | None = None
+    topics: list[str] = field(default_factory=list)
+    answered_ms: int | None = None
+    error: str | None = None
+    action: str | None = None
+    faults: list[str] = field(default_factory=list)
+    stored_ms: int | None = None
+
+    @property
+    def took_ms(self) -> int | None:
+        """From its arrival to its answer."""
+        return None if self.answered_ms is None else max(self.answered_ms - self.ts_ms, 0)
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None or self.action is not None
+
+    @property
+    def outcome(self) -> str:
+        """The error's name, what was done to the answer, "NONE", or "unanswered"."""
+        return self.error or self.action or ("NONE" if self.answered_ms is not None else "unanswered")
+
+    @classmethod
+    def of(cls, event: Event, ts_ms: int) -> Call:
+        """The call that a ``request`` event begins."""
+        body = table(event, "body")
+        leavers = [one for one in items(body, "members") if isinstance(one, Mapping)]
+        leaver: Mapping[str, Any] = leavers[0] if len(leavers) == 1 else _NOTHING
+        generation = number(body, "generation_id")
+        if generation is None:
+            generation = number(body, "generation_id_or_member_epoch")
+        return cls(
+            request=number(event, "request") or 0,
+            api=text(event, "api") or "?",
+            ts_ms=ts_ms,
+            member=text(event, "member") or text(body, "member_id") or text(leaver, "member_id") or "",
+            instance=text(body, "group_instance_id") or text(leaver, "group_instance_id"),
+            client_id=text(event, "client_id") or "",
+            client_host=text(event, "client_host") or "",
+            connection=number(event, "connection"),
+            generation=generation,
+            reason=text(body, "reason") or text(leaver, "reason"),
+            topics=names_in(event, "topics"),
+        )
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A group as a ``group`` event shows it. ``members``: id -> the event's own object, read with the functions above."""
+
+    state: str
+    generation: int
+    leader: str | None
+    protocol: str | None
+    members: dict[str, Mapping[str, Any]]
+    pending: list[str]
+
+    @classmethod
+    def of(cls, value: object) -> Snapshot | None:
+        """None where the group did not exist."""
+        if not isinstance(value, Mapping):
+            return None
+        members = {
+            name: one for one in items(value, "members") if isinstance(one, Mapping) and (name := text(one, "member"))
+        }
+        return cls(
+            text(value, "state") or "?",
+            number(value, "generation") or 0,
+            text(value, "leader"),
+            text(value, "protocol"),
+            members,
+            names_in(value, "pending"),
+        )
+
+    def waiting(self, api: str) -> list[str]:
+        """The members with a parked request of this API."""
+        return [name for name, one in self.members.items() if one.get("waits") == api]
+
+
+def instances(members: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Instance id -> member id."""
+    return {instance: name for one in members if (instance := text(one, "instance")) and (name := text(one, "member"))}

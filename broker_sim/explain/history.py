@@ -1,0 +1,562 @@
+"""A group's ``History`` out of a journal's events: one pass, one method for each kind of event; unknown kinds are passed over.
+
+Rules:
+1. What the coordinator did stands in its ``group`` events: members, waiting requests, states and generations are read from there.
+   Requests and responses say why, how long and with what words; they may come before or after the ``group`` event that they caused.
+2. A rebalance begins where a step enters PreparingRebalance, or passes through it (the generation went up). It ends at Stable, Empty,
+   Dead, when the coordinator is unloaded, or "failed" when the next one begins before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from broker_sim.explain.causes import Causes
+from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.model import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    Arrival,
+    Cause,
+    History,
+    Incident,
+    Info,
+    Rebalance,
+    Removal,
+    Replacement,
+    Span,
+    Stretch,
+)
+from broker_sim.explain.names import short_names
+
+__all__ = ["history"]
+
+ASKS_TO_REJOIN = "REBALANCE_IN_PROGRESS"
+
+
+def history(events: Iterable[Event], group: str) -> History:
+    """Read everything that concerns ``group``. An event that is not an object is passed over."""
+    reader = _Reader(group)
+    for event in events:
+        if isinstance(event, Mapping):
+            reader.take(event)
+    return reader.finish()
+
+
+def log_of(events: Iterable[Event], group: str) -> str | None:
+    """The offsets partition of a group, as its last ``group``, ``offsets`` or ``append`` event names it."""
+    log = None
+    for event in events:
+        if isinstance(event, Mapping) and (
+            (event.get("event") in ("group", "offsets") and event.get("group") == group)
+            or (event.get("event") == "append" and group in items(event, "groups"))
+        ):
+            log = text(event, "log") or log
+    return log
+
+
+class _Reader:
+    def __init__(self, group: str) -> None:
+        self.history = History(group)
+        self.group = group
+        self.calls: dict[int, Call] = {}
+        self.causes = Causes(self.history)
+        self.open: Rebalance | None = None
+        self.ts_ms = 0
+        self.started = False
+        self.early_hits: dict[int, list[str]] = {}
+        self.log_spans: dict[
+            str, list[tuple[str, Span]]
+        ] = {}  # log -> (state, span), until it is known which log it is
+        self.log_incidents: list[tuple[str, Incident]] = []
+        self.fault_spans: dict[str, Span] = {}
+        self.broker_spans: dict[int, Span] = {}
+        self.relevant_faults: set[str] = set()
+        self.handlers = {
+            "request": self._request,
+            "response": self._response,
+            "connection": self._connection,
+            "group": self._group,
+            "timer": self._timer,
+            "append": self._append,
+            "committed": self._committed,
+            "offsets": self._offsets,
+            "fault": self._fault,
+            "fault_added": self._fault_added,
+            "fault_removed": self._fault_removed,
+            "state": self._state,
+            "leader": self._leader,
+            "load": self._load,
+            "broker": self._broker,
+            "clock": self._clock,
+            "order": self._order,
+            "mark": self._mark,
+        }
+
+    def take(self, event: Event) -> None:
+        ts_ms = number(event, "ts_ms")
+        if ts_ms is not None:
+            self.ts_ms = max(ts_ms, self.ts_ms)
+        if not self.started and ts_ms is not None:
+            self.started = True
+            self.history.first_ms = self.ts_ms
+            self.history.begins_in_the_middle = (number(event, "seq") or 1) > 1
+        handler = self.handlers.get(str(event.get("event")))
+        if handler is not None:
+            handler(event)
+
+    # --- requests -------------------------------------------------------------------------------------------------------
+
+    def _request(self, event: Event) -> None:
+        if text(event, "group") != self.group:
+            if event.get("api") == "CreatePartitions":
+                self.causes.partitions_asked(event, self.ts_ms)
+            return
+        call = Call.of(event, self.ts_ms)
+        call.faults += self.early_hits.pop(call.request, [])
+        self._name(call)
+        self.calls[call.request] = call
+        self.history.calls.append(call)
+        rebalance = self.open
+        if call.api == "SyncGroup" and rebalance is not None and rebalance.closed_ms is not None and call.member:
+            rebalance.syncs[call.member] = call
+            if call.member == rebalance.leader and call.generation in (None, rebalance.generation):
+                rebalance.leader_sync = call
+        if rebalance is not None and call.faults:
+            rebalance.faults.append(call)
+        self.causes.heard(call)
+
+    def _name(self, call: Call) -> None:
+        """A static member's request without its id is the member's that has the instance."""
+        if not call.member and call.instance and call.api != "JoinGroup" and self.history.now is not None:
+            for name, one in self.history.now.members.items():
+                if one.get("instance") == call.instance:
+                    call.member = name
+
+    def _response(self, event: Event) -> None:
+        call = self.calls.pop(number(event, "request") or 0, None)
+        if call is None:
+            if event.get("api") == "CreatePartitions":
+                self.causes.partitions_answered(event, self.ts_ms)
+            return
+        call.answered_ms = self.ts_ms
+        call.error, call.action = text(event, "error"), text(event, "action")
+        if not call.member:
+            call.member = text(table(event, "body"), "member_id") or ""
+        rebalance = self.open
+        if call.error == ASKS_TO_REJOIN and rebalance is not None and call.member and rebalance.closed_ms is None:
+            rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
+
+    def _connection(self, event: Event) -> None:
+        if event.get("action") == "closed":
+            self.causes.closed(number(event, "connection"), self.ts_ms)
+
+    # --- the group ------------------------------------------------------------------------------------------------------
+
+    def _group(self, event: Event) -> None:
+        if text(event, "group") != self.group:
+            return
+        self.history.log = text(event, "log") or self.history.log
+        self.history.existed = True
+        before, after = self._before(event.get("before")), Snapshot.of(event.get("after"))
+        cause = self.causes.of(table(event, "cause"), before, after, self.calls, self.ts_ms)
+        self._note_members(before, after)
+        self._note_replacements(before, after)
+        if before is not None and not self.history.states:
+            self.history.states.append((self.history.first_ms, before.state, before.generation))
+            self._begin_in_the_middle(before)
+        self._step(before, after, cause)
+        state = (self.ts_ms, DEAD, 0) if after is None else (self.ts_ms, after.state, after.generation)
+        if not self.history.states or self.history.states[-1][1:] != state[1:]:
+            self.history.states.append(state)
+        self.history.now = after
+
+    def _before(self, value: object) -> Snapshot | None:
+        """What we saw last, where it is what the event says, which spares reading it again."""
+        last = self.history.now
+        if (
+            last is not None
+            and isinstance(value, Mapping)
+            and last.state == value.get("state")
+            and last.generation == value.get("generation")
+            and len(last.members) == len(items(value, "members"))
+        ):
+            return last
+        return Snapshot.of(value)
+
+    def _note_members(self, before: Snapshot | None, after: Snapshot | None) -> None:
+        seen = self.history.members
+        for snapshot in (before, after):
+            for name, one in () if snapshot is None else snapshot.members.items():
+                info = seen.get(name)
+                if info is None:
+                    info = seen[name] = Info(name, first_ms=self.ts_ms if snapshot is after else self.history.first_ms)
+                    info.client_id, info.client_host = text(one, "client_id") or "", text(one, "client_host") or ""
+                    info.instance = text(one, "instance")
+                    info.session_timeout_ms = number(one, "session_timeout_ms")
+                    info.rebalance_timeout_ms = number(one, "rebalance_timeout_ms")
+        now: Iterable[str] = () if after is None else after.members
+        for name in () if before is None else before.members.keys() - set(now):
+            seen[name].last_ms = self.ts_ms
+        for name in now:
+            seen[name].last_ms = None
+
+    def _note_replacements(self, before: Snapshot | None, after: Snapshot | None) -> None:
+        if before is None or after is None:
+            return
+        for old, new, instance in replaced(before, after):
+            rebalanced = (
+                after.state == PREPARING and before.state != PREPARING
+            ) or after.generation > before.generation
+            self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced))
+
+    def _begin_in_the_middle(self, before: Snapshot) -> None:
+        """The journal's first word of the group finds it in a rebalance."""
+        if before.state not in (PREPARING, COMPLETING):
+            return
+        rebalance = Rebalance(self.history.first_ms, before.generation, Cause("unknown", self.history.first_ms))
+        rebalance.whole = False
+        rebalance.expected = list(before.members)
+        for name in before.waiting("JoinGroup"):
+            rebalance.arrivals[name] = Arrival(name, self.history.first_ms)
+        if before.state == COMPLETING:
+            rebalance.generation_before = before.generation - 1
+            rebalance.generation, rebalance.closed_ms = before.generation, self.history.first_ms
+            rebalance.members, rebalance.leader, rebalance.protocol = (
+                list(before.members),
+                before.leader,
+                before.protocol,
+            )
+            rebalance.expected = []
+        self._open(rebalance)
+
+    def _open(self, rebalance: Rebalance) -> None:
+        self.open = rebalance
+        self.history.rebalances.append(rebalance)
+
+    def _step(self, before: Snapshot | None, after: Snapshot | None, cause: Cause) -> None:
+        old_state = DEAD if before is None else before.state
+        if after is None or after.state == DEAD:
+            if self.open is not None:
+                self._end("moved" if cause.kind == "unloaded" else "dead", cause)
+            self.causes.gone(cause, before)
+            return
+        went_up = before is not None and after.generation > before.generation
+        if (after.state == PREPARING or went_up) and old_state != PREPARING:
+            self._begin(before, after, cause)
+        elif self.open is not None and self.open.closed_ms is None:
+            self._in_window(before, after, cause)
+        if self.open is None:
+            return
+        if after.state in (COMPLETING, STABLE, EMPTY) and self.open.closed_ms is None:
+            self._close(before, after, cause)
+        if after.state == STABLE:
+            self._end("stable", cause)
+        elif after.state == EMPTY:
+            self._end("empty", cause)
+
+    def _begin(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+        if self.open is not None:
+            self._end("failed", cause)
+        rebalance = Rebalance(self.ts_ms, 0 if before is None else before.generation, cause)
+        rebalance.from_empty = before is None or before.state in (EMPTY, DEAD)
+        rebalance.expected = [name for name in ([] if before is None else before.members) if name in after.members]
+        if after.state == EMPTY:
+            rebalance.generation_before = after.generation - 1
+        self._open(rebalance)
+        self._arrive(before, after, cause)
+        self._remove(before, after, cause)
+
+    def _in_window(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+        assert self.open is not None
+        if cause.kind not in ("unknown", "rejoined", "leader_rejoined", "appended", "timer"):
+            self.open.also.append(cause)
+        self._arrive(before, after, cause)
+        self._remove(before, after, cause)
+
+    def _arrive(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+        """JoinGroups that were parked by this step, or that closed the window with it."""
+        rebalance = self.open
+        assert rebalance is not None
+        old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
+        came = [
+            name
+            for name, one in after.members.items()
+            if one.get("waits") == "JoinGroup" and (name not in old or old[name].get("waits") != "JoinGroup")
+        ]
+        if cause.call is not None and cause.call.api == "JoinGroup":
+            came += [name for name in after.members if name not in old]
+            came += [cause.call.member] if cause.call.member in after.members else []
+        for name in dict.fromkeys(came):
+            call = cause.call if cause.call is not None and cause.call.member in ("", name) else None
+            rebalance.arrivals[name] = Arrival(name, self.ts_ms, call)
+            info = self.history.members.get(name)
+            if call is not None and not call.member:
+                call.member = name
+            if info is not None and call is not None:
+                info.client_id, info.client_host = (
+                    call.client_id or info.client_id,
+                    call.client_host or info.client_host,
+                )
+        others_in = all(one.get("waits") == "JoinGroup" for one in after.members.values())
+        for name in after.pending if others_in and not rebalance.from_empty else ():
+            rebalance.pending_from_ms.setdefault(name, self.ts_ms)
+
+    def _remove(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+        rebalance = self.open
+        assert rebalance is not None
+        if before is None:
+            return
+        moved = {old for old, _, _ in replaced(before, after)}
+        why = {
+            "expired": "session",
+            "left": "left",
+            "sync_timeout": "sync_timeout",
+            "timer": "rebalance_timeout",
+            "no_room": "no_room",
+        }.get(cause.kind, "unknown")
+        for name in before.members:
+            if name not in after.members and name not in moved:
+                rebalance.arrivals.pop(name, None)
+                removal = Removal(name, self.ts_ms, why)
+                removal.heartbeats = self.causes.heartbeats_since(name, rebalance.began_ms)
+                rebalance.removals.append(removal)
+        for name, since in rebalance.pending_from_ms.items():
+            if name not in after.pending or after.state != PREPARING:
+                rebalance.pending_held.setdefault(name, self.ts_ms - since)
+
+    def _close(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+        """The window is over: the next generation, or an empty group."""
+        rebalance = self.open
+        assert rebalance is not None
+        rebalance.closed_ms, rebalance.generation = self.ts_ms, after.generation
+        rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
+        rebalance.members, rebalance.leader, rebalance.protocol = list(after.members), after.leader, after.protocol
+        rebalance.silent_static = [
+            name
+            for name, one in after.members.items()
+            if text(one, "instance") and name not in rebalance.arrivals and rebalance.whole
+        ]
+        for name, arrival in rebalance.arrivals.items():
+            if name in rebalance.told and rebalance.told[name][0] <= arrival.ts_ms:
+                arrival.told_ms, arrival.told_by = rebalance.told[name]
+
+    def _end(self, end: str, cause: Cause) -> None:
+        rebalance = self.open
+        assert rebalance is not None
+        rebalance.end, rebalance.ended_ms, rebalance.ended_by = end, self.ts_ms, cause
+        self.open = None
+
+    # --- timers and the log ---------------------------------------------------------------------------------------------
+
+    def _timer(self, event: Event) -> None:
+        window = self.open
+        if window is None or window.closed_ms is not None or text(event, "group") != self.group:
+            return
+        if event.get("timer") == "rebalance":
+            window.timer_fired += 1
+
+    def _append(self, event: Event) -> None:
+        if self.group not in items(event, "groups"):
+            return
+        self.history.log = text(event, "log") or self.history.log
+        rebalance = self.open or (self.history.rebalances[-1] if self.history.rebalances else None)
+        if rebalance is None or rebalance.leader_sync is None or rebalance.appended_ms is not None:
+            return
+        if "group" not in items(event, "kinds"):
+            return
+        rebalance.appended_ms, rebalance.append_error = self.ts_ms, text(event, "error")
+        high_watermark, last = number(event, "high_watermark"), number(event, "last_offset")
+        rebalance.append_committed = high_watermark is None or last is None or high_watermark > last
+
+    def _committed(self, event: Event) -> None:
+        if self.group in items(event, "groups") and self.open is not None and self.open.appended_ms is not None:
+            self.open.append_committed = True
+
+    def _offsets(self, event: Event) -> None:
+        if text(event, "group") != self.group:
+            return
+        self.history.log = text(event, "log") or self.history.log
+        request = number(event, "request")
+        call = self.calls.get(request or 0) or next(
+            (c for c in reversed(self.history.calls) if c.request == request), None
+        )
+        if call is not None:
+            call.stored_ms = self.ts_ms
+
+    # --- what was on ----------------------------------------------------------------------------------------------------
+
+    def _fault(self, event: Event) -> None:
+        request, name = number(event, "request"), str(event.get("fault"))
+        verdict = text(event, "verdict") or text(event, "rule") or "fault"
+        call = self.calls.get(request or 0)
+        span = self.fault_spans.get(name)
+        if call is not None:
+            call.faults.append(verdict)
+            self.relevant_faults.add(name)
+            if self.open is not None:
+                self.open.faults.append(call)
+            if span is not None:
+                span.hits += 1
+        elif request is not None:
+            self.early_hits[request] = [*self.early_hits.get(request, []), verdict]
+
+    def _fault_added(self, event: Event) -> None:
+        name = str(event.get("fault"))
+        self.fault_spans[name] = Span("fault", text(event, "rule") or f"fault {name}", self.ts_ms, key=name)
+
+    def _fault_removed(self, event: Event) -> None:
+        span = self.fault_spans.get(str(event.get("fault")))
+        if span is not None and span.to_ms is None:
+            span.to_ms = self.ts_ms
+
+    def _state(self, event: Event) -> None:
+        log, state = text(event, "log"), text(event, "state")
+        if log is None or state is None:
+            return
+        spans = self.log_spans.setdefault(log, [])
+        if event.get("action") == "healed":
+            for name, span in spans:
+                if name == state and span.to_ms is None:
+                    span.to_ms = self.ts_ms
+                    return
+            spans.append((state, Span("state", state, self.history.first_ms, self.ts_ms, key=log)))
+            return
+        arguments = table(event, "args")
+        label = state + "".join(f" {key}={value}" for key, value in arguments.items() if value is not None)
+        spans.append((state, Span("state", label, self.ts_ms, key=log)))
+
+    def _leader(self, event: Event) -> None:
+        log, leader, reason = text(event, "log"), number(event, "leader"), text(event, "reason")
+        if log is None:
+            return
+        what = "has no leader" if leader is None or leader < 0 else f"is led by broker {leader} now"
+        epoch = number(event, "epoch")
+        detail = ", ".join(([f"epoch {epoch}"] if epoch is not None else []) + ([reason] if reason else []))
+        self._log_incident(log, "leader", f"{log} {what}" + (f" ({detail})" if detail else ""))
+
+    def _load(self, event: Event) -> None:
+        log, action = text(event, "log"), event.get("action")
+        if log is None:
+            return
+        spans = self.log_spans.setdefault(log, [])
+        if action == "started":
+            spans.append(("loading", Span("loading", "loading", self.ts_ms, key=log)))
+            return
+        for _, span in spans:
+            if span.kind == "loading" and span.to_ms is None:
+                span.to_ms = self.ts_ms
+        if action == "finished":
+            counts = [f"{number(event, key)} {key}" for key in ("groups", "records") if number(event, key) is not None]
+            skipped = number(event, "skipped")
+            counts += [f"{skipped} records skipped"] if skipped else []
+            self._log_incident(
+                log, "loaded", f"the coordinator of {log} was loaded" + (f": {', '.join(counts)}" if counts else "")
+            )
+        elif action == "failed":
+            self._log_incident(log, "load_failed", f"loading {log} failed: {text(event, 'error') or 'unknown error'}")
+        elif action == "unloaded":
+            self._log_incident(log, "unloaded", f"the coordinator of {log} was unloaded")
+
+    def _log_incident(self, log: str, kind: str, words: str) -> None:
+        self.log_incidents.append((log, Incident(kind, self.ts_ms, words)))
+
+    def _broker(self, event: Event) -> None:
+        broker, action = number(event, "broker"), text(event, "action")
+        if broker is None or action is None:
+            return
+        self._incident(
+            "broker", f"broker {broker} {'went down' if action == 'down' else 'came up' if action == 'up' else action}"
+        )
+        span = self.broker_spans.pop(broker, None)
+        if span is not None:
+            span.to_ms = self.ts_ms
+        if action == "down":
+            self.broker_spans[broker] = Span("broker", f"broker {broker} down", self.ts_ms)
+            self.history.spans.append(self.broker_spans[broker])
+
+    def _clock(self, event: Event) -> None:
+        ms = number(event, "ms")
+        if event.get("action") == "advance" and ms is not None:
+            expired = names_in(event, "expire")
+            self._incident("clock", f"advance {ms}" + (f" expire {', '.join(expired)}" if expired else ""))
+
+    def _order(self, event: Event) -> None:
+        if event.get("action") == "diverged":
+            self._incident("order", text(event, "text") or "the order of requests diverged from the recorded one")
+
+    def _mark(self, event: Event) -> None:
+        words = text(event, "text")
+        if words is not None:
+            self._incident("mark", words)
+
+    def _incident(self, kind: str, words: str) -> None:
+        self.history.incidents.append(Incident(kind, self.ts_ms, words))
+
+    # --- the end --------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> History:
+        past = self.history
+        past.last_ms = self.ts_ms
+        for log, spans in self.log_spans.items():
+            if log == past.log:
+                past.spans += [span for _, span in spans]
+        past.incidents += [incident for log, incident in self.log_incidents if log == past.log]
+        past.incidents += self.causes.grown_incidents
+        for name, span in self.fault_spans.items():
+            if name in self.relevant_faults:
+                past.spans.append(span)
+        past.spans.sort(key=lambda span: span.from_ms)
+        past.incidents.sort(key=lambda incident: incident.ts_ms)
+        for rebalance in past.rebalances:
+            rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
+        for call in past.calls:  # members that never got into the group have a lane and a name as well
+            if call.member and call.member not in past.members:
+                info = Info(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
+                info.last_ms = call.answered_ms or call.ts_ms
+                past.members[call.member] = info
+        past.names = short_names(past.members.values())
+        past.stretches = _stretches(past.rebalances)
+        return past
+
+
+def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:
+    """Static members that have another id now: (old id, new id, instance)."""
+    gone = {text(one, "instance"): name for name, one in before.members.items() if name not in after.members}
+    gone.pop(None, None)
+    if not gone:
+        return []
+    return [
+        (gone[instance], name, instance)
+        for name, one in after.members.items()
+        if name not in before.members and (instance := text(one, "instance")) in gone and instance is not None
+    ]
+
+
+def _overlap(span: Span, rebalance: Rebalance) -> bool:
+    return (span.to_ms is None or span.to_ms >= rebalance.began_ms) and (
+        rebalance.ended_ms is None or span.from_ms <= rebalance.ended_ms
+    )
+
+
+def _stretches(rebalances: list[Rebalance]) -> list[Stretch]:
+    """Runs of at least two rebalances that failed, with the one that ended them."""
+    found: list[Stretch] = []
+    run: list[Rebalance] = []
+    for rebalance in [*rebalances, None]:
+        if rebalance is not None and rebalance.end == "failed":
+            run.append(rebalance)
+            continue
+        if len(run) >= 2:
+            members = run if rebalance is None or rebalance.end == "" else [*run, rebalance]
+            last = rebalance if rebalance is not None else None
+            if last is not None and last.end == "":
+                members = [*run, last]
+            to_ms = last.ended_ms if last is not None else None
+            found.append(Stretch(members, run[0].began_ms, to_ms, last.end if last is not None else ""))
+        run = []
+    return found

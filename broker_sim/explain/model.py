@@ -1,0 +1,189 @@
+"""What a group's history consists of. Times are ms of the broker's clock; members are named by their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Call, Snapshot
+
+__all__ = ["Arrival", "Cause", "History", "Incident", "Info", "Rebalance", "Removal", "Replacement", "Span", "Stretch"]
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
+
+
+@dataclass(slots=True)
+class Info:
+    """A member as it was last seen."""
+
+    member: str
+    client_id: str = ""
+    client_host: str = ""
+    instance: str | None = None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    first_ms: int = 0
+    last_ms: int | None = None  # when it ceased to be a member
+
+
+@dataclass(slots=True)
+class Cause:
+    """Why a rebalance began, or what else happened while its window was open.
+
+    ``kind``: first (into an empty group), joined, left, expired (session), pending_expired, changed (a follower with another
+    subscription), leader_rejoined, rejoined, replaced (static member), sync_timeout, append_failed, loaded, too_large, unknown.
+    """
+
+    kind: str
+    ts_ms: int
+    members: list[str] = field(default_factory=list)
+    error: str | None = None  # append_failed: the log's
+    reason: str | None = None  # what the client itself gave as its reason
+    call: Call | None = None
+    added_topics: list[str] = field(default_factory=list)
+    lost_topics: list[str] = field(default_factory=list)
+    grown_topics: list[str] = field(default_factory=list)  # topics that got more partitions before
+    last_call: Call | None = None  # expired: the last that was heard of the member
+    closed_ms: int | None = None  # expired: when its connection closed
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A member's JoinGroup within the window. ``told_ms``: when an answer first said REBALANCE_IN_PROGRESS, by ``told_by``."""
+
+    member: str
+    ts_ms: int
+    call: Call | None = None
+    told_ms: int | None = None
+    told_by: str | None = None
+
+
+@dataclass(slots=True)
+class Removal:
+    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``heartbeats``: how many it sent while all waited for
+    its JoinGroup."""
+
+    member: str
+    ts_ms: int
+    why: str
+    heartbeats: int = 0
+
+
+@dataclass(slots=True)
+class Replacement:
+    """A static member came back under a new id; ``rebalanced``: that began a rebalance."""
+
+    ts_ms: int
+    instance: str
+    old: str
+    new: str
+    rebalanced: bool = False
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """From the opening of the join window to Stable, to the failure after which it began again, or to the group's end.
+
+    ``end``: stable, failed, empty, dead, moved, or "" while it goes on. ``whole``: False where the journal began in its middle.
+    """
+
+    began_ms: int
+    generation_before: int
+    cause: Cause
+    from_empty: bool = False
+    whole: bool = True
+    also: list[Cause] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)  # members when it began
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    told: dict[str, tuple[int, str]] = field(default_factory=dict)
+    removals: list[Removal] = field(default_factory=list)
+    silent_static: list[str] = field(default_factory=list)
+    pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
+    pending_held: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
+    timer_fired: int = 0
+    closed_ms: int | None = None
+    closed_by: str = ""  # "timer", "joined", "gone"
+    generation: int | None = None
+    members: list[str] = field(default_factory=list)
+    leader: str | None = None
+    protocol: str | None = None
+    leader_sync: Call | None = None
+    syncs: dict[str, Call] = field(default_factory=dict)
+    appended_ms: int | None = None
+    append_error: str | None = None
+    append_committed: bool = False
+    end: str = ""
+    ended_ms: int | None = None
+    ended_by: Cause | None = None
+    conditions: list[Span] = field(default_factory=list)
+    faults: list[Call] = field(default_factory=list)
+
+    @property
+    def last_arrival(self) -> Arrival | None:
+        return max(self.arrivals.values(), key=lambda one: one.ts_ms, default=None)
+
+    @property
+    def sync_error(self) -> str | None:
+        """What the leader's SyncGroup was answered, if that was an error."""
+        return None if self.leader_sync is None else self.leader_sync.error
+
+
+@dataclass(slots=True)
+class Span:
+    """Something that lasts: ``kind`` state, fault, broker, loading. ``to_ms`` None: still on at the journal's end."""
+
+    kind: str
+    label: str
+    from_ms: int
+    to_ms: int | None = None
+    hits: int = 0
+    key: str = ""
+
+
+@dataclass(slots=True)
+class Incident:
+    """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, unloaded, moved, clock, mark, order, grown,
+    broker, deleted."""
+
+    kind: str
+    ts_ms: int
+    text: str
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Rebalances one after the other of which none became Stable; ``to_ms``: when one did at last, None if none has."""
+
+    rebalances: list[Rebalance]
+    from_ms: int
+    to_ms: int | None
+    ended: str = ""
+
+
+@dataclass(slots=True)
+class History:
+    """All that the journal tells of one group."""
+
+    group: str
+    log: str | None = None
+    first_ms: int = 0
+    last_ms: int = 0
+    begins_in_the_middle: bool = False
+    rebalances: list[Rebalance] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    replacements: list[Replacement] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
+    members: dict[str, Info] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    now: Snapshot | None = None
+    existed: bool = False
+
+    def name(self, member: str) -> str:
+        """The member's short name."""
+        return self.names.get(member) or member or "?"
+
+    @property
+    def commits(self) -> list[Call]:
+        return [call for call in self.calls if call.api in ("OffsetCommit", "TxnOffsetCommit")]

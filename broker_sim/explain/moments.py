@@ -1,0 +1,126 @@
+"""The moments of a history in a line each, in order: what ``recent`` prints and what the pictures' tooltips say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Call
+from broker_sim.explain.model import History, Rebalance
+from broker_sim.explain.phrases import after, because, clock, count, incident_words, listed, outcome_of, span_title
+from broker_sim.words import duration_text
+
+__all__ = ["Moment", "is_trouble", "moments"]
+
+MANNERS = {"MEMBER_ID_REQUIRED"}
+"""Errors that are a step of the protocol and no failure."""
+
+
+@dataclass(slots=True)
+class Moment:
+    """``rank`` orders moments of one ms: what was on, what began, what failed, what ended."""
+
+    ts_ms: int
+    text: str
+    rank: int = 2
+    members: list[str] = field(default_factory=list)
+
+
+def is_trouble(call: Call) -> bool:
+    """Whether an answer is something to tell of."""
+    return call.failed and call.error not in MANNERS
+
+
+def moments(past: History) -> list[Moment]:
+    """Everything worth a line, in order."""
+    found = [*_rebalances(past), *_failures(past)]
+    for span in past.spans:
+        what = span_title(span)
+        if span.from_ms > past.first_ms or span.to_ms is None:
+            found.append(Moment(span.from_ms, f"{what}: on", 0))
+        if span.to_ms is not None:
+            found.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
+    found += [Moment(one.ts_ms, incident_words(one), 0) for one in past.incidents]
+    found += [
+        Moment(one.ts_ms, f"{one.instance} came back under a new id, no rebalance", members=[one.new])
+        for one in past.replacements
+        if not one.rebalanced
+    ]
+    found += _waiting(past)
+    found.sort(key=lambda one: (one.ts_ms, one.rank))
+    return found
+
+
+def _rebalances(past: History) -> Iterator[Moment]:
+    for one in past.rebalances:
+        if one.whole:
+            why = because(past, one.cause, generation=one.generation_before)
+            yield Moment(one.began_ms, "rebalance begins" + (f": {why}" if why else ""), 1, list(one.cause.members))
+        for cause in one.also:
+            if cause.kind in ("left", "expired", "joined", "replaced"):
+                yield Moment(cause.ts_ms, f"meanwhile {because(past, cause)}", 1, list(cause.members))
+        for removal in one.removals:
+            if removal.why == "rebalance_timeout":
+                yield Moment(
+                    removal.ts_ms, f"{past.name(removal.member)} removed: it did not rejoin", 2, [removal.member]
+                )
+        if one.closed_ms is not None and one.end != "empty" and one.whole:
+            leader = f", leader {past.name(one.leader)}" if one.leader else ""
+            yield Moment(
+                one.closed_ms, f"generation {one.generation}: {count(len(one.members), 'member')} in{leader}", 3
+            )
+        if one.ended_ms is not None and one.end != "failed":
+            yield Moment(one.ended_ms, f"{_end(one)} {after(one.ended_ms - one.began_ms)}", 5)
+
+
+def _end(one: Rebalance) -> str:
+    return f"generation {one.generation} Stable" if one.end == "stable" else f"rebalance ended: {outcome_of(one)}"
+
+
+def _failures(past: History) -> list[Moment]:
+    """Failed answers; those that say the same one after the other share a line."""
+    found: list[Moment] = []
+    failed = sorted((call for call in past.calls if is_trouble(call)), key=lambda call: call.answered_ms or call.ts_ms)
+    borders = sorted(one.began_ms for one in past.rebalances)
+    run: list[Call] = []
+    key: tuple[object, ...] = ()
+    border = 0
+    for call in failed:
+        at = call.answered_ms or call.ts_ms
+        while border < len(borders) and borders[border] < at:
+            border += 1
+        mine = (call.api, call.outcome, border, (call.took_ms or 0) // 1000)
+        if run and mine != key:
+            found.append(_failure(past, run))
+            run = []
+        key = mine
+        run.append(call)
+    if run:
+        found.append(_failure(past, run))
+    return found
+
+
+def _failure(past: History, run: list[Call]) -> Moment:
+    first, members = run[0], list(dict.fromkeys(call.member for call in run))
+    named = [one for one in members if one]
+    who = listed(past, named) if named else first.client_id or "somebody"
+    times = f" (×{len(run)})" if len(run) > len(members) else ""
+    fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
+    at = first.answered_ms or first.ts_ms
+    return Moment(at, f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{fault}", 4, named)
+
+
+def _waiting(past: History) -> Iterator[Moment]:
+    """Requests that nobody has answered yet, old ones first."""
+    open_calls = [
+        call
+        for call in past.calls
+        if call.answered_ms is None and call.action is None and past.last_ms - call.ts_ms >= 1000
+    ]
+    for call in open_calls[:5]:
+        who = past.name(call.member) if call.member else call.client_id or "somebody"
+        fault = f" [fault: {call.faults[-1]}]" if call.faults else ""
+        waited = duration_text(past.last_ms - call.ts_ms)
+        yield Moment(
+            past.last_ms, f"{call.api} of {who} waits since {clock(call.ts_ms)} ({waited}){fault}", 6, [call.member]
+        )

@@ -1,0 +1,43 @@
+"""Short names for members: the instance id, or the client id; where several share it, with as much of the member id's random part as
+tells them apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from broker_sim.explain.model import Info
+
+__all__ = ["short_names"]
+
+_SHORTEST = 4
+
+
+def short_names(members: Iterable[Info]) -> dict[str, str]:
+    """Member id -> a name for people. All ids of one static member have its instance id as their name."""
+    alike: dict[str, list[Info]] = defaultdict(list)
+    for info in members:
+        alike[info.instance or info.client_id or _without_uuid(info.member)].append(info)
+    names: dict[str, str] = {}
+    for base, infos in alike.items():
+        static = {info.instance for info in infos}
+        if len(infos) == 1 or (len(static) == 1 and None not in static):
+            names.update((info.member, base) for info in infos)
+            continue
+        suffixes = [_suffix(info.member, base) for info in infos]
+        length = _SHORTEST
+        longest = max(map(len, suffixes))
+        while length < longest and len({suffix[:length] for suffix in suffixes}) < len(set(suffixes)):
+            length += 1
+        names.update((info.member, f"{base}-{suffix[:length]}") for info, suffix in zip(infos, suffixes, strict=True))
+    return names
+
+
+def _suffix(member: str, base: str) -> str:
+    return member.removeprefix(base).lstrip("-") or member
+
+
+def _without_uuid(member: str) -> str:
+    """``app-1`` of ``app-1-2f1c...``: what stands before the 36 characters of a UUID."""
+    head, tail = member[:-37], member[-37:]
+    return head if head and len(tail) == 37 and tail[0] == "-" and tail.count("-") == 5 else member

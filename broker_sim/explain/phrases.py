@@ -1,0 +1,197 @@
+"""The phrases that explanations are made of: moments, lists of members, causes. English, for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker_sim.explain.events import Call
+from broker_sim.explain.model import Cause, History, Incident, Rebalance, Span
+from broker_sim.words import duration_text
+
+__all__ = ["after", "because", "clock", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
+
+DAY_MS = 86_400_000
+LISTED = 4
+LONGEST_QUOTE = 160
+
+
+def clock(ts_ms: int) -> str:
+    """``10:03:11.250``: the time of the day, UTC."""
+    seconds, ms = divmod(ts_ms % DAY_MS, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
+
+
+def date(ts_ms: int) -> str:
+    """``2024-11-03``, from the days since 1970 (proleptic Gregorian)."""
+    days = ts_ms // DAY_MS + 719_468
+    era, day_of_era = divmod(days, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return f"{year_of_era + era * 400 + (month <= 2):04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"
+
+
+def after(ms: int | None) -> str:
+    """``after 4.2 s``, or ``at once`` where it took less than a client would notice."""
+    return "at once" if ms is None or ms < 3 else f"after {duration_text(ms)}"
+
+
+def count(number: int, what: str, plural: str | None = None) -> str:
+    return f"{number} {what if number == 1 else plural or what + 's'}"
+
+
+def times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def quoted(words: str) -> str:
+    """Text of somebody else, on one line and not longer than bearable."""
+    line = " ".join(words.split())
+    return f'"{line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"}"'
+
+
+def joined(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nobody"
+
+
+def listed(past: History, members: Iterable[str], most: int = LISTED) -> str:
+    """``app-1, app-2 and 7 more``."""
+    names = list(dict.fromkeys(past.name(one) for one in members))
+    if len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return joined(names)
+
+
+def member(past: History, name: str) -> str:
+    """``app-2 (consumer-1 at /127.0.0.1)``: who that is, said once."""
+    info = past.members.get(name)
+    short = past.name(name)
+    if info is None:
+        return short
+    client = info.client_id if not short.startswith(info.client_id) else ""
+    if client and info.client_host:
+        return f"{short} ({client} at {info.client_host})"
+    return f"{short} ({client})" if client else f"{short} at {info.client_host}" if info.client_host else short
+
+
+def because(past: History, cause: Cause, *, generation: int | None = None) -> str:
+    """The clause after "because"; "" where the journal doesn't know."""
+    whom = (
+        joined([member(past, one) for one in cause.members]) if len(cause.members) <= 3 else listed(past, cause.members)
+    )
+    said = f" (it said: {quoted(cause.reason)})" if cause.reason else ""
+    kind = cause.kind
+    if kind == "first":
+        return f"{whom} joined the empty group{said}"
+    if kind == "joined":
+        return f"{whom} joined{said}"
+    if kind == "left":
+        return f"{whom} left{said}" if cause.members else f"a member left{said}"
+    if kind == "expired":
+        return _expired(past, cause, whom)
+    if kind == "changed":
+        return f"{whom} joined again {_changes(cause)}{said}"
+    if kind == "leader_rejoined":
+        grown = f", as {joined(cause.grown_topics)} had been given more partitions" if cause.grown_topics else ""
+        return f"the leader {whom} joined again{grown}{said}"
+    if kind == "replaced":
+        return f"the static member {whom} came back under a new id{said}"
+    if kind == "sync_timeout":
+        return f"{whom} owed a SyncGroup for the whole rebalance timeout and was removed"
+    if kind == "append_failed":
+        which = f" of generation {generation}" if generation is not None else ""
+        return f"the assignment{which} could not be stored" + (f" ({cause.error})" if cause.error else "")
+    if kind == "too_large":
+        return "the group, just loaded, has more members than group.max.size allows"
+    return ""
+
+
+def _expired(past: History, cause: Cause, whom: str) -> str:
+    info = past.members.get(cause.members[0]) if cause.members else None
+    session = "" if info is None or info.session_timeout_ms is None else f" of {duration_text(info.session_timeout_ms)}"
+    words = f"{whom} fell silent: its session{session} ran out"
+    details = []
+    if cause.last_call is not None:
+        details.append(f"its last request was {_a(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
+    if cause.closed_ms is not None:
+        details.append(f"its connection was closed at {clock(cause.closed_ms)} without a LeaveGroup")
+    return words + (f" ({'; '.join(details)})" if details else "")
+
+
+def _a(api: str) -> str:
+    return f"an {api}" if api[:1] in "AEIOU" else f"a {api}"
+
+
+def _changes(cause: Cause) -> str:
+    changes = []
+    if cause.added_topics:
+        changes.append(f"with {listed_topics(cause.added_topics)} added to its subscription")
+    if cause.lost_topics:
+        changes.append(f"without {listed_topics(cause.lost_topics)} in its subscription")
+    return joined(changes) if changes else "with other metadata for the same topics"
+
+
+def listed_topics(topics: Sequence[str]) -> str:
+    return (
+        joined(topics)
+        if len(topics) <= LISTED
+        else f"{', '.join(topics[:LISTED])} and {len(topics) - LISTED} more topics"
+    )
+
+
+def span_title(span: Span) -> str:
+    """``__consumer_offsets-12 stuck``."""
+    if span.kind in ("state", "loading"):
+        return f"{span.key} {span.label}"
+    return f"fault {span.label}" if span.kind == "fault" else span.label
+
+
+def span_words(past: History, span: Span, last_ms: int) -> str:
+    """``__consumer_offsets-12 was stuck from 10:03:11.250 to 10:03:51.250``."""
+    to_ms = span.to_ms
+    if to_ms is None:
+        when = f"since {clock(span.from_ms)}"
+        is_was = "is"
+    else:
+        when = f"from {clock(span.from_ms)} to {clock(to_ms)} ({duration_text(to_ms - span.from_ms)})"
+        is_was = "was"
+    if span.kind in ("state", "loading"):
+        return f"{span.key} {is_was} {span.label} {when}"
+    if span.kind == "fault":
+        hits = f", {count(span.hits, 'hit')}" if span.hits else ""
+        return f"the fault {quoted(span.label)} was on {when}{hits}"
+    return f"{span.label} {when}"
+
+
+def incident_words(incident: Incident) -> str:
+    """An incident as a sentence without its full stop."""
+    if incident.kind == "clock":
+        ms, _, rest = incident.text.removeprefix("advance ").partition(" expire ")
+        words = f"the clock was advanced by {duration_text(int(ms))}"
+        return words + (f", with {rest} to expire" if rest else "")
+    if incident.kind == "mark":
+        return f"mark: {quoted(incident.text)}"
+    return incident.text
+
+
+def call_words(past: History, call: Call) -> str:
+    """``OffsetCommit of app-1 was answered REQUEST_TIMED_OUT after 5 s``."""
+    whose = f" of {past.name(call.member)}" if call.member else f" of {call.client_id}" if call.client_id else ""
+    if call.action is not None:
+        return f"{call.api}{whose} was {call.action} {after(call.took_ms)}"
+    if call.answered_ms is None:
+        return f"{call.api}{whose} is not answered yet"
+    return f"{call.api}{whose} was answered {call.error or 'NONE'} {after(call.took_ms)}"
+
+
+def outcome_of(rebalance: Rebalance) -> str:
+    """One word or two for a rebalance's end."""
+    return {
+        "stable": "Stable",
+        "failed": "began again",
+        "empty": "Empty",
+        "dead": "Dead",
+        "moved": "coordinator gone",
+    }.get(rebalance.end, "goes on")

@@ -1,0 +1,383 @@
+"""One rebalance, or a stretch of them, told in sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_sim.explain.events import Call
+from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch
+from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, span_words, times
+from broker_sim.words import duration_text
+
+__all__ = ["life_of", "tell", "tell_stretch"]
+
+FEW = 3
+"""So many members are told of one by one."""
+
+
+def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
+    """Why it began (``dated``: and when), who held it up, how it ended."""
+    sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
+    sentences += [_ending(past, rebalance), *_meanwhile(past, rebalance)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def title(rebalance: Rebalance) -> str:
+    """``Generation 7``, or what there is of it."""
+    if rebalance.generation is not None:
+        return f"Generation {rebalance.generation}"
+    return f"The rebalance after generation {rebalance.generation_before}"
+
+
+def _beginning(past: History, rebalance: Rebalance, dated: bool) -> str:
+    if not rebalance.whole:
+        return f"{title(rebalance)} had begun before the journal, which starts at {clock(rebalance.began_ms)}."
+    why = because(past, rebalance.cause, generation=rebalance.generation_before)
+    words = f"{title(rebalance)} began" + (f" at {clock(rebalance.began_ms)}" if dated else "")
+    return f"{words} because {why}." if why else f"{words}; the journal doesn't say why."
+
+
+# --- the window -----------------------------------------------------------------------------------------------------------
+
+
+def _window(past: History, rebalance: Rebalance) -> list[str]:
+    sentences = []
+    late = [
+        one
+        for one in rebalance.arrivals.values()
+        if one.member not in rebalance.cause.members or one.ts_ms > rebalance.began_ms
+    ]
+    late.sort(key=lambda one: one.ts_ms)
+    clauses = _arrivals(past, rebalance, late)
+    clauses += _meddlers(past, rebalance)
+    clauses += [_removed(past, rebalance, removal) for removal in _told_removals(rebalance)[:FEW]]
+    more = len(_told_removals(rebalance)) - FEW
+    if more > 0:
+        clauses.append(f"{more} more members were removed")
+    if rebalance.closed_ms is not None and late and not rebalance.from_empty and not _told_removals(rebalance):
+        clauses.append("nobody else was removed" if rebalance.removals else "nobody was removed")
+    if clauses:
+        sentences.append(_sentence("; ".join(clauses)))
+    for pending, held_ms in rebalance.pending_held.items():
+        if held_ms >= 50:
+            sentences.append(
+                f"All were in, but {member(past, pending)}, which had been given a member id, held them up for "
+                f"{duration_text(held_ms)}."
+            )
+    if rebalance.silent_static:
+        names = listed(past, rebalance.silent_static)
+        several = len(rebalance.silent_static) > 1
+        sentences.append(
+            f"{names} did not join: {'static members keep their places' if several else 'a static member keeps its place'} "
+            f"until {'their sessions run' if several else 'its session runs'} out."
+        )
+    sentences.append(_closing(rebalance))
+    if rebalance.closed_ms is None and rebalance.end == "":
+        missing = [one for one in rebalance.expected if past.now is not None and one in past.now.members]
+        missing = [one for one in missing if one not in rebalance.arrivals]
+        if missing:
+            sentences.append(f"It waits for {listed(past, missing)} to join again.")
+        elif past.now is not None and past.now.pending:
+            have = "have" if len(past.now.pending) > 1 else "has"
+            who = listed(past, past.now.pending)
+            sentences.append(f"It waits for {who}, which {have} a member id and did not come back with it.")
+    return sentences
+
+
+def _sentence(words: str) -> str:
+    return (
+        words[:1].upper() + words[1:] + "."
+        if not words[:1].islower() or words.startswith(("nobody", "the "))
+        else words + "."
+    )
+
+
+def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[str]:
+    if not late:
+        return []
+    began = rebalance.began_ms
+    verb = {True: "rejoined", False: "joined"}
+    if len(late) <= FEW:
+        clauses = [_arrival(past, rebalance, one, verb[one.member in rebalance.expected]) for one in late]
+        if len(late) > 1 and late[-1].ts_ms > late[0].ts_ms:
+            last = late[-1]
+            words = _arrival(past, rebalance, last, verb[last.member in rebalance.expected])
+            told = words.partition(" and ")[0] if last.told_ms is not None else ""
+            clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}" + (
+                f" (it {told.removeprefix(past.name(last.member) + ' ')})" if told else ""
+            )
+        return clauses
+    rejoined = sum(one.member in rebalance.expected for one in late)
+    what = "rejoined" if rejoined == len(late) else "joined" if not rejoined else f"joined, {rejoined} of them again"
+    half, last = late[(len(late) - 1) // 2], late[-1]
+    clauses = [f"{len(late)} members {what}, half of them within {duration_text(half.ts_ms - began)}"]
+    told = (
+        f", told by its {last.told_by} after {duration_text(last.told_ms - began)}" if last.told_ms is not None else ""
+    )
+    clauses.append(f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{told}")
+    return clauses
+
+
+def _arrival(past: History, rebalance: Rebalance, one: Arrival, verb: str) -> str:
+    name, began = past.name(one.member), rebalance.began_ms
+    if one.told_ms is None or one.told_by is None:
+        return f"{name} {verb} {after(one.ts_ms - began)}"
+    since = one.ts_ms - one.told_ms
+    then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
+    return f"{name} was told by its {one.told_by} {after(one.told_ms - began)} and {then}"
+
+
+def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
+    """Who left or fell silent while the window was open; joiners stand among the arrivals."""
+    clauses = [
+        f"meanwhile {because(past, cause)} ({after(cause.ts_ms - rebalance.began_ms)})"
+        for cause in rebalance.also
+        if cause.kind in ("left", "expired", "replaced")
+    ]
+    if len(clauses) > FEW:
+        return [*clauses[:FEW], f"{len(clauses) - FEW} more left or fell silent"]
+    return clauses
+
+
+def _told_removals(rebalance: Rebalance) -> list[Removal]:
+    """Removals that are neither the cause nor told of among what happened meanwhile."""
+    told = set(rebalance.cause.members).union(*(cause.members for cause in rebalance.also))
+    return [one for one in rebalance.removals if one.member not in told]
+
+
+def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
+    name = member(past, removal.member)
+    if removal.why == "rebalance_timeout":
+        limit = duration_text(removal.ts_ms - rebalance.began_ms)
+        words = f"{name} did not rejoin within the rebalance timeout ({limit}) and was removed"
+        if removal.heartbeats:
+            words += f", though it went on sending heartbeats ({removal.heartbeats}): its process lives, its application did not poll"
+        return words
+    if removal.why == "no_room":
+        return f"{name} was removed: the group is as large as group.max.size allows"
+    return f"{name} was removed"
+
+
+def _closing(rebalance: Rebalance) -> str:
+    if rebalance.closed_ms is None or not rebalance.whole:
+        return ""
+    lasted = rebalance.closed_ms - rebalance.began_ms
+    if rebalance.from_empty and rebalance.closed_by == "timer":
+        prolonged = max(rebalance.timer_fired - 1, 0)
+        words = f"The window closed {after(lasted)}, when the initial rebalance delay was over"
+        return f"{words}, {times(prolonged)} prolonged for late joiners." if prolonged else f"{words}."
+    if rebalance.closed_by == "timer" and not any(one.why == "rebalance_timeout" for one in rebalance.removals):
+        return f"The window closed {after(lasted)}, when the rebalance timeout was over."
+    return ""
+
+
+# --- the assignment -------------------------------------------------------------------------------------------------------
+
+
+def _assignment(past: History, rebalance: Rebalance) -> list[str]:
+    if rebalance.closed_ms is None or rebalance.leader is None or rebalance.end == "empty":
+        return []
+    leader, sync = past.name(rebalance.leader), rebalance.leader_sync
+    if sync is None:
+        if rebalance.end in ("", "failed", "moved"):
+            verb = "has not sent" if rebalance.end == "" else "never sent"
+            return [f"The leader {leader} {verb} the assignment."]
+        return []
+    words = f"The leader {leader} sent the assignment {after(sync.ts_ms - rebalance.closed_ms)}"
+    if rebalance.end == "stable" and rebalance.ended_ms is not None:
+        return [f"{words}; it was stored {after(rebalance.ended_ms - sync.ts_ms)}."]
+    if rebalance.end == "":
+        held = rebalance.appended_ms is not None and not rebalance.append_committed
+        return [words + ("; it is appended, but not committed." if held else ".")]
+    if rebalance.ended_by is not None and rebalance.ended_by.kind == "append_failed":
+        return [f"{words}; {_not_stored(rebalance, sync)}."]
+    return [f"{words}."]
+
+
+def _not_stored(rebalance: Rebalance, sync: Call) -> str:
+    states = list(dict.fromkeys(f"{one.key} was {one.label}" for one in rebalance.conditions if one.kind == "state"))
+    error = rebalance.append_error or (rebalance.ended_by.error if rebalance.ended_by is not None else None)
+    words = "it was not stored" + (f" ({error})" if error else "") + (f" because {joined(states)}" if states else "")
+    return words + (f", and its SyncGroup was answered {sync.error} {after(sync.took_ms)}" if sync.error else "")
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------
+
+
+def _ending(past: History, rebalance: Rebalance) -> str:
+    ended = rebalance.ended_ms
+    lasted = None if ended is None else ended - rebalance.began_ms
+    if rebalance.end == "stable":
+        again = "" if rebalance.from_empty else " again"
+        size = f" with {count(len(rebalance.members), 'member')}" if rebalance.from_empty else ""
+        return f"Stable{again} {after(lasted)}{size}."
+    if rebalance.end == "empty":
+        return "The group is empty since then." if not lasted else f"The group was empty {after(lasted)}."
+    if rebalance.end == "dead":
+        return f"The group ceased to exist {after(lasted)}."
+    if rebalance.end == "moved":
+        return f"It ended {after(lasted)} because the coordinator was unloaded."
+    if rebalance.end == "failed":
+        return _failure(past, rebalance)
+    return f"It still goes on after {duration_text(past.last_ms - rebalance.began_ms)}."
+
+
+def failure_reason(past: History, rebalance: Rebalance) -> str:
+    """Why a rebalance never became Stable: a clause that is the same for the same reason."""
+    sync = rebalance.leader_sync
+    stored_late = rebalance.ended_by is not None and rebalance.ended_by.kind == "append_failed"
+    states = [span for span in rebalance.conditions if span.kind == "state"]
+    if stored_late and sync is not None and sync.error is not None:
+        why = (
+            f" because {joined(list(dict.fromkeys(f'{span.key} was {span.label}' for span in states)))}"
+            if states
+            else ""
+        )
+        return f"the SyncGroup of the leader was answered {sync.error} {_rounded(sync)}{why}"
+    if stored_late:
+        return "the assignment could not be stored"
+    if rebalance.ended_by is not None:
+        kind = rebalance.ended_by.kind
+        what = {
+            "joined": "another member joined before the assignment was stored",
+            "left": "a member left before the assignment was stored",
+            "expired": "a member's session ran out before the assignment was stored",
+            "changed": "a member came with another subscription before the assignment was stored",
+            "replaced": "a static member came back before the assignment was stored",
+            "sync_timeout": "members owed their SyncGroup for the whole rebalance timeout",
+        }.get(kind)
+        if what is not None:
+            return what
+    return "it began again before the assignment was stored"
+
+
+def _rounded(call: Call) -> str:
+    """After how long, so that 4998 ms and 5003 ms are the same."""
+    took = call.took_ms
+    return "at once" if took is None or took < 50 else f"after {duration_text(round(took, -2))}"
+
+
+def _failure(past: History, rebalance: Rebalance) -> str:
+    cause = rebalance.ended_by
+    began_again = f"The group began again {after((rebalance.ended_ms or 0) - rebalance.began_ms)}"
+    if cause is not None and cause.kind == "append_failed" and rebalance.leader_sync is not None:
+        return f"{began_again}."
+    why = "" if cause is None else because(past, cause, generation=rebalance.generation)
+    return began_again + (f", before it was Stable, because {why}." if why else ", before it was Stable.")
+
+
+def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:
+    sentences = []
+    on = [span_words(past, span, past.last_ms) for span in rebalance.conditions[:FEW]]
+    if on:
+        sentences.append(f"Meanwhile {joined(on)}.")
+    if rebalance.faults:
+        hit = Counter((call.api, call.faults[-1]) for call in rebalance.faults if call.faults)
+        words = [f"{api} {times(number)} ({verdict})" for (api, verdict), number in hit.most_common(FEW)]
+        sentences.append(f"Faults hit {joined(words)}.")
+    return sentences + commits_between(past, rebalance.began_ms, rebalance.ended_ms)
+
+
+def commits_between(past: History, from_ms: int, to_ms: int | None) -> list[str]:
+    """The commits that failed or waited meanwhile."""
+    failed = [
+        call
+        for call in past.commits
+        if (call.failed or call.answered_ms is None) and from_ms <= call.ts_ms and (to_ms is None or call.ts_ms < to_ms)
+    ]
+    return [f"Meanwhile {words}" for words in commit_words(past, failed)]
+
+
+def life_of(past: History, rebalance: Rebalance) -> str:
+    """How a generation that became Stable lived: how long, its commits, what failed."""
+    if rebalance.end != "stable" or rebalance.ended_ms is None:
+        return ""
+    index = past.rebalances.index(rebalance)
+    following = past.rebalances[index + 1] if index + 1 < len(past.rebalances) else None
+    until = past.last_ms if following is None else following.began_ms
+    calls = [
+        call for call in past.calls if rebalance.ended_ms <= call.ts_ms < until or call.ts_ms == until == past.last_ms
+    ]
+    words = [
+        f"It {'has been' if following is None else 'was'} Stable for {duration_text(until - rebalance.ended_ms)}"
+        + ("" if following is None else f", until {clock(until)}")
+        + "."
+    ]
+    words += commit_words(past, [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")])
+    errors = Counter(
+        (call.api, call.outcome)
+        for call in calls
+        if call.failed and call.api not in ("OffsetCommit", "TxnOffsetCommit", "JoinGroup")
+    )
+    if errors:
+        told = [f"{api} {error} {times(number)}" for (api, error), number in errors.most_common(FEW)]
+        words.append(f"Errors besides: {joined(told)}.")
+    return " ".join(words)
+
+
+def commit_words(past: History, commits: list[Call]) -> list[str]:
+    """Answered, failed with what, after how long, stored nevertheless."""
+    if not commits:
+        return []
+    good = [call for call in commits if call.answered_ms is not None and not call.failed]
+    failed = [call for call in commits if call.failed]
+    waiting = [call for call in commits if call.answered_ms is None and not call.failed]
+    sentences = []
+    if good:
+        slowest = max(call.took_ms or 0 for call in good)
+        slow = f" (the slowest {after(slowest)})" if slowest >= 100 else ""
+        sentences.append(f"{count(len(good), 'commit')} answered{slow}.")
+    if failed:
+        kinds = Counter(call.outcome for call in failed)
+        told = []
+        for outcome, number in kinds.most_common(FEW):
+            took = sorted(call.took_ms or 0 for call in failed if call.outcome == outcome)
+            spread = (
+                after(took[0])
+                if took[-1] - took[0] < 100
+                else f"after {duration_text(took[0])} to {duration_text(took[-1])}"
+            )
+            told.append(f"{number if len(kinds) > 1 else ''} {outcome} {spread}".strip())
+        sentences.append(f"{count(len(failed), 'commit')} failed: {joined(told)}.")
+        stored = sum(call.stored_ms is not None for call in failed)
+        if stored:
+            sentences.append(f"{stored} of the failed commits {'was' if stored == 1 else 'were'} stored all the same.")
+    if waiting:
+        sentences.append(f"{count(len(waiting), 'commit')} not answered yet.")
+    return sentences
+
+
+def tell_stretch(past: History, stretch: Stretch) -> str:
+    """``Rebalanced 8 times between .. and .. without becoming Stable: every time ..``"""
+    failed = [one for one in stretch.rebalances if one.end == "failed"]
+    until = clock(stretch.to_ms) if stretch.to_ms is not None else f"{clock(past.last_ms)} (it still goes on)"
+    lasted = (stretch.to_ms or past.last_ms) - stretch.from_ms
+    reasons = Counter(failure_reason(past, one) for one in failed)
+    if len(reasons) == 1:
+        why = f"every time {next(iter(reasons))}"
+    else:
+        why = "; ".join(f"{times(number)} {reason}" for reason, number in reasons.most_common(FEW))
+        rest = len(failed) - sum(number for _, number in reasons.most_common(FEW))
+        why += f"; {times(rest)} for other reasons" if rest else ""
+    first, last = failed[0], stretch.rebalances[-1]
+    words = [
+        f"Rebalanced {times(len(failed))} between {clock(stretch.from_ms)} and {until} ({duration_text(lasted)}) without becoming "
+        f"Stable: {why}.",
+    ]
+    cause = because(past, first.cause, generation=first.generation_before)
+    if cause:
+        words.append(f"It had begun because {cause}.")
+    if stretch.ended == "stable":
+        healed = [
+            span
+            for span in first.conditions
+            if span.to_ms is not None and last.began_ms - 6000 <= span.to_ms <= (stretch.to_ms or 0)
+        ]
+        ends = [
+            f"{span.key or span.label} was healed at {clock(span.to_ms)}" for span in healed if span.to_ms is not None
+        ]
+        words.append(f"Generation {last.generation} became Stable" + (f" after {joined(ends)}." if ends else "."))
+    elif stretch.ended == "empty":
+        words.append("Then the group was empty.")
+    words += commits_between(past, stretch.from_ms, last.began_ms if stretch.ended == "stable" else None)
+    return " ".join(words)
