@@ -151,6 +151,8 @@ class ClusterState(SavedCluster):
     def min_isr(self, partition: Partition) -> int:
         """How many in-sync replicas a write with acks=all needs; from 4.0 on not more than there are replicas."""
         topic = partition.topic
+        if partition.isr_too_small:
+            return len(partition.isr) + 1
         if topic.min_isr is None:
             wanted = self.config.topic_value("min.insync.replicas", topic.configs)
             assert isinstance(wanted, int)

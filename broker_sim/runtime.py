@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig
 from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
 from broker_sim.coordinator.outcome import (
@@ -37,6 +38,7 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.coordinator.policy import JAVA, SCALA, Settings
 from broker_sim.coordinator.records import Loader
 from broker_sim.coordinator.shard import Shard
+from broker_sim.group_watch import GroupWatch
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, Broker, ClusterState, Partition
 from broker_sim.storage import partition_for
@@ -81,7 +83,7 @@ class Slot:
         "shard",
         "turn",
         "turn_bytes",
-        "waiting",
+        "waiter",
     )
 
     def __init__(self, shard: Shard, partition: Partition) -> None:
@@ -93,7 +95,7 @@ class Slot:
         self.open_records = 0
         self.loading = False
         self.failed = False
-        self.waiting = False  # whether the partition tells us when its high watermark moves
+        self.waiter: Callable[[], object] | None = None  # whom the partition tells when its high watermark moves
 
 
 class GroupRuntime:
@@ -101,6 +103,9 @@ class GroupRuntime:
 
     def __init__(self, state: ClusterState, *, rng: random.Random | None = None) -> None:
         self.state, self.clock = state, state.clock
+        self._wire: Clock = getattr(
+            state.clock, "wire", state.clock
+        )  # loading takes no time of a clock that stands still
         self.settings = settings_of(state.config)
         self._rng = rng or random.SystemRandom()
         self._slots: dict[int, Slot] = {}
@@ -111,6 +116,8 @@ class GroupRuntime:
         """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
         self._tokens: dict[int, Callable[[Any], object]] = {}
         self._next_token = 0
+        self.watch: GroupWatch | None = None
+        """Writes the journal; set by :meth:`observe`."""
         self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
 
     # who coordinates what
@@ -126,6 +133,61 @@ class GroupRuntime:
         """Append what is still open and stop all timers; parked requests stay unanswered, as at a broker's end."""
         self.flush_turn()
         self._timers.clear()
+
+    def observe(self, watch: GroupWatch) -> None:
+        """Let ``watch`` see every step from here on, and first what there is."""
+        self.flush_turn()
+        self.watch = watch
+        for slot in self._slots.values():
+            watch.look(slot.shard, slot.partition.name, list(slot.shard.groups), {"kind": "load"})
+
+    def pending(self, partition: Partition) -> int:
+        """How many requests wait until what was appended to an offsets partition is committed."""
+        slot = self._slots.get(partition.index)
+        if slot is None or slot.partition is not partition:
+            return 0
+        writes = slot.shard.writes.values()
+        waiting = {
+            token for write in writes for token in getattr(write, "tokens", (write.token,)) if token in self._tokens
+        }
+        for group in slot.shard.groups.values() if slot.shard.writes else ():
+            waiting |= {m.sync_token for m in group.members.values() if m.sync_token is not None}
+        return len(waiting)
+
+    def reload(self, partition: Partition, *, keep_loading: bool = False) -> None:
+        """The partition has another leader, or its coordinator starts anew: who waits is told NOT_COORDINATOR, timers end, and what the
+        log holds is loaded at once, or with ``keep_loading`` when :meth:`end_loading` is called."""
+        slot = self._slots.get(partition.index)
+        if slot is not None:
+            self._unload(slot)
+        self.state.version += 1  # what was remembered of it holds no more
+        if partition.leader < 0 or partition.deleted:
+            return
+        if keep_loading:
+            slot = self._slots[partition.index] = Slot(Shard(partition.index, self.settings, self._new_id), partition)
+            slot.loading = True
+        elif slot is not None or partition.log_end_offset > partition.log_start_offset:
+            self._slot(partition)
+
+    def end_loading(self, partition: Partition) -> None:
+        """Load what :meth:`reload` kept from loading."""
+        slot = self._slots.get(partition.index)
+        if slot is not None and slot.partition is partition and slot.loading:
+            self._start_loading(slot)
+
+    def _unload(self, slot: Slot) -> None:
+        index = slot.partition.index
+        self._flush(slot)
+        del self._slots[index]
+        groups = list(slot.shard.groups)
+        self._perform(slot, slot.shard.stop())
+        for _, key in list(self._timers):
+            if key[0] == index:
+                self._timers.cancel(key)
+        if slot.waiter is not None:
+            slot.partition.remove_waiter(slot.waiter)
+        if self.watch is not None:
+            self.watch.unloaded(slot.shard, slot.partition.name, groups)
 
     def locate(self, broker: Broker, group_id: str) -> Shard | Err:
         """The shard of a group, if ``broker`` coordinates it and it is loaded; else the error of the common gate."""
@@ -177,14 +239,18 @@ class GroupRuntime:
         self._next_token = token + 1
         self._tokens[token] = answered
         client = Client(ctx.client_id or "", ctx.client_host, ctx.api_version)
+        if self.watch is not None:
+            self.watch.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
         self._step(self._slots[shard.partition], Request(token, client, body))
         return token
 
-    def heartbeat(self, shard: Shard, request: Heartbeat) -> Err:
-        """Step ``shard`` with a Heartbeat; it is always answered at once."""
+    def heartbeat(self, shard: Shard, request: Heartbeat) -> Err | None:
+        """Step ``shard`` with a Heartbeat that is answered at once; None, and nothing done, where it may have to wait."""
         slot = self._slots[shard.partition]
         if slot.turn or slot.open:
             self._flush(slot)
+        if shard.writes or self.watch is not None:
+            return None
         outcome = shard.step(Request(_AT_ONCE, _NOBODY, request), self.clock.now_ms())
         self._perform(slot, outcome)
         error: Err = outcome.replies[0][1]
@@ -201,7 +267,7 @@ class GroupRuntime:
             return None
         slot = self._slots[shard.partition]
         group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
-        partition, slots, groups = slot.partition, self._slots, slot.shard.groups
+        partition, slots, groups, writes = slot.partition, self._slots, shard.groups, shard.writes
         index, state, generation = partition.index, group.state, group.generation
         session = self._timers.armed((index, ("session", group_id, member_id)))
         timeout_ms, now_ms = member.session_timeout_ms, self.clock.now_ms
@@ -220,6 +286,7 @@ class GroupRuntime:
                 or member.session_timeout_ms != timeout_ms
                 or slot.open
                 or slot.turn
+                or writes
                 or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             ):
                 return False
@@ -266,7 +333,12 @@ class GroupRuntime:
     def _step(self, slot: Slot, event: Event) -> None:
         if slot.turn or (slot.open and not (type(event) is Request and type(event.body) is CommitOffsets)):
             self._flush(slot)
-        self._perform(slot, slot.shard.step(event, self.clock.now_ms()))
+        self._perform(slot, self._stepped(slot, event, self.clock.now_ms()))
+
+    def _stepped(self, slot: Slot, event: Event, now_ms: int) -> Outcome:
+        if self.watch is None:
+            return slot.shard.step(event, now_ms)
+        return self.watch.step(slot.shard, slot.partition.name, event, now_ms)
 
     def _perform(self, slot: Slot, outcome: Outcome) -> None:
         if outcome.timers:
@@ -277,7 +349,7 @@ class GroupRuntime:
                 else:
                     timers.set((partition, key), deadline_ms)
         for append in outcome.appends:
-            if append.mergeable and not slot.partition.held:
+            if append.mergeable and not slot.partition.held and slot.partition.gate is None:
                 if not slot.open:
                     self._dirty.append(slot)
                 slot.open.append(append)
@@ -290,7 +362,10 @@ class GroupRuntime:
                 self._append(slot, [append])
         if outcome.replies:
             waiting = self._tokens.pop
+            watch = self.watch
             for token, answer in outcome.replies:
+                if watch is not None:
+                    watch.requests.pop(token, None)
                 answered = waiting(token, None)
                 if answered is not None:
                     answered(answer)
@@ -333,6 +408,8 @@ class GroupRuntime:
         error, last_offset = Err.NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
+        elif partition.isr_too_small and self.settings.policy.appends_need_min_isr and not appends[0].any_isr:
+            error = Err.NOT_ENOUGH_REPLICAS
         else:
             try:
                 last_offset = _append_to(partition, appends, now_ms)
@@ -340,15 +417,26 @@ class GroupRuntime:
                 error = failure.error
                 log.warning("append to %s failed: %s", partition.name, failure)
         high_watermark = partition.high_watermark
-        if high_watermark <= last_offset and not slot.waiting:
-            slot.waiting = True
-            partition.add_waiter(lambda: self._high_watermark_moved(slot))
+        if high_watermark <= last_offset:
+            self._await_high_watermark(slot)
         more = [append.ticket for append in appends[1:]] if len(appends) > 1 else ()
-        return slot.shard.step(Appended(appends[0].ticket, last_offset, error, high_watermark, more), now_ms)
+        if self.watch is not None:
+            tickets = [append.ticket for append in appends]
+            self.watch.appended(partition.name, slot.shard, tickets, last_offset, error, high_watermark)
+        return self._stepped(slot, Appended(appends[0].ticket, last_offset, error, high_watermark, more), now_ms)
+
+    def _await_high_watermark(self, slot: Slot) -> None:
+        if slot.waiter is None:
+            slot.waiter = lambda: self._high_watermark_moved(slot)
+            slot.partition.add_waiter(slot.waiter)
 
     def _high_watermark_moved(self, slot: Slot) -> None:
-        if slot.shard.writes and slot.partition.high_watermark > slot.shard.high_watermark:
-            self._step(slot, Committed(slot.partition.high_watermark))
+        partition, shard = slot.partition, slot.shard
+        if shard.writes and partition.high_watermark > shard.high_watermark:
+            if self.watch is not None:
+                self.watch.committed(partition.name, shard, partition.high_watermark)
+            error = Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.isr_too_small else Err.NONE
+            self._step(slot, Committed(partition.high_watermark, error))
 
     def _fire(self, key: tuple[int, TimerKey]) -> None:
         slot = self._slots.get(key[0])
@@ -365,14 +453,21 @@ class GroupRuntime:
             if partition.log_end_offset == partition.log_start_offset:
                 self._perform(slot, slot.shard.start({}, self.clock.now_ms()))
             else:
-                slot.loading = True
-                self.clock.call_at_ms(
-                    self.clock.now_ms(), self._load_on, slot, Loader(self.settings), log_records(partition)
-                )
+                self._start_loading(slot)
         return slot
+
+    def _start_loading(self, slot: Slot) -> None:
+        slot.loading = True
+        if self.watch is not None:
+            self.watch.journal.write("load", log=slot.partition.name, action="started")
+        partition, loader = slot.partition, Loader(self.settings)
+        self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, log_records(partition))
 
     def _load_on(self, slot: Slot, loader: Loader, records: Iterator[_LogRecord]) -> None:
         """Read a slice of the log, then let the loop turn; at the end the shard opens."""
+        if self._slots.get(slot.partition.index) is not slot:
+            return  # it has moved away meanwhile
+        failed = ""
         try:
             for _ in range(_LOAD_SLICE):
                 record = next(records, None)
@@ -384,18 +479,25 @@ class GroupRuntime:
                 else:
                     loader.add(offset, key, value, producer_id)
             else:
-                self.clock.call_at_ms(self.clock.now_ms(), self._load_on, slot, loader, records)
+                self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, records)
                 return
         except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
             log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)
             slot.failed = self.settings.policy.load_error_disowns
+            failed = f"{error}"
             loader = Loader(self.settings)
         slot.loading = False
         groups = loader.finish()
+        slot.shard.last_written = slot.partition.log_end_offset - 1
+        slot.shard.high_watermark = slot.partition.high_watermark
+        if slot.shard.last_written >= slot.shard.high_watermark:
+            self._await_high_watermark(slot)
         log.info("%s: %d groups loaded from %d records", slot.partition.name, len(groups), loader.records)
         if loader.skipped:
             log.info("%s: %d records of other kinds were skipped", slot.partition.name, loader.skipped)
         self._perform(slot, slot.shard.start(groups, self.clock.now_ms()))
+        if self.watch is not None:
+            self.watch.loaded(slot.shard, slot.partition.name, loader.records, loader.skipped, failed=failed)
 
     def _new_id(self) -> str:
         raw = self._rng.getrandbits(128)

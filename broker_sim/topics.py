@@ -5,6 +5,7 @@ Rules:
    another epoch is made by `ClusterState.set_leader` alone, which bumps the epoch and wakes whoever waits.
 2. What a consumer may read ends at `high_watermark`, which moves through `advance_high_watermark` alone. Appending and
    committing are two events: a held partition appends without committing.
+   Whatever ails a partition (`conditions`) works through `held`, `gate`, `isr_too_small`, `read_error` and its leader.
 3. A waiter is called when the high watermark moves, when data is appended, when the leader changes and when the
    partition goes away. It looks for itself at what has changed, and removes itself.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
 from protocol.errors import Err
@@ -38,6 +39,16 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 Waiter = Callable[[], object]
 
 
+class Gate(Protocol):
+    """Stands before a partition's log while something ails it."""
+
+    def before(self, size: int) -> None:
+        """An append of ``size`` bytes is to come; raises StorageError to refuse it."""
+
+    def after(self, end: int) -> None:
+        """It is in the log, which ends at ``end`` now."""
+
+
 class KafkaError(Exception):
     """A request that Kafka answers with `error`; `message` is the text that goes with it, where the API carries one."""
 
@@ -55,14 +66,17 @@ class Partition:
         "appended_bytes",
         "deleted",
         "events",
+        "gate",
         "held",
         "high_watermark",
         "index",
         "isr",
+        "isr_too_small",
         "leader",
         "leader_epoch",
         "log",
         "partition_epoch",
+        "read_error",
         "replicas",
         "topic",
     )
@@ -83,6 +97,11 @@ class Partition:
         self.high_watermark: int = log.log_end_offset
         self.held = False
         """While true, appends do not move the high watermark: `release` does."""
+        self.gate: Gate | None = None
+        self.isr_too_small = False
+        """Whether the ISR counts as smaller than min.insync.replicas, whatever it is."""
+        self.read_error = Err.NONE
+        """What readers are answered in place of data."""
         self.deleted = False
         self.appended_bytes = 0
         """Bytes appended since the start: how a parked fetch knows how much has come."""
@@ -117,10 +136,14 @@ class Partition:
         `PartitionLog.append`.
         """
         log = self.log
+        if self.gate is not None:
+            self.gate.before(len(batches))
         info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, header=header)
         self.appended_bytes += len(batches)
         if not self.held:
             self.high_watermark = log.log_end_offset
+        if self.gate is not None:
+            self.gate.after(log.log_end_offset)
         if self._waiters:
             self._call()
         return info
@@ -128,10 +151,14 @@ class Partition:
     def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
         log = self.log
+        if self.gate is not None:
+            self.gate.before(sum(map(len, bodies)))
         last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms)
         self.appended_bytes += size
         if not self.held:
             self.high_watermark = log.log_end_offset
+        if self.gate is not None:
+            self.gate.after(log.log_end_offset)
         if self._waiters:
             self._call()
         return last_offset
@@ -204,6 +231,10 @@ def leader_partition(
 
 def access_error(partition: Partition, node_id: int, current_leader_epoch: int, replica: bool) -> Err:
     """As `leader_partition`, the error as a value; NONE where the broker may answer."""
+    if partition.read_error is not Err.NONE and (
+        partition.read_error is not Err.FENCED_LEADER_EPOCH or current_leader_epoch != NO_EPOCH
+    ):
+        return partition.read_error
     if partition.leader != node_id and node_id not in partition.replicas:
         return Err.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):

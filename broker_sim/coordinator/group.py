@@ -130,6 +130,7 @@ class Group:
     in_initial_delay: bool = False
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
+    committed: bool = True  # False while its first record is on its way, where readers see what is committed alone
     _subscriptions: tuple[int, frozenset[str] | None] | None = None
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
     _blocks: dict[CommitShape, CommitBlock] | None = None  # committed later than what _offsets says, each shape's last

@@ -19,7 +19,7 @@ from broker_sim.coordinator.rebalance import (
     try_complete_join,
 )
 from broker_sim.coordinator.records import GroupRecord, group_record, replay
-from broker_sim.coordinator.state import ShardState, Write
+from broker_sim.coordinator.state import Held, ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.offsets_log import GroupMetadataValue
@@ -58,28 +58,68 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     if error is not None:
         shard.reply(token, error)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
-        shard.write(NewGroupWrite(group.group_id, shard.now_ms, token, client.api_version))
+        group.committed = False
+        shard.write(NewGroupWrite(group.group_id, shard.now_ms))
+    if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
+        shard.hold(HeldJoin(group.group_id, token))
 
 
 class NewGroupWrite(Write):
-    """The empty record of a group that a JoinGroup has just made. Only a join that is still parked hears of its failure."""
+    """The empty record of a group that a JoinGroup has just made. Where it can't be written the group has never been."""
 
-    __slots__ = ("group_id", "join_token", "version")
+    __slots__ = ("group_id",)
 
-    def __init__(self, group_id: str, now_ms: int, join_token: int, version: int) -> None:
+    def __init__(self, group_id: str, now_ms: int) -> None:
         super().__init__(
             None,
             [GroupRecord(group_id, GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms))],
         )
-        self.group_id, self.join_token, self.version = group_id, join_token, version
+        self.group_id = group_id
+
+    def done(self, shard: ShardState) -> None:
+        """Readers see the group."""
+        super().done(shard)
+        group = shard.groups.get(self.group_id)
+        if group is not None:
+            group.committed = True
 
     def failed(self, shard: ShardState, error: Err) -> None:
-        """Answer the parked join."""
+        """Undo it; where it is merely late it stays."""
         group = shard.groups.get(self.group_id)
+        if group is None or error is Err.REQUEST_TIMED_OUT:
+            return
         mapped = shard.settings.policy.sync_errors.get(error, error)
-        for member in () if group is None else group.members.values():
-            if group is not None and member.join_token == self.join_token:
-                answer_join(shard, group, member, join_error(self.version, mapped, NO_MEMBER))
+        for member in list(group.members.values()):
+            answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+            shard.cancel(session_key(group, member))
+        for member_id in group.pending_members:
+            shard.cancel(("pending", group.group_id, member_id))
+        shard.cancel(("rebalance", group.group_id))
+        shard.remove_group(group)
+
+
+class HeldJoin(Held):
+    """A parked JoinGroup behind uncommitted writes: it goes on waiting for its group once they are committed, and is cut off where
+    they fail or are late. The member stays."""
+
+    __slots__ = ("group_id",)
+
+    def __init__(self, group_id: str, token: int) -> None:
+        super().__init__(token, None, lambda error: error)
+        self.group_id = group_id
+
+    def done(self, shard: ShardState) -> None:
+        """It waits for nothing but its group now."""
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """Cut it off, if it still waits."""
+        group = shard.groups.get(self.group_id)
+        if group is None:
+            return
+        member = next((m for m in group.members.values() if m.join_token == self.token), None)
+        if member is not None:
+            mapped = shard.settings.policy.sync_errors.get(error, error)
+            answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:

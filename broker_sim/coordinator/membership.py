@@ -28,12 +28,16 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
     else:
         error = group.check_member(request.member_id, request.instance_id)
         if error is Err.NONE:
-            if request.generation != group.generation:
-                error = Err.ILLEGAL_GENERATION
-            else:
-                error = HEARTBEAT_ANSWER[group.state]
+            if request.generation == group.generation:
                 restart_session(shard, group, group.members[request.member_id])
+                shard.answer(token, HEARTBEAT_ANSWER[group.state], _itself)
+                return
+            error = Err.ILLEGAL_GENERATION
     shard.out.replies.append((token, error))
+
+
+def _itself(error: Err) -> Err:
+    return error
 
 
 def session_expired(shard: ShardState, key: TimerKey) -> None:
@@ -69,7 +73,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     errors = [_leave_one(shard, group, leaver, rebalance=not once) for leaver in request.leavers]
     if once and Err.NONE in errors:
         after_removal(shard, group)
-    shard.reply(token, (Err.NONE, errors))
+    shard.answer(token, (Err.NONE, errors), lambda error: (error, []))
 
 
 def _leave_one(shard: ShardState, group: Group, leaver: Leaver, *, rebalance: bool) -> Err:

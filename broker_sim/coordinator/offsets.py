@@ -14,12 +14,13 @@ from broker_sim.coordinator.outcome import (
     DeleteGroup,
     DeleteOffsets,
     Offset,
+    StableFetch,
     TimerKey,
     TopicDeleted,
 )
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_block, replay_offset
-from broker_sim.coordinator.state import ShardState, Write
+from broker_sim.coordinator.state import Held, ShardState, Write
 from protocol.errors import Err
 
 
@@ -45,6 +46,7 @@ class BlocksWrite(Write):
     def __init__(self, tokens: Sequence[int], blocks: CommitBlocks) -> None:
         self.token, self.tokens, self.blocks = tokens[0], tokens, blocks
         self.last_offset = -1
+        self.any_isr = False
 
     @property
     def records(self) -> list[Record]:  # type: ignore[override]
@@ -88,8 +90,11 @@ class DeleteOffsetsWrite(Write):
 def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets) -> None:
     """OffsetCommit behind the checks of topics: the group's own checks in Kafka's order, then the append."""
     error = _refusal(shard, request)
-    if error is not Err.NONE or not request.offsets:
+    if error is not Err.NONE:
         shard.reply(token, error)
+        return
+    if not request.offsets:
+        shard.answer(token, error, lambda error: error)
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
@@ -214,14 +219,68 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
 def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
     """DeleteGroups for one group: only an empty one goes, with all its offsets."""
     group = shard.groups.get(request.group_id)
-    if group is None or group.state is State.DEAD:
+    if shard.settings.policy.deletion_begins_when_committed and shard.behind_writes:
+        shard.hold(HeldDeletion(token, client, request))
+    elif group is None or group.state is State.DEAD:
         shard.reply(token, Err.GROUP_ID_NOT_FOUND)
     elif group.state is not State.EMPTY:
         shard.reply(token, Err.NON_EMPTY_GROUP)
     else:
         records = _offset_tombstones(group)
         shard.remove_group(group)
-        _bury(shard, Write(token, records + _group_tombstone(shard, group)))
+        _bury(shard, DeleteGroupWrite(token, records + _group_tombstone(shard, group), group))
+
+
+class DeleteGroupWrite(Write):
+    """DeleteGroups' tombstones. Where the log refuses them, and isn't merely late, a coordinator that waits for them has the group
+    back."""
+
+    __slots__ = ("buried", "group")
+
+    def __init__(self, token: int, records: list[Record], buried: Group) -> None:
+        super().__init__(token, records)
+        self.buried = self.group = buried
+        buried.state = State.EMPTY  # as readers of what is committed still see it
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """Undo it, and say why."""
+        if error is not Err.REQUEST_TIMED_OUT and shard.settings.policy.tombstones_are_awaited:
+            shard.groups.setdefault(self.group.group_id, self.group)
+        super().failed(shard, error)
+
+
+class HeldDeletion(Held):
+    """A DeleteGroups that has not begun."""
+
+    __slots__ = ("client", "request")
+
+    def __init__(self, token: int, client: Client, request: DeleteGroup) -> None:
+        super().__init__(token, None, lambda error: error)
+        self.client, self.request = client, request
+
+    def done(self, shard: ShardState) -> None:
+        """Begin."""
+        assert self.token is not None
+        delete_group(shard, self.token, self.client, self.request)
+
+
+def stable_fetch(shard: ShardState, token: int, client: Client, request: StableFetch) -> None:
+    """OffsetFetch with require_stable: behind what is on its way."""
+    errors = shard.settings.policy.stable_fetch_errors
+    if shard.behind_writes:
+        shard.hold(HeldFetch(token, Err.NONE, lambda error: errors.get(error, error)))
+    else:
+        shard.reply(token, Err.NONE)
+
+
+class HeldFetch(Held):
+    """A require_stable OffsetFetch; its errors are not those of commits."""
+
+    __slots__ = ()
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """Refuse it."""
+        shard.reply(self.token, self.failure(error))
 
 
 def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicDeleted) -> None:
@@ -237,11 +296,16 @@ def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicD
 
 def _bury(shard: ShardState, write: Write) -> None:
     """Append tombstones; without any, or where Kafka doesn't wait for them, the answer goes out now."""
-    if not write.records or not shard.settings.policy.tombstones_are_awaited:
+    if write.records and shard.settings.policy.tombstones_are_awaited:
+        shard.write(write)
+        return
+    if write.records:
         shard.reply(write.token, write.answer)
         write.token = None
-    if write.records:
+        write.any_isr = True
         shard.write(write)
+    elif write.token is not None:
+        shard.answer(write.token, write.answer, write.failure)
 
 
 def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
@@ -298,7 +362,9 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             records += _group_tombstone(shard, group)
             shard.remove_group(group)
     if records:
-        shard.write(Write(None, records))
+        write = Write(None, records)
+        write.any_isr = not shard.settings.policy.tombstones_are_awaited
+        shard.write(write)
     arm_expiry(shard)
 
 

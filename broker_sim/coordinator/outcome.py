@@ -73,9 +73,11 @@ class Appended:
 
 @dataclass(slots=True)
 class Committed:
-    """The partition's high watermark has moved: records below it are committed."""
+    """The partition's high watermark has moved: records below it are committed, or with an ``error`` (the ISR shrank meanwhile,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND) in the log without being so."""
 
     high_watermark: int
+    error: Err = Err.NONE
 
 
 Event = Request | TimerFired | Appended | Committed
@@ -150,6 +152,14 @@ class DeleteGroup:
 
 
 @dataclass(slots=True)
+class StableFetch:
+    """An OffsetFetch that wants no offsets on their way (require_stable). Answer: the Err of the group; NONE: what is committed now
+    may be told."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
 class TopicDeleted:
     """The topic is gone, and with it every offset committed for it. No answer."""
 
@@ -162,13 +172,15 @@ class TopicDeleted:
 @dataclass(slots=True)
 class Append:
     """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
-    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``blocks`` bring their own records."""
+    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``blocks`` bring their own records. ``any_isr``:
+    to be taken however small the ISR is."""
 
     ticket: int
     records: list[tuple[bytes, bytes | None]]
     mergeable: bool = False
     base_sequence: int = 0
     blocks: CommitBlocks | None = None
+    any_isr: bool = False
 
 
 @dataclass(slots=True)

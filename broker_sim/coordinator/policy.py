@@ -75,6 +75,16 @@ class Policy:
     """At load a group's tombstone removes the offsets before it, too."""
     simple_group_exists_at_once: bool
     """A first commit without a generation makes the group before its append is committed."""
+    answers_wait_for_writes: bool
+    """Every request that could write - Heartbeat, LeaveGroup, a parked JoinGroup or SyncGroup, OffsetFetch with require_stable -
+    ends when all that the partition was given before is committed, and fails after ``offsets.commit.timeout.ms``
+    (CoordinatorRuntime.java)."""
+    stable_fetch_errors: dict[Err, Err]
+    """OffsetFetch with require_stable, where it waits."""
+    appends_need_min_isr: bool
+    """Appends to the offsets partition ask for acks=all: refused below min.insync.replicas (else they are taken, and wait)."""
+    deletion_begins_when_committed: bool
+    """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
 
 
 SCALA = Policy(
@@ -112,6 +122,10 @@ SCALA = Policy(
     load_error_disowns=False,
     group_tombstone_ends_offsets=False,
     simple_group_exists_at_once=True,
+    answers_wait_for_writes=False,
+    stable_fetch_errors={},
+    appends_need_min_isr=True,
+    deletion_begins_when_committed=False,
 )
 
 _JAVA_ERRORS = {
@@ -146,6 +160,10 @@ JAVA = Policy(
     load_error_disowns=True,
     group_tombstone_ends_offsets=True,
     simple_group_exists_at_once=False,
+    answers_wait_for_writes=True,
+    stable_fetch_errors={**dict.fromkeys((*_GONE, Err.REQUEST_TIMED_OUT), Err.NOT_COORDINATOR)},
+    appends_need_min_isr=False,
+    deletion_begins_when_committed=True,
 )
 
 

@@ -9,16 +9,31 @@ from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroup
 from protocol.messages.k16_list_groups import ListedGroup
 
 
+def visible(shard: ShardState, group_id: str) -> Group | None:
+    """The group as a reader finds it. Where readers see what is committed alone, that is: not yet one whose first record is on its way,
+    and still one whose tombstone is."""
+    group = shard.groups.get(group_id)
+    if group is not None:
+        return group if group.committed else None
+    return next((buried for buried in _buried(shard) if buried.group_id == group_id), None)
+
+
+def _buried(shard: ShardState) -> list[Group]:
+    if not shard.writes or not shard.settings.policy.tombstones_are_awaited:
+        return []
+    return [write.buried for write in shard.writes.values() if write.buried is not None]
+
+
 def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
     """All committed offsets of a group by topic and partition; empty for a group that isn't there. Not to be changed."""
-    group = shard.groups.get(group_id)
+    group = visible(shard, group_id)
     return {} if group is None else group.offsets
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
     """A group as DescribeGroups shows it, None if there is none. Pending members aren't shown; what members said and were assigned
     is shown when the group is Stable (4.x keeps showing assignments while it rebalances)."""
-    group = shard.groups.get(group_id)
+    group = visible(shard, group_id)
     if group is None or group.state is State.DEAD:
         return None
     stable = group.state is State.STABLE
@@ -54,6 +69,6 @@ def listed(shard: ShardState, states: list[str], types: list[str]) -> list[Liste
 
     return [
         ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
-        for group in shard.groups.values()
-        if passes(group)
+        for group in [*shard.groups.values(), *_buried(shard)]
+        if group.committed and passes(group)
     ]

@@ -22,11 +22,12 @@ from broker_sim.coordinator.outcome import (
     LeaveGroup,
     Outcome,
     Request,
+    StableFetch,
     TimerFired,
     TimerKey,
     TopicDeleted,
 )
-from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.state import Held, ShardState
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest
@@ -48,7 +49,7 @@ class Shard(ShardState):
         elif type(event) is TimerFired:
             _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Committed:
-            self._committed(event.high_watermark)
+            self._committed(event.high_watermark, event.error)
         return out
 
     def start(self, groups: dict[str, Group], now_ms: int) -> Outcome:
@@ -78,32 +79,34 @@ class Shard(ShardState):
     # answers of the log
 
     def _appended(self, event: Appended) -> None:
-        if not event.more and event.error is Err.NONE and event.last_offset < event.high_watermark:
-            self.high_watermark = max(self.high_watermark, event.high_watermark)  # the usual case
-            self.writes.pop(event.ticket).done(self)
-            return
-        tickets = (event.ticket, *event.more)
-        if event.error is not Err.NONE:
-            for ticket in tickets:
-                self.writes.pop(ticket).failed(self, event.error)
-            return
-        if event.high_watermark > self.high_watermark:
-            self.high_watermark = event.high_watermark
-        if event.last_offset < self.high_watermark:
-            for ticket in tickets:
+        error, last_offset = event.error, event.last_offset
+        if error is Err.NONE:
+            self.last_written = last_offset
+            if event.high_watermark > self.high_watermark:
+                self.high_watermark = event.high_watermark
+            if not event.more and not self.unplaced and last_offset < self.high_watermark:
+                self.writes.pop(event.ticket).done(self)  # the usual case
+                return
+        unplaced, self.unplaced = self.unplaced, []
+        for ticket in (event.ticket, *event.more, *unplaced):
+            if error is not Err.NONE:
+                self.writes.pop(ticket).failed(self, error)
+            elif last_offset < self.high_watermark:
                 self.writes.pop(ticket).done(self)
-            return
-        for ticket in tickets:
-            self.writes[ticket].last_offset = event.last_offset
-            self.arm(("append", ticket), self.settings.commit_timeout_ms)
+            else:
+                self.writes[ticket].last_offset = last_offset
+                self.arm(("append", ticket), self.settings.commit_timeout_ms)
 
-    def _committed(self, high_watermark: int) -> None:
+    def _committed(self, high_watermark: int, error: Err) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
         for ticket, write in list(self.writes.items()):
             if 0 <= write.last_offset < self.high_watermark:
                 del self.writes[ticket]
                 self.cancel(("append", ticket))
-                write.done(self)
+                if error is Err.NONE:
+                    write.done(self)
+                else:
+                    write.failed(self, error)
 
     def _append_timed_out(self, key: TimerKey) -> None:
         ticket = key[1]
@@ -111,7 +114,7 @@ class Shard(ShardState):
         write = self.writes.get(ticket)
         if write is None:
             return
-        if not self.settings.policy.late_append_is_published:
+        if not self.settings.policy.late_append_is_published or isinstance(write, Held):
             del self.writes[ticket]
         write.failed(self, Err.REQUEST_TIMED_OUT)
         write.token = None
@@ -126,6 +129,7 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     CommitBlocks: offsets.commit_blocks,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
+    StableFetch: offsets.stable_fetch,
     TopicDeleted: offsets.topic_deleted,
 }
 

@@ -20,18 +20,21 @@ class Write:
     answered may still be taken by the log: ``token`` is None then, and ``done`` only replays.
     """
 
-    __slots__ = ("answer", "last_offset", "records", "token")
+    __slots__ = ("answer", "any_isr", "last_offset", "records", "token")
     mergeable = False
+    buried: Group | None = None
+    """A group that this write ends, which readers of what is committed still see."""
 
     def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
         self.token, self.records, self.answer = token, records, answer
         self.last_offset = -1
+        self.any_isr = False  # tombstones that nobody waits for are appended with acks=0
 
     def append(self, ticket: int, policy: Policy) -> Append:
         """What goes to the log."""
         records = [encode(record, policy.commit_value_version) for record in self.records]
         base_sequence = 0 if self.mergeable else policy.group_record_sequence
-        return Append(ticket, records, self.mergeable and policy.shares_batches, base_sequence)
+        return Append(ticket, records, self.mergeable and policy.shares_batches, base_sequence, any_isr=self.any_isr)
 
     def done(self, shard: ShardState) -> None:
         """The records are committed."""
@@ -48,6 +51,20 @@ class Write:
         return error
 
 
+class Held(Write):
+    """Nothing to write, but an answer that waits until all that was written before it is committed. ``refusal(error)`` is the answer
+    where that fails; ``error`` is the client's."""
+
+    __slots__ = ("refusal",)
+
+    def __init__(self, token: int, answer: Any, refusal: Callable[[Err], Any]) -> None:
+        super().__init__(token, [], answer)
+        self.refusal = refusal
+
+    def failure(self, error: Err) -> Any:
+        return self.refusal(error)
+
+
 @dataclass(slots=True, eq=False)
 class ShardState:
     """What one offsets partition's coordinator knows. ``new_id`` yields the random part of member ids."""
@@ -58,6 +75,8 @@ class ShardState:
     groups: dict[str, Group] = field(default_factory=dict)
     writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
     high_watermark: int = 0
+    last_written: int = -1  # the offset of the last record that the log has taken
+    unplaced: list[int] = field(default_factory=list)  # tickets of Held that wait for an append of this very step
     now_ms: int = 0
     out: Outcome = field(default_factory=Outcome)
     next_ticket: int = 0
@@ -66,6 +85,31 @@ class ShardState:
         """Answer a request; None is a request that was answered before, or nobody's."""
         if token is not None:
             self.out.replies.append((token, answer))
+
+    def answer(self, token: int, answer: Any, refusal: Callable[[Err], Any]) -> None:
+        """Answer a request that could write: at once, or where the policy says so behind what was written before."""
+        if self.behind_writes:
+            self.hold(Held(token, answer, refusal))
+        else:
+            self.reply(token, answer)
+
+    @property
+    def behind_writes(self) -> bool:
+        """Whether answers wait now."""
+        if self.last_written < self.high_watermark and not self.out.appends:
+            return False
+        return self.settings.policy.answers_wait_for_writes
+
+    def hold(self, held: Write) -> None:
+        """Let ``held`` wait for the append of this step, else for the last one before."""
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        self.writes[ticket] = held
+        if self.out.appends:
+            self.unplaced.append(ticket)
+        else:
+            held.last_offset = self.last_written
+            self.arm(("append", ticket), self.settings.commit_timeout_ms)
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:
         """Arm a timer, or move it."""

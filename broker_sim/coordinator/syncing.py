@@ -6,7 +6,7 @@ from broker_sim.coordinator.group import SYNC_ANSWER, Group, Member, State
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
 from broker_sim.coordinator.records import group_record, replay
-from broker_sim.coordinator.state import ShardState, Write
+from broker_sim.coordinator.state import Held, ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -70,6 +70,28 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
     if member.member_id == group.leader:
         given = {a.member_id: a.assignment for a in request.assignments}
         shard.write(SyncWrite(group, {member_id: given.get(member_id, b"") for member_id in group.members}))
+    elif shard.behind_writes:
+        shard.hold(HeldSync(group.group_id, token))
+
+
+class HeldSync(Held):
+    """A parked SyncGroup behind uncommitted writes, as joining.HeldJoin."""
+
+    __slots__ = ("group_id",)
+
+    def __init__(self, group_id: str, token: int) -> None:
+        super().__init__(token, None, lambda error: error)
+        self.group_id = group_id
+
+    def done(self, shard: ShardState) -> None:
+        """It waits for nothing but the leader now."""
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """Cut it off, if it still waits."""
+        group = shard.groups.get(self.group_id)
+        member = next((m for m in group.members.values() if m.sync_token == self.token), None) if group else None
+        if member is not None:
+            answer_sync(shard, member, sync_error(shard.settings.policy.sync_errors.get(error, error)))
 
 
 def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:

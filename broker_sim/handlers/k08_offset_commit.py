@@ -236,7 +236,7 @@ def _fast(version: int) -> FastHandler:
             broker = connection.broker
             if pieces[::2] == known.constants and broker.state.version == known.state_version:
                 slot = known.slot
-                if not slot.partition.held:
+                if not slot.partition.held and slot.partition.gate is None:
                     shapes.used += 1
                     answered = partial(known.answer, connection, connection.late(), frame[8:12])
                     broker.runtime.commit_later(slot, known.shape, pieces[1::2], answered)

@@ -5,11 +5,12 @@ offset -1 and no error."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.offsets import unstable
-from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
@@ -32,11 +33,40 @@ _Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
 
 def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     """Committed offsets, in the order they were asked for."""
-    return _answer(ctx, ctx.api_version, request)
+    waiting = _behind_writes(ctx, ctx.api_version, request)
+    if not waiting:
+        return _answer(ctx, ctx.api_version, request)
+    refused: dict[str, Err] = {}
+
+    def answered(group_id: str, error: Err) -> None:
+        del waiting[group_id]
+        if error is not Err.NONE:
+            refused[group_id] = error
+        if not waiting:
+            ctx.reply(_answer(ctx, ctx.api_version, request, refused))
+
+    for group_id, shard in list(waiting.items()):
+        ctx.broker.runtime.ask(shard, ctx, StableFetch(group_id), partial(answered, group_id))
+    return None
+
+
+def _behind_writes(ctx: RequestContext | ConnectionLike, version: int, request: OffsetFetchRequest) -> dict[str, Shard]:
+    """The groups asked with require_stable whose coordinator waits for its log, and them. 4.x answers when that is done."""
+    if not request.require_stable:
+        return {}
+    groups = [group.group_id for group in request.groups] if version >= 8 else [request.group_id]
+    shards = {group_id: gate(ctx, group_id, empty_id_is_legal=True) for group_id in groups}
+    return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.behind_writes}
+
+
+_ALL_WELL: dict[str, Err] = {}
 
 
 def _answer(
-    ctx: RequestContext | ConnectionLike, version: int, request: OffsetFetchRequest
+    ctx: RequestContext | ConnectionLike,
+    version: int,
+    request: OffsetFetchRequest,
+    refused: dict[str, Err] = _ALL_WELL,
 ) -> OffsetFetchResponse | None:
     if version == 0:
         return _one_group(_legacy(ctx, request), Err.NONE)
@@ -45,7 +75,7 @@ def _answer(
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         groups = []
         for group in request.groups:
-            shard = gate(ctx, group.group_id, empty_id_is_legal=True)
+            shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
                 continue
@@ -57,7 +87,7 @@ def _answer(
             ]
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
-    shard = gate(ctx, request.group_id, empty_id_is_legal=True)
+    shard = refused.get(request.group_id) or gate(ctx, request.group_id, empty_id_is_legal=True)
     asked = None if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
     if isinstance(shard, Err):
         if version >= 2:
@@ -71,7 +101,8 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
     if asked is not None and shard.settings.policy.answers_partitions_once:
         asked = [(name, list(dict.fromkeys(indexes))) for name, indexes in asked if indexes]
     offsets = queries.committed(shard, group_id)
-    moving = unstable(shard, group_id) if require_stable and shard.writes else set()
+    stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
+    moving = unstable(shard, group_id) if stable_at_once and shard.writes else set()
     if asked is None:
         asked = [(name, list(partitions)) for name, partitions in offsets.items()]
     rows: _Rows = []
@@ -120,6 +151,8 @@ def _fast(version: int) -> FastHandler:
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
         request = decode(OffsetFetchRequest, version, frame, body)
+        if _behind_writes(connection, version, request):
+            return None
         response = _answer(connection, version, request)
         if response is None:
             return None

@@ -36,7 +36,7 @@ def _fast(version: int) -> FastHandler:
 
     replies: dict[Err, bytes] = {}
 
-    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes:
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
         request = decode(HeartbeatRequest, version, frame, body)
         shard = gate(connection, request.group_id)
         if isinstance(shard, Err):
@@ -44,6 +44,8 @@ def _fast(version: int) -> FastHandler:
         broker = connection.broker
         command = _command(request)
         error = broker.runtime.heartbeat(shard, command)
+        if error is None:
+            return None
         reply = replies.get(error)
         if reply is None:
             reply = replies[error] = encode(_response(error), version)

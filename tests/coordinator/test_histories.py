@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.coordinator.group import State
-from broker_sim.coordinator.outcome import Outcome
+from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver, Outcome
 from broker_sim.coordinator.policy import JAVA, SCALA, Settings
 from broker_sim.coordinator.shard import Shard
 from protocol.errors import Err
@@ -122,12 +122,12 @@ class History:
 
     def beat(self) -> None:
         member_id, generation, group = self.member()
-        self.core.heartbeat(member_id, generation, group=group)
+        self.core.request(Heartbeat(group, generation, member_id, None))
 
     def leave(self) -> None:
         if self.rng.random() < 0.2:
             member_id, _, group = self.member()
-            self.core.leave((member_id, None), group=group)
+            self.core.request(LeaveGroup(group, [Leaver(member_id, None)]))
 
     def pass_time(self) -> None:
         self.core.advance(self.rng.choice([1, 1, 100, 700, 2500]))
