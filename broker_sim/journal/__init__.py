@@ -121,7 +121,7 @@ class Journal:
         """The requests that have no response yet, by number, the oldest first."""
         self.generations: dict[str, set[int]] = {}
         """The generations of each group that were seen."""
-        self.tell: Callable[[str | None], str] = self._last_events
+        self.tell: Callable[[str | None], str] = self.last_events
         """``tell(group)``: what happened lately, for the text of a WaitTimeout; whoever can tell it better puts itself here."""
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
@@ -240,7 +240,8 @@ class Journal:
         finally:
             unsubscribe()
 
-    def _last_events(self, group: str | None) -> str:
+    def last_events(self, group: str | None = None) -> str:
+        """The last few events (of a group), a line each; "" where there are none."""
         events = [e for e in self.events if group is None or about(e, group)]
         return "\n".join(["last in the journal:", *(f"  {_line(e)}" for e in events[-12:])]) if events else ""
 

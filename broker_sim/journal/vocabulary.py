@@ -157,7 +157,8 @@ PARTS: dict[str, dict[str, str]] = {
         "generation": "generation id",
         "protocol": "the assignor that was voted, null before",
         "leader": "member id of the leader, null without members",
-        "members": "see *member*, in the order in which they came",
+        "size": "how many members it has",
+        "members": "see *member*, in the order in which they came; of more than 64 only those that the step changed",
         "pending": "member ids that were told MEMBER_ID_REQUIRED and have not come back",
     },
     "member": {

@@ -42,7 +42,15 @@ def answer(journal: Journal, number: int, api: str = "OffsetCommit", error: str 
 
 
 def snapshot(generation: int, state: str = "Stable") -> dict[str, object]:
-    return {"state": state, "generation": generation, "protocol": None, "leader": None, "members": [], "pending": []}
+    return {
+        "state": state,
+        "generation": generation,
+        "protocol": None,
+        "leader": None,
+        "size": 0,
+        "members": [],
+        "pending": [],
+    }
 
 
 def test_events_are_numbered_and_stamped_by_the_clock(journal: Journal) -> None:

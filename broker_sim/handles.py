@@ -1,1 +1,0 @@
-"""Handles on groups, logs and brokers of a running cluster."""
