@@ -454,12 +454,12 @@ def _sealed(covered: bytes, base_offset: int, leader_epoch: int) -> bytes:
 
 
 def batch_of(
-    bodies: Sequence[bytes], count: int, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
+    bodies: Sequence[bytes], count: int, timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytes:
     """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
     head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
-    covered = b"".join((head, *bodies))
-    length = len(covered) + CRC_END - LENGTH_END
+    covered = head + b"".join(bodies)
+    length = len(covered) + (CRC_END - LENGTH_END)
     return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
 
 

@@ -210,14 +210,30 @@ class PartitionLog:
         offset and its bytes. What it means is what `append` means for that batch; what it raises too.
         """
         config, base = self.config, self.log_end_offset
-        data = batch_of(bodies, count, now_ms, base_offset=base, leader_epoch=leader_epoch)
-        if config.is_log_append_time or len(data) > config.max_message_bytes:
+        data = batch_of(bodies, count, now_ms, base, leader_epoch)
+        size, last = len(data), base + count - 1
+        if config.is_log_append_time or size > config.max_message_bytes:
             data = batch_of(bodies, count, now_ms)
             info = self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
             return info.last_offset, len(data)
-        last = base + count - 1
-        self._write(data, [(len(data), last, now_ms)], leader_epoch, now_ms, now_ms)
-        return last, len(data)
+        segment = self.segments[-1]
+        first = segment.first_timestamp
+        if (  # what _write does, for a batch that needs neither a new segment nor a new epoch
+            first is not None
+            and 0 <= now_ms - first <= config.segment_ms
+            and segment.size + size <= config.segment_bytes
+            and not segment.index_full
+            and last - segment.base_offset <= MAX_RELATIVE_OFFSET
+            and leader_epoch == self.epochs.latest
+        ):
+            try:
+                segment.append_one(data, last, now_ms)
+            except FAILURES as error:
+                raise self._failure(error) from error
+            self.log_end_offset = last + 1
+        else:
+            self._write(data, [(size, last, now_ms)], leader_epoch, now_ms, now_ms)
+        return last, size
 
     def _write(self, data: bytes, marks: list[Mark], leader_epoch: int, latest: int, now_ms: int) -> None:
         if len(data) > self.config.segment_bytes:
@@ -233,7 +249,10 @@ class PartitionLog:
                 segment.created_ms = now_ms
             if leader_epoch != self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.log_end_offset)
-            segment.append(data, marks)
+            if len(marks) == 1:
+                segment.append_one(data, *marks[0][1:])
+            else:
+                segment.append(data, marks)
         except FAILURES as error:
             raise self._failure(error) from error
         self.log_end_offset = marks[-1][1] + 1

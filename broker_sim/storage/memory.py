@@ -24,17 +24,17 @@ class MemorySegment:
         "base_offset",
         "created_ms",
         "first_timestamp",
+        "index_full",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
         "size",
     )
 
-    index_full = False
-
     def __init__(self, base_offset: int, created_ms: int) -> None:
         self.base_offset = base_offset
         self.created_ms = created_ms
+        self.index_full = False
         self._batches: list[bytes] = []
         self._last_offsets = array("q")
         self._ends = array("q")  # where each batch ends, counted in bytes from the segment's start
@@ -49,26 +49,24 @@ class MemorySegment:
         self.first_timestamp: int | None = None
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
-        if len(marks) == 1:
-            self._batches.append(data)
-            self._note(*marks[0])
-            return
         start = 0
         for size, last_offset, timestamp in marks:
-            self._batches.append(data[start : start + size])
+            self.append_one(data[start : start + size], last_offset, timestamp)
             start += size
-            self._note(size, last_offset, timestamp)
 
-    def _note(self, size: int, last_offset: int, timestamp: int) -> None:
-        self.size += size
+    def append_one(self, data: bytes, last_offset: int, timestamp: int) -> None:
+        self._batches.append(data)
+        self.size = size = self.size + len(data)
         self.next_offset = last_offset + 1
-        self._ends.append(self.size)
+        self._ends.append(size)
         self._last_offsets.append(last_offset)
-        if self.first_timestamp is None:
-            self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
+            if self.first_timestamp is None:
+                self.first_timestamp = timestamp
+        elif self.first_timestamp is None:
+            self.first_timestamp = timestamp
         self._latest.append(self.max_timestamp)
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
@@ -104,7 +102,7 @@ class MemorySegment:
         self._reset()
         for batch in kept:
             header = parse_header(batch)
-            self.append(batch, ((len(batch), header.last_offset, header.max_timestamp),))
+            self.append_one(batch, header.last_offset, header.max_timestamp)
 
     def became_inactive(self) -> None:
         """Nothing to finish in memory."""

@@ -58,10 +58,14 @@ class Segment(Protocol):
     max_timestamp_offset: int
     """Last offset of the batch that has max_timestamp."""
 
-    @property
-    def index_full(self) -> bool: ...
+    index_full: bool
+    """Whether an index has no room for another entry, so that the log has to roll."""
+
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
         """Add whole batches, already stamped. Raises OSError, and then nothing was added."""
+
+    def append_one(self, data: bytes, last_offset: int, timestamp: int) -> None:
+        """The same for a single batch with this last offset and max timestamp."""
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
         """Whole batches from the one that holds `offset` (or the next one), that end before `up_to_offset`."""
@@ -105,6 +109,7 @@ class DiskSegment:
         "base_offset",
         "created_ms",
         "first_timestamp",
+        "index_full",
         "log_path",
         "max_timestamp",
         "max_timestamp_offset",
@@ -144,6 +149,7 @@ class DiskSegment:
         self._offset_index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self._since_index = 0
+        self._measure_indexes(0, 0)
 
     def path(self, kind: str) -> Path:
         """Path of the segment's file `kind` ("log", "index", "timeindex"), with the suffix that all of them have."""
@@ -180,17 +186,26 @@ class DiskSegment:
         assert self._time_index is not None
         return self._time_index
 
-    @property
-    def index_full(self) -> bool:
+    def _measure_indexes(self, offsets: int, times: int) -> None:
         """Kafka rolls when an index could not take one more entry (the time index keeps one for the roll itself)."""
-        return (len(self.offset_index) + 1) * OFFSET_ENTRY_BYTES > self._max_index_bytes or (
-            len(self.time_index) + 2
-        ) * TIME_ENTRY_BYTES > self._max_index_bytes
+        limit = self._max_index_bytes
+        self.index_full = (offsets + 1) * OFFSET_ENTRY_BYTES > limit or (times + 2) * TIME_ENTRY_BYTES > limit
 
     # -------------------------------------------------------------------------------------------- writing
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
-        fd = self.fd
+        self._put(data)
+        for size, last_offset, timestamp in marks:
+            self.note(size, last_offset, timestamp)
+
+    def append_one(self, data: bytes, last_offset: int, timestamp: int) -> None:
+        self._put(data)
+        self.note(len(data), last_offset, timestamp)
+
+    def _put(self, data: bytes) -> None:
+        fd = self._fd
+        if fd < 0:
+            fd = self.fd
         self._files.append(fd, data, self.size)
         if self.sync_appends:
             try:
@@ -198,8 +213,6 @@ class DiskSegment:
             except OSError:
                 self._files.truncate(fd, self.size)
                 raise
-        for size, last_offset, timestamp in marks:
-            self.note(size, last_offset, timestamp)
 
     def note(self, size: int, last_offset: int, timestamp: int) -> None:
         """Account for a batch that stands at the segment's end: also how recovery rebuilds the indexes."""
@@ -209,8 +222,10 @@ class DiskSegment:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
         if self._since_index > self._index_interval:
-            self.offset_index.append(last_offset - self.base_offset, self.size)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            offsets, times = self.offset_index, self.time_index
+            offsets.append(last_offset - self.base_offset, self.size)
+            times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._measure_indexes(len(offsets), len(times))
             self._since_index = 0
         self._since_index += size
         self.size += size
