@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.handles import LogHandle
 
-__all__ = ["examine_log", "log_of", "topic_of"]
+__all__ = ["check_broker", "examine_log", "log_of", "not_there", "topic_of"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSETS_OF = re.compile(r"offsets\((.+)\)")
@@ -51,6 +51,12 @@ def topic_of(cluster: Cluster, name: str) -> Any:
     if topic is None:
         raise not_there("topic", name, list(cluster.state.topics))
     return topic
+
+
+def check_broker(cluster: Cluster, node_id: int) -> None:
+    """Raises NotThere where no broker has that node id."""
+    if node_id not in cluster.state.brokers:
+        raise not_there("broker", node_id, list(map(str, cluster.state.brokers)))
 
 
 def not_there(what: str, name: object, known: list[str]) -> NotThere:

@@ -4,50 +4,87 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
+from broker_sim.control.names import check_broker
+from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER, TIMER
 from broker_sim.control.table import Parameter, operation
+from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.control.clusters import Clusters
 
 LONGEST_STEP_S = 366 * 86400.0
 NODE = Parameter("broker", "int", "the broker's node id", required=True, least=0, example=1)
+GRACEFUL = Parameter(
+    "graceful", "bool", "as at an orderly shutdown: leaders move away first (default: for a restart alone)"
+)
+
+
+def shown(cluster: Cluster, node_id: int) -> dict[str, Any]:
+    """A broker as JSON; see shapes.BROKER."""
+    broker = cluster.state.brokers[node_id]
+    return {
+        "broker": node_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "alive": broker.alive,
+        "leads": sum(one.leader == node_id for one in cluster.state.partitions()),
+    }
 
 
 @operation("broker.list", "GET /brokers", answer={"brokers": [BROKER]})
 async def list_brokers(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every broker."""
-    raise NotImplementedError
+    return {"brokers": [shown(cluster, node_id) for node_id in cluster.state.brokers]}
 
 
 @operation("broker.get", "GET /brokers/{broker}", NODE, answer=BROKER)
 async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
     """One broker."""
-    raise NotImplementedError
+    check_broker(cluster, given["broker"])
+    return shown(cluster, given["broker"])
 
 
-@operation("broker.down", "POST /brokers/{broker}/down", NODE, answer=BROKER)
+@operation("broker.down", "POST /brokers/{broker}/down", NODE, GRACEFUL, answer=BROKER)
 async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Take a broker down: its connections are reset, other replicas lead what it led; it keeps its port."""
-    raise NotImplementedError
+    check_broker(cluster, given["broker"])
+    await cluster.broker(given["broker"]).down(graceful=given.get("graceful", False))
+    return shown(cluster, given["broker"])
 
 
 @operation("broker.up", "POST /brokers/{broker}/up", NODE, answer=BROKER)
 async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Bring a broker up again, on the port it had."""
-    raise NotImplementedError
+    check_broker(cluster, given["broker"])
+    await cluster.broker(given["broker"]).up()
+    return shown(cluster, given["broker"])
 
 
-@operation("broker.restart", "POST /brokers/{broker}/restart", NODE, answer=BROKER)
+@operation("broker.restart", "POST /brokers/{broker}/restart", NODE, GRACEFUL, answer=BROKER)
 async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Take a broker down and up; its coordinators start again from their logs."""
-    raise NotImplementedError
+    check_broker(cluster, given["broker"])
+    await cluster.broker(given["broker"]).restart(graceful=given.get("graceful", True))
+    return shown(cluster, given["broker"])
+
+
+# --- clock ------------------------------------------------------------------------------------------------------------
+
+
+def _clock(cluster: Cluster) -> dict[str, Any]:
+    return {"mode": cluster.time.mode, "now_ms": cluster.time.now_ms(), "next_timer": _plain(cluster.time.next_timer())}
+
+
+def _plain(timer: Any) -> Any:
+    return timer if timer is None or isinstance(timer, dict | str | int) else str(timer)
 
 
 @operation("clock.get", "GET /clock", answer=CLOCK)
 async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
     """What time it is for the brokers."""
-    raise NotImplementedError
+    return _clock(cluster)
 
 
 @operation(
@@ -55,32 +92,46 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /clock/advance",
     Parameter("by", "duration", "how far", required=True, least=0, most=LONGEST_STEP_S, example="45s"),
     Parameter(
-        "expire",
-        "list",
-        "members (member, instance or client ids) that send no heartbeat meanwhile",
-        example=["consumer-2"],
+        "expire", "list", "members that send no heartbeat meanwhile, by member or client id", example=["consumer-2"]
     ),
-    answer={"now_ms": "integer", "fired": ["object"]},
+    answer={"now_ms": "integer", "fired": [TIMER]},
     waits=True,
 )
 async def advance(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let time pass on a manual clock: each timer fires at its own instant; members not named in expire stay alive."""
-    raise NotImplementedError
+    fired = await cluster.time.advance(given["by"], expire=given.get("expire", []))
+    return {"now_ms": cluster.time.now_ms(), "fired": [_plain(timer) for timer in fired]}
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def overview(clusters: Clusters, name: str) -> dict[str, Any]:
+    """A cluster as JSON; see shapes.CLUSTER."""
+    cluster = clusters.get(name)
+    return {
+        "id": name,
+        "bootstrap": cluster.bootstrap,
+        "brokers": len(cluster.brokers),
+        "as_version": cluster.config.as_version,
+        "clock": cluster.time.mode,
+        "topics": list(cluster.state.topics),
+    }
 
 
 CLUSTER_ID = Parameter("cluster", "str", "the cluster's id", required=True, example="default")
 
 
 @operation("cluster.list", "GET /clusters", answer={"clusters": [CLUSTER]}, on="clusters")
-async def list_clusters(clusters: Any, given: dict[str, Any]) -> Any:
+async def list_clusters(clusters: Clusters, given: dict[str, Any]) -> Any:
     """Every virtual cluster of the process."""
-    raise NotImplementedError
+    return {"clusters": [overview(clusters, name) for name, _ in clusters.items()]}
 
 
 @operation("cluster.get", "GET /clusters/{cluster}", CLUSTER_ID, answer=CLUSTER, on="clusters")
-async def get_cluster(clusters: Any, given: dict[str, Any]) -> Any:
+async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
     """One virtual cluster."""
-    raise NotImplementedError
+    return overview(clusters, given["cluster"])
 
 
 @operation(
@@ -88,27 +139,29 @@ async def get_cluster(clusters: Any, given: dict[str, Any]) -> Any:
     "POST /clusters",
     Parameter("id", "str", "its id (default: a new one); letters, digits, dots, dashes", example="test-1"),
     Parameter("brokers", "int", "number of brokers", default=1, least=1, most=100, example=3),
-    Parameter(
-        "topics",
-        "map",
-        "topics and their numbers of partitions (-1: num.partitions)",
-        items="int",
-        example={"orders": 6},
-    ),
-    Parameter("as_version", "str", "the Kafka to behave as", example="4.1"),
-    Parameter("config", "map", "broker settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
+    Parameter("topics", "map", "topics: partitions (-1: num.partitions)", items="int", example={"orders": 6}),
+    Parameter("as_version", "str", "the Kafka to behave as", default="4.1", example="4.1"),
+    Parameter("config", "map", "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
     Parameter("clock", "str", "real, scaled:N or manual", default="real", example="manual"),
     Parameter("seed", "int", "for what is left to chance"),
     Parameter("data", "str", "keep its logs under this name in the data directory (default: in memory)"),
     answer=CLUSTER,
     on="clusters",
 )
-async def create_cluster(clusters: Any, given: dict[str, Any]) -> Any:
+async def create_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
     """Start a virtual cluster on ports of its own."""
-    raise NotImplementedError
+    from broker_sim.cluster import ClusterError
+
+    options = dict(given)
+    name, data = options.pop("id", None), options.pop("data", None)
+    try:
+        return overview(clusters, await clusters.create(name, data=data, **options))
+    except ClusterError as error:
+        raise UsageError(str(error)) from None
 
 
 @operation("cluster.delete", "DELETE /clusters/{cluster}", CLUSTER_ID, answer={"deleted": "string"}, on="clusters")
-async def delete_cluster(clusters: Any, given: dict[str, Any]) -> Any:
-    """Stop a virtual cluster; the one that the process was started with stays."""
-    raise NotImplementedError
+async def delete_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
+    """Stop a virtual cluster; the one that the process was started for stays."""
+    await clusters.delete(given["cluster"])
+    return {"deleted": given["cluster"]}

@@ -2,59 +2,112 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.on_requests import TIMEOUT
+from broker_sim.control.names import not_there
 from broker_sim.control.shapes import GROUP
-from broker_sim.control.table import Parameter, operation
+from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.handles import GroupHandle
 
 GROUP_ID = Parameter("group", "str", "the group id", required=True, example="billing")
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 GENERATION = Parameter("generation", "int", "only this generation", least=0, example=7)
 
+STATE = Parameter("state", "str", "the group's state", choices=lambda: STATES, example="Stable")
 CONDITIONS = (
-    Parameter("state", "str", "the group's state", choices=lambda: STATES, example="Stable"),
     Parameter("members", "int", "how many members", least=0, example=3),
     Parameter("generation", "int", "this generation or a later one", least=0),
-    Parameter("committed", "map", "offsets that are committed, or later ones: {orders-0: 5}", items="int"),
-    Parameter("lag_below", "int", "the sum of the lags of its partitions is below", least=1),
+    Parameter("committed", "map", "committed offsets, these or later ones: {orders-0: 5}", items="int"),
+    Parameter("lag_below", "int", "it has something to read, and less than that is left", least=1),
 )
 
 
+def _offsets(given: dict[str, Any]) -> dict[tuple[str, int], int] | None:
+    if "committed" not in given:
+        return None
+    found = {}
+    for name, offset in given["committed"].items():
+        topic, dash, index = name.rpartition("-")
+        if not topic or not dash or not (index.isascii() and index.isdigit()) or len(index) > 9:
+            raise UsageError(f"committed: {name!r} is not a partition, as in orders-0")
+        found[topic, int(index)] = offset
+    return found
+
+
 def _examine_wait(given: dict[str, Any]) -> None:
-    if not any(one.name in given for one in CONDITIONS):
-        raise UsageError("nothing to wait for; name one of " + ", ".join(one.name for one in CONDITIONS))
+    names = [STATE.name, *(one.name for one in CONDITIONS)]
+    if not any(name in given for name in names):
+        raise UsageError(f"nothing to wait for; name one of {', '.join(names)}")
+    _offsets(given)
+
+
+def _examine_get(given: dict[str, Any]) -> None:
+    _offsets(given)
+
+
+def shown(group: GroupHandle) -> dict[str, Any]:
+    """A group as JSON; see shapes.GROUP."""
+    members = group.members
+    log = group.cluster.runtime.partition_of(group.group_id)
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "generation": group.generation,
+        "leader": next((one.member_id for one in members if one.leader), None),
+        "members": [dataclasses.asdict(one) for one in members],
+        "coordinator": group.coordinator,
+        "log": None if log is None else log.name,
+        "offsets": {f"{topic}-{index}": offset for (topic, index), offset in group.committed().items()},
+        "lag": {f"{topic}-{index}": lag for (topic, index), lag in group.lag().items()},
+    }
+
+
+def _known(cluster: Cluster) -> list[str]:
+    """The ids of all groups that a coordinator has in memory."""
+    from broker_sim.coordinator.shard import Shard
+
+    shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
+    return sorted(name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
 
 
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
 async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every group that a coordinator knows."""
-    raise NotImplementedError
+    return {"groups": [shown(cluster.group(name)) for name in _known(cluster)]}
 
 
 @operation(
     "group.get",
     "GET /groups/{group}",
     GROUP_ID,
-    Parameter("wait", "str", "wait for this state: stable, empty, ...", example="stable"),
-    *CONDITIONS[1:],
+    Parameter("wait", "str", "wait for this state", choices=lambda: STATES, example="stable"),
+    *CONDITIONS,
     TIMEOUT,
     answer=GROUP,
     waits=True,
+    examine=_examine_get,
 )
 async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A group: state, generation, members with their assignments, offsets, lag; with a condition once that holds."""
-    raise NotImplementedError
+    group = cluster.group(given["group"])
+    conditions = [STATE.name, "wait", *(one.name for one in CONDITIONS)]
+    if any(name in given for name in conditions):
+        return await _waited(group, {**given, "state": given.get("wait")})
+    if group.state == "Dead":
+        raise not_there("group", given["group"], _known(cluster))
+    return shown(group)
 
 
 @operation(
     "group.wait",
     "GET /groups/{group}/wait",
     GROUP_ID,
+    STATE,
     *CONDITIONS,
     TIMEOUT,
     answer=GROUP,
@@ -62,31 +115,62 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     examine=_examine_wait,
 )
 async def wait_group(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Wait until all that is named holds for a group at once."""
-    raise NotImplementedError
+    """Wait until all that is named holds for a group at once; it need not be there yet."""
+    return await _waited(cluster.group(given["group"]), given)
+
+
+async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
+    await group.wait(
+        state=given.get("state"),
+        members=given.get("members"),
+        generation=given.get("generation"),
+        committed=_offsets(given),
+        lag_below=given.get("lag_below"),
+        timeout=given["timeout"],
+    )
+    return shown(group)
 
 
 @operation(
-    "group.explain", "GET /groups/{group}/explain", GROUP_ID, GENERATION, answer={"group": "string", "text": "string"}
+    "group.explain",
+    "GET /groups/{group}/explain",
+    GROUP_ID,
+    GENERATION,
+    answer={"group": "string", "text": "string"},
 )
 async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Tell in words why a group rebalanced, who held it up, for how long, and how it ended."""
-    raise NotImplementedError
+    return {"group": given["group"], "text": cluster.group(given["group"]).explain(given.get("generation"))}
 
 
-@operation("group.timeline", "GET /groups/{group}/timeline", GROUP_ID, answer={"group": "string", "text": "string"})
+@operation(
+    "group.timeline",
+    "GET /groups/{group}/timeline",
+    GROUP_ID,
+    Parameter("form", "str", "text, or a picture", default="text", choices=lambda: ("text", "svg", "html")),
+    answer={"group": "string", "text?": "string", "svg?": "string", "html?": "string"},
+)
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Draw a group's history with letters; timeline.svg and timeline.html beside it are pictures."""
-    raise NotImplementedError
+    """Draw a group's history: members as lanes, generations as bands, faults as marks."""
+    from broker_sim import explain
+
+    draw = {"text": explain.timeline, "svg": explain.svg, "html": explain.html}[given["form"]]
+    return {"group": given["group"], given["form"]: draw(cluster.observe().events, given["group"])}
 
 
 @operation(
     "group.remove_member",
     "DELETE /groups/{group}/members/{member}",
     GROUP_ID,
-    Parameter("member", "str", "its member id or instance id", required=True),
+    Parameter("member", "str", "its member id, instance id or client id", required=True),
+    TIMEOUT,
     answer=GROUP,
 )
 async def remove_member(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Remove a member from its group, as an operator does with a LeaveGroup."""
-    raise NotImplementedError
+    """Remove a member from its group with a LeaveGroup, as an operator does."""
+    group = cluster.group(given["group"])
+    named = {name for one in group.members for name in (one.member_id, one.instance_id, one.client_id) if name}
+    if given["member"] not in named:
+        raise not_there(f"member of group {given['group']!r}", given["member"], sorted(named))
+    await group.remove(given["member"], timeout=given["timeout"])
+    return shown(group)

@@ -1,17 +1,21 @@
-"""Operations on log partitions: lasting states, and who leads."""
+"""Operations on log partitions: lasting states, who waits for them, and who leads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.conditions import KINDS
-from broker_sim.control.names import examine_log, log_of
-from broker_sim.control.shapes import LOG, STATE
-from broker_sim.control.table import Parameter, operation
+from broker_sim.control.names import check_broker, examine_log, log_of
+from broker_sim.control.shapes import EVENT, LOG, STATE
+from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.handles import LogHandle
+
+ONLINE = "online"
+"""The state of a log that is in none; to set it is to heal."""
 
 LOG_NAME = Parameter(
     "log",
@@ -22,67 +26,124 @@ LOG_NAME = Parameter(
 )
 
 
-def _examine_state(given: dict[str, Any]) -> None:
+def _kinds() -> Iterable[str]:
+    from broker_sim.conditions import KINDS
+
+    return [*KINDS, ONLINE]
+
+
+def _examine_log(given: dict[str, Any]) -> None:
     examine_log(given["log"])
-    if "state" not in given:
-        return
-    kind = KINDS[given["state"]]
-    for name in ARGUMENTS:
-        if name in given and name not in kind.arguments:
-            takes = ", ".join((*kind.arguments, "for"))
-            raise UsageError(f"state {kind.name} takes no {name}; it takes {takes}")
 
 
-ARGUMENTS = (
-    "isr_shrinks_after",
-    "latency",
-    "jitter",
-    "free_bytes",
-)
+ARGUMENTS = ("latency", "jitter", "isr_shrinks_after", "free_bytes")
 """What kinds of states take, besides the time that they last."""
+
+
+def _examine_state(given: dict[str, Any]) -> None:
+    from broker_sim.conditions import KINDS
+
+    examine_log(given["log"])
+    kind = KINDS.get(given["state"])
+    takes = () if kind is None else (*kind.arguments, "for", "replace")
+    for name in (*ARGUMENTS, "for"):
+        if name in given and name not in takes:
+            raise UsageError(f"state {given['state']} takes no {name}; it takes {', '.join(takes) or 'nothing'}")
+    if given["state"] == "slow" and "latency" not in given:
+        raise UsageError("the state 'slow' needs a latency, as in 200ms")
+
+
+def shown(log: LogHandle) -> dict[str, Any]:
+    """A log as JSON; see shapes.LOG."""
+    partition = log.partition
+    return {
+        "log": log.name,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "log_start_offset": partition.log_start_offset,
+        "high_watermark": partition.high_watermark,
+        "log_end_offset": partition.log_end_offset,
+        "states": [one.to_dict() for one in log.cluster.conditions.of(partition)],
+    }
 
 
 @operation(
     "state.set",
     "PUT /logs/{log}/state",
     LOG_NAME,
-    Parameter("state", "str", "the kind of state", required=True, choices=lambda: KINDS, example="stuck"),
+    Parameter("state", "str", "the kind of state; online heals all of them", True, choices=_kinds, example="stuck"),
     Parameter("for", "duration", "heal by itself after that time on the broker's clock", example="40s"),
     Parameter("latency", "duration", "slow: how late each append is committed"),
     Parameter("jitter", "duration", "slow: up to that much more, by chance"),
     Parameter("isr_shrinks_after", "duration", "stuck: when the followers that don't fetch leave the ISR"),
     Parameter("free_bytes", "int", "full: how much room is left", least=0),
-    answer=STATE,
+    Parameter("replace", "bool", "heal the state that excludes this one, if there is one"),
+    answer=LOG,
     examine=_examine_state,
 )
 async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Put a log partition into a lasting state; whoever uses it, its leader and its group coordinator behave accordingly."""
-    raise NotImplementedError
+    log = log_of(cluster, given["log"])
+    if given["state"] == ONLINE:
+        log.heal()
+    else:
+        arguments = {name: given[name] for name in ARGUMENTS if name in given}
+        log.set(given["state"], for_=given.get("for"), replace=given.get("replace", False), **arguments)
+    return shown(log)
 
 
 @operation(
     "state.heal",
     "DELETE /logs/{log}/state",
     LOG_NAME,
-    Parameter("state", "str", "only this kind of state (default: every state of the log)", choices=lambda: KINDS),
-    answer={"healed": [STATE]},
-    examine=_examine_state,
+    Parameter("state", "str", "only this kind of state (default: every state of the log)", choices=_kinds),
+    answer=LOG,
+    examine=_examine_log,
 )
 async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End the states of a log partition."""
-    raise NotImplementedError
+    """End the states of a log partition; what waited for it goes on."""
+    log = log_of(cluster, given["log"])
+    kind = given.get("state", ONLINE)
+    if kind == ONLINE:
+        log.heal()
+    else:
+        lasting = [one for one in cluster.conditions.of(log.partition) if one.kind.name == kind]
+        if not lasting:
+            raise UsageError(f"{log.name} is not {kind}; it is {' and '.join(log.states) or ONLINE}")
+        for one in lasting:
+            cluster.conditions.heal(one)
+    return shown(log)
 
 
 @operation("state.list", "GET /states", answer={"states": [STATE]})
 async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every state that lasts, of all logs."""
-    raise NotImplementedError
+    return {"states": [one.to_dict() for one in cluster.conditions.of()]}
 
 
-@operation("log.get", "GET /logs/{log}", LOG_NAME, answer=LOG, examine=_examine_state)
+@operation("log.get", "GET /logs/{log}", LOG_NAME, answer=LOG, examine=_examine_log)
 async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A log partition: leader, replicas, offsets, states."""
-    raise NotImplementedError
+    return shown(log_of(cluster, given["log"]))
+
+
+@operation(
+    "log.wait",
+    "GET /logs/{log}/pending",
+    LOG_NAME,
+    Parameter("pending", "int", "how many requests shall wait for it", default=1, least=1),
+    TIMEOUT,
+    answer={"log": "string", "pending": [EVENT]},
+    waits=True,
+    examine=_examine_log,
+)
+async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until so many requests wait for what they appended to a log to be committed."""
+    log = log_of(cluster, given["log"])
+    waiting = await log.pending(given["pending"], timeout=given["timeout"])
+    return {"log": log.name, "pending": [one.request for one in waiting]}
 
 
 @operation(
@@ -91,15 +152,19 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     LOG_NAME,
     Parameter("broker", "int", "the node id of the new leader", required=True, least=0, example=2),
     answer=LOG,
-    examine=_examine_state,
+    examine=_examine_log,
 )
 async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let another broker lead a log partition; for an offsets partition that moves the coordinator of its groups."""
-    handle = log_of(cluster, given["log"])
-    raise NotImplementedError(handle)
+    log = log_of(cluster, given["log"])
+    check_broker(cluster, given["broker"])
+    log.move_to(given["broker"])
+    return shown(log)
 
 
-@operation("leader.elect", "POST /logs/{log}/elect", LOG_NAME, answer=LOG, examine=_examine_state)
+@operation("leader.elect", "POST /logs/{log}/elect", LOG_NAME, answer=LOG, examine=_examine_log)
 async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Elect a leader among the replicas that are alive, the preferred one first."""
-    raise NotImplementedError
+    log = log_of(cluster, given["log"])
+    log.elect()
+    return shown(log)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.control.names import not_there
 from broker_sim.control.shapes import FAULT, HELD
-from broker_sim.control.table import LONGEST_WAIT_S, Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import TIMEOUT, Parameter, operation
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.faults import Fault
 
 SELECTORS = (
     Parameter(
@@ -48,23 +49,29 @@ VERDICTS = (
 )
 REFINEMENTS = (
     Parameter("gap", "duration", "split: the time between the two parts"),
-    Parameter("must_hit", "bool", "removing the rule without a hit is an error", default=True),
-)
-TIMEOUT = Parameter(
-    "timeout", "duration", "how long to wait, in real time", default=10.0, least=0, most=LONGEST_WAIT_S, example="10s"
+    Parameter(
+        "must_hit", "bool", "removing the rule without a hit is an error (default: true, but for a rule of chance)"
+    ),
 )
 
 
 def _examine_rule(given: dict[str, Any]) -> None:
-    chosen = [one.name for one in VERDICTS if given.get(one.name) not in (None, False)]
-    if len(chosen) != 1:
-        what = "has no verdict" if not chosen else "has several verdicts: " + ", ".join(chosen)
-        raise UsageError(f"a fault {what}; it takes one of " + ", ".join(one.name for one in VERDICTS))
-    if "partition" in given and "topic" not in given:
-        raise UsageError("partition goes with a topic")
+    from broker_sim.rules import rule_from
+
+    rule_from(given)
 
 
-RULE_ID = Parameter("fault", "str", "the fault's id, as it was told when it was added", required=True, example="f1")
+def _fault(cluster: Cluster, given: dict[str, Any]) -> Fault:
+    there = {fault.id: fault for fault in cluster.faults.list()}
+    found = there.get(given["fault"])
+    if found is None:
+        raise not_there("fault", given["fault"], list(map(str, there)))
+    return found
+
+
+RULE_ID = Parameter(
+    "fault", "int", "the fault's id, as it was told when it was added", required=True, least=1, example=1
+)
 
 
 @operation(
@@ -72,13 +79,13 @@ RULE_ID = Parameter("fault", "str", "the fault's id, as it was told when it was 
 )
 async def add_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Add a rule that breaks requests: which ones (all selectors must match), how often, and one verdict."""
-    raise NotImplementedError
+    return cluster.fault(**given).to_dict()
 
 
 @operation("fault.list", "GET /faults", answer={"faults": [FAULT]})
 async def list_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every rule that is installed, in the order they were added."""
-    raise NotImplementedError
+    return {"faults": [fault.to_dict() for fault in cluster.faults.list()]}
 
 
 @operation(
@@ -92,7 +99,10 @@ async def list_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A rule and its hits; with wait_hits once it has hit that often."""
-    raise NotImplementedError
+    fault = _fault(cluster, given)
+    if "wait_hits" in given:
+        await fault.hit(given["wait_hits"], timeout=given["timeout"])
+    return fault.to_dict()
 
 
 @operation(
@@ -106,25 +116,41 @@ async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def wait_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until a rule has hit that often."""
-    raise NotImplementedError
+    fault = _fault(cluster, given)
+    await fault.hit(given["hits"], timeout=given["timeout"])
+    return fault.to_dict()
+
+
+@operation("fault.release", "POST /faults/{fault}/release", RULE_ID, answer=FAULT)
+async def release_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let the requests that a rule hangs or delays go on at once; the rule stays."""
+    fault = _fault(cluster, given)
+    fault.release()
+    return fault.to_dict()
 
 
 @operation(
     "fault.remove",
     "DELETE /faults/{fault}",
     RULE_ID,
-    Parameter("must_hit", "bool", "whether it is an error that it never hit (default: as it was added)"),
+    Parameter("must_hit", "bool", "false: it is no error that it never hit (default: as it was added)"),
     answer=FAULT,
 )
 async def remove_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Remove a rule. One that had to hit and never did is removed, and that is an error."""
-    raise NotImplementedError
+    fault = _fault(cluster, given)
+    fault.remove()
+    if given.get("must_hit", True):
+        fault.check()
+    return fault.to_dict()
 
 
 @operation("fault.clear", "DELETE /faults", answer={"removed": [FAULT]})
 async def clear_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Remove every rule, whether it has hit or not."""
-    raise NotImplementedError
+    faults = cluster.faults.list()
+    cluster.faults.clear()
+    return {"removed": [fault.to_dict() for fault in faults]}
 
 
 HOLD_ID = Parameter("hold", "str", "the hold's id, as it was told when it was made", required=True, example="h1")

@@ -1,24 +1,47 @@
-"""Operations on topics, and on the journal."""
+"""Operations on topics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.shapes import EVENT, TOPIC
+from broker_sim.control.names import topic_of
+from broker_sim.control.shapes import TOPIC
 from broker_sim.control.table import Parameter, operation
+from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.metadata import Topic
 
 MAX_PARTITIONS = 10_000
-MAX_FILL = 10_000_000
+MAX_FILL = 1_000_000
+MAX_FILL_BYTES = 256 << 20
+"""Of values in one fill: the broker does nothing else meanwhile, and keeps them in memory."""
+
 TOPIC_NAME = Parameter("topic", "str", "the topic's name", required=True, example="orders")
+
+
+def shown(topic: Topic) -> dict[str, Any]:
+    """A topic as JSON; see shapes.TOPIC."""
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas),
+        "records": sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
+        "internal": topic.internal,
+    }
 
 
 @operation("topic.list", "GET /topics", answer={"topics": [TOPIC]})
 async def list_topics(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every topic."""
-    raise NotImplementedError
+    return {"topics": [shown(topic) for topic in cluster.state.topics.values()]}
+
+
+@operation("topic.get", "GET /topics/{topic}", TOPIC_NAME, answer=TOPIC)
+async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """One topic."""
+    return shown(topic_of(cluster, given["topic"]))
 
 
 @operation(
@@ -27,18 +50,25 @@ async def list_topics(cluster: Cluster, given: dict[str, Any]) -> Any:
     TOPIC_NAME,
     Parameter("partitions", "int", "how many (default: num.partitions)", least=1, most=MAX_PARTITIONS, example=6),
     Parameter(
-        "replication_factor",
-        "int",
-        "how many brokers hold each (default: default.replication.factor)",
-        least=1,
-        most=1000,
+        "replication_factor", "int", "on how many brokers (default: default.replication.factor)", least=1, most=1000
     ),
-    Parameter("configs", "map", "topic settings by Kafka's names"),
+    Parameter("configs", "map", "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
     answer=TOPIC,
 )
 async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Create a topic."""
-    raise NotImplementedError
+    topic = cluster.create_topic(
+        given["topic"],
+        given.get("partitions", -1),
+        replication_factor=given.get("replication_factor", -1),
+        configs=given.get("configs"),
+    )
+    return shown(topic)
+
+
+def _examine_fill(given: dict[str, Any]) -> None:
+    if given["records"] * given.get("value_bytes", 0) > MAX_FILL_BYTES:
+        raise UsageError(f"records times value_bytes is more than {MAX_FILL_BYTES >> 20} MiB; fill it in several goes")
 
 
 @operation(
@@ -46,56 +76,36 @@ async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /topics/{topic}/records",
     TOPIC_NAME,
     Parameter(
-        "records", "int", "how many records, spread over the partitions in turn", required=True, least=1, most=MAX_FILL
+        "records", "int", "how many, spread over the partitions in turn", True, least=1, most=MAX_FILL, example=600
     ),
     Parameter("value_bytes", "int", "size of a record's value (default: a short text)", least=0, most=1 << 20),
     answer=TOPIC,
+    examine=_examine_fill,
 )
 async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Append records to a topic, as a producer would."""
-    raise NotImplementedError
+    topic = topic_of(cluster, given["topic"])
+    cluster.topic(topic.name).fill(given["records"], value_bytes=given.get("value_bytes"))
+    return shown(topic)
 
 
 @operation(
     "topic.grow",
     "POST /topics/{topic}/partitions",
     TOPIC_NAME,
-    Parameter("partitions", "int", "the new number of partitions", required=True, least=1, most=MAX_PARTITIONS),
+    Parameter("partitions", "int", "the new number of partitions", True, least=1, most=MAX_PARTITIONS, example=12),
     answer=TOPIC,
 )
 async def grow_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let a topic grow to more partitions."""
-    raise NotImplementedError
+    """Let a topic grow to more partitions; clients see it when they refresh their metadata."""
+    topic = topic_of(cluster, given["topic"])
+    cluster.topic(topic.name).grow_to(given["partitions"])
+    return shown(topic)
 
 
 @operation("topic.delete", "DELETE /topics/{topic}", TOPIC_NAME, answer={"deleted": "string"})
 async def delete_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Delete a topic with all its records."""
-    raise NotImplementedError
-
-
-@operation(
-    "journal.read",
-    "GET /journal",
-    Parameter("since", "int", "only events with a later seq", default=0, least=0),
-    Parameter("limit", "int", "at most that many, the latest", least=1, most=1_000_000),
-    Parameter("event", "str", "only this kind of event, as in request or group"),
-    Parameter("api", "str", "only requests and responses of this API; * stands for anything", example="OffsetCommit"),
-    Parameter("group", "str", "only what concerns this group; * stands for anything", example="billing"),
-    Parameter("request", "int", "only what belongs to this request", least=1),
-    answer={"events": [EVENT]},
-)
-async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What has happened, oldest first. Over HTTP: one JSON object a line; with follow=true it goes on with what happens next."""
-    raise NotImplementedError
-
-
-@operation(
-    "journal.mark",
-    "POST /journal/marks",
-    Parameter("text", "str", "the note", required=True, example="deploy began"),
-    answer=EVENT,
-)
-async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Write a note into the journal; timelines show it."""
-    raise NotImplementedError
+    topic = topic_of(cluster, given["topic"])
+    cluster.state.delete_topic(topic.name)
+    return {"deleted": topic.name}

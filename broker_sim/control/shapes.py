@@ -35,13 +35,11 @@ STATE = Shape(
     "State",
     "a lasting state of a log partition",
     {
+        "id": "integer",
         "log": "string",
         "state": "string",
-        "aspect": "string",
-        "since_ms": "integer",
-        "until_ms": "integer?",
-        "pending": "integer",
-        "arguments": "object",
+        "args": "object",
+        "active": "boolean",
     },
 )
 LOG = Shape(
@@ -61,41 +59,47 @@ LOG = Shape(
 )
 FAULT = Shape(
     "Fault",
-    "a rule on requests",
-    {"fault": "string", "rule": "string", "hits": "integer", "active": "boolean", "must_hit": "boolean"},
+    "a rule on requests: in words and as the parameters that make it, its hits, and the requests that it hangs or delays now",
+    {
+        "id": "integer",
+        "text": "string",
+        "rule": "object",
+        "hits": "integer",
+        "spent": "boolean",
+        "removed": "boolean",
+        "waiting": ["string"],
+    },
 )
 MEMBER = Shape(
     "Member",
-    "a member of a group",
+    "a member of a group; waits: JoinGroup or SyncGroup where that request of it is parked",
     {
-        "member": "string",
+        "member_id": "string",
         "client_id": "string",
         "client_host": "string",
-        "instance": "string?",
-        "waits": "string?",
+        "instance_id": "string?",
         "session_timeout_ms": "integer",
         "rebalance_timeout_ms": "integer",
-        "topics": "any",
-        "assignment": "any",
+        "waits": "string?",
+        "leader": "boolean",
+        "topics": "array?",
+        "assignment": "object?",
     },
-    more=True,
 )
 GROUP = Shape(
     "Group",
-    "a consumer group as its coordinator knows it",
+    "a consumer group as its coordinator knows it; offsets and lag by partition, as in orders-0",
     {
         "group": "string",
         "state": "string",
         "generation": "integer",
-        "protocol": "string?",
         "leader": "string?",
         "members": [MEMBER],
         "coordinator": "integer?",
-        "log": "string",
+        "log": "string?",
         "offsets": Map("integer"),
         "lag": Map("integer"),
     },
-    more=True,
 )
 BROKER = Shape(
     "Broker",
@@ -145,3 +149,4 @@ HELD = Shape(
     more=True,
 )
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)
+TIMER = "any"

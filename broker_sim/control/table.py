@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from broker_sim.words import UsageError, duration_ms, unknown
 
-__all__ = ["OPERATIONS", "Handler", "NotThere", "Operation", "Parameter", "operation"]
+__all__ = ["OPERATIONS", "TIMEOUT", "Handler", "NotThere", "Operation", "Parameter", "operation"]
 
 Kind = Literal["str", "int", "float", "bool", "duration", "list", "map", "name_or_number"]
 Handler = Callable[[Any, dict[str, Any]], Awaitable[Any]]
@@ -39,8 +39,8 @@ class NotThere(UsageError):
 class Parameter:
     """One parameter of an operation.
 
-    ``choices`` are the only values of a text, told by a function where they cost an import. ``least`` and ``most`` bound a number, a
-    duration in seconds. ``items`` is the kind of a list's entries, or of a map's values. ``aliases`` are other names it is known by.
+    ``choices`` tells the only values of a text, in any case. ``least`` and ``most`` bound a number, a
+    duration in seconds. ``items`` is the kind of a list's entries, or of a map's values.
     """
 
     name: str
@@ -58,9 +58,10 @@ class Parameter:
         """The value in its own type. Raises UsageError."""
         result = _READERS[self.kind](self, value)
         if self.choices is not None:
-            known = list(self.choices())
-            if result not in known:
-                raise unknown(self.name, result, known)
+            known = {name.lower(): name for name in self.choices()}
+            if str(result).lower() not in known:
+                raise unknown(self.name, result, known.values())
+            result = known[str(result).lower()]
         if isinstance(result, int | float) and not isinstance(result, bool):
             low, high = self.least, self.most
             if (low is not None and result < low) or (high is not None and result > high):
@@ -213,6 +214,11 @@ class Operation:
             self.examine(result)
         return result
 
+
+TIMEOUT = Parameter(
+    "timeout", "duration", "how long to wait, in real time", default=10.0, least=0, most=LONGEST_WAIT_S, example="10s"
+)
+"""Of every operation that waits."""
 
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by its name; filled by importing operations.py."""

@@ -1,0 +1,115 @@
+"""The virtual clusters of a process that is controlled from outside: each has its own brokers, ports, logs, clock and journal.
+
+Rules:
+1. The cluster that the process was started for is called ``default`` and can't be deleted; it belongs to who started it. The others
+   are started by ``create`` and stopped by ``delete`` or ``stop``.
+2. Nobody outside names a path: where there is a data directory, a cluster keeps its logs in a directory below it, by a name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.control.table import NotThere
+from broker_sim.words import UsageError, nearest
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+
+__all__ = ["DEFAULT", "Clusters"]
+
+DEFAULT = "default"
+MAX_CLUSTERS = 100
+"""More are refused; each holds ports and memory."""
+MAX_BROKERS = 300
+"""Of all clusters together."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_name(what: str, name: str) -> str:
+    """A name that is a single, visible part of a path or a URL. Raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{what}: {name!r} is not a name of letters, digits, dots, dashes and underscores, at most 64")
+    return name
+
+
+class Clusters:
+    """``default``: a started cluster. ``data_root``: the directory that created ones may keep logs in, None: in memory alone."""
+
+    def __init__(self, default: Cluster, *, host: str = "127.0.0.1", data_root: Path | None = None) -> None:
+        self._host, self._data_root = host, data_root
+        self._clusters: dict[str, Cluster] = {DEFAULT: default}
+        self._starting: set[str] = set()
+        self._made = 0
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._clusters
+
+    def get(self, name: str) -> Cluster:
+        """The cluster of that name. Raises NotThere."""
+        found = self._clusters.get(name)
+        if found is None:
+            meant = nearest(name, self._clusters)
+            hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(self._clusters)
+            raise NotThere(f"no cluster {name!r}; {hint}")
+        return found
+
+    def items(self) -> list[tuple[str, Cluster]]:
+        """Names and clusters, the oldest first."""
+        return list(self._clusters.items())
+
+    async def create(self, name: str | None, *, data: str | None = None, **options: Any) -> str:
+        """Start a cluster; ``options`` are those of `Cluster`. Returns its name. Raises UsageError, ClusterError."""
+        from broker_sim.cluster import Cluster
+
+        name = self._free_name() if name is None else check_name("id", name)
+        if name in self._clusters or name in self._starting:
+            raise UsageError(f"there is a cluster {name!r} already")
+        brokers = sum(len(one.brokers) for one in self._clusters.values()) + options.get("brokers", 1)
+        if len(self._clusters) + len(self._starting) >= MAX_CLUSTERS or brokers > MAX_BROKERS:
+            raise UsageError(
+                f"a process has at most {MAX_CLUSTERS} clusters and {MAX_BROKERS} brokers; delete one first"
+            )
+        cluster = Cluster(host=self._host, data_dir=self._directory(data), **options)
+        self._starting.add(name)
+        try:
+            await cluster.start()
+        finally:
+            self._starting.discard(name)
+        self._clusters[name] = cluster
+        return name
+
+    def _free_name(self) -> str:
+        while True:
+            self._made += 1
+            name = f"c{self._made}"
+            if name not in self._clusters and name not in self._starting:
+                return name
+
+    def _directory(self, data: str | None) -> Path | None:
+        if data is None:
+            return None
+        check_name("data", data)
+        if self._data_root is None:
+            raise UsageError("data: this process has no data directory; start it with --data DIR")
+        return self._data_root / "clusters" / data
+
+    async def delete(self, name: str) -> None:
+        """Stop a cluster that was created. Raises NotThere, UsageError for the default one."""
+        cluster = self.get(name)
+        if name == DEFAULT:
+            raise UsageError(f"the cluster {DEFAULT!r} lives as long as its process")
+        del self._clusters[name]
+        await cluster.stop()
+
+    async def stop(self) -> None:
+        """Stop every cluster that was created."""
+        async with contextlib.AsyncExitStack() as stack:
+            for name, cluster in self.items():
+                if name != DEFAULT:
+                    del self._clusters[name]
+                    stack.push_async_callback(cluster.stop)

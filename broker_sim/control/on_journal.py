@@ -1,0 +1,170 @@
+"""Operations on the journal: read it, follow it, write a note."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.control.shapes import EVENT
+from broker_sim.control.table import Parameter, operation
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+    from broker_sim.journal import Event
+
+MAX_BEHIND = 100_000
+"""Events that a reader may be behind before it is given up."""
+_CHUNK = 500
+"""Events that are written at once, before the brokers get their turn."""
+
+
+def _event_names() -> Iterable[str]:
+    from broker_sim.journal import EVENTS
+
+    return EVENTS
+
+
+def _examine(given: dict[str, Any]) -> None:
+    if "api" in given and "*" not in given["api"]:
+        from broker_sim.selectors import api_key_of
+
+        api_key_of(given["api"])
+
+
+@operation(
+    "journal.read",
+    "GET /journal",
+    Parameter("since", "int", "only events with a later seq", default=0, least=0),
+    Parameter("limit", "int", "at most that many, the latest ones", least=1, most=1_000_000),
+    Parameter("event", "str", "only this kind of event", choices=_event_names, example="request"),
+    Parameter(
+        "api", "str", "only requests of this API and what became of them; * stands for anything", example="OffsetCommit"
+    ),
+    Parameter("group", "str", "only what concerns this group; * stands for anything", example="billing"),
+    Parameter("request", "int", "only what belongs to this request", least=1),
+    Parameter("follow", "bool", "go on with what happens from now on, until the client leaves"),
+    answer={"events": [EVENT]},
+    examine=_examine,
+)
+async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """What has happened, the oldest first. Over HTTP the answer is one JSON object a line."""
+    if given.get("follow"):
+        raise UsageError("follow: only a stream can be followed")
+    wanted = Wanted(given)
+    return {"events": [json.loads(_line(event)) for event in wanted.past(cluster)]}
+
+
+@operation(
+    "journal.mark",
+    "POST /journal/marks",
+    Parameter("text", "str", "the note", required=True, example="deploy began"),
+    answer=EVENT,
+)
+async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Write a note into the journal; timelines show it."""
+    return dict(cluster.observe().write("mark", text=given["text"]))
+
+
+class Wanted:
+    """Which events somebody wants: ``wanted.takes(event)``, to be asked about every event in order: answers are found by their requests."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.since: int = given.get("since", 0)
+        self.limit: int | None = given.get("limit")
+        self._event, self._request = given.get("event"), given.get("request")
+        self._group: str | None = given.get("group")
+        api = given.get("api")
+        self._api = None if api is None else api.lower().replace("_", "")
+        self._requests: dict[int, Event] = {}  # those whose answer is to come
+
+    def takes(self, event: Event) -> bool:
+        kind, number = event["event"], event.get("request")
+        asked = event
+        if number is not None:
+            if kind == "request":
+                self._requests[number] = event
+            else:
+                pop = self._requests.pop if kind == "response" else self._requests.get
+                asked = pop(number, None) or event
+        if self._event is not None and kind != self._event:
+            return False
+        if self._request is not None and self._request != number and self._request not in event.get("requests", ()):
+            return False
+        if self._api is not None and not _fits(self._api, str(asked.get("api", event.get("api", ""))).lower()):
+            return False
+        return self._group is None or any(_fits(self._group, name) for name in {*_groups(event), *_groups(asked)})
+
+    def past(self, cluster: Cluster) -> list[Event]:
+        """What has happened already."""
+        found = [event for event in cluster.observe().events if self.takes(event) and event["seq"] > self.since]
+        return found if self.limit is None else found[-self.limit :]
+
+
+def _groups(event: Event) -> list[str]:
+    group = event.get("group")
+    return [*([group] if group is not None else []), *event.get("groups", ())]
+
+
+def _fits(glob: str, value: str) -> bool:
+    from broker_sim.selectors import fits
+
+    return fits(glob, value)
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    from broker_sim.journal.files import plain
+
+    return json.dumps(event, default=plain, separators=(",", ":"))
+
+
+def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> AsyncIterator[bytes]:
+    """The journal as lines of JSON, several at a time; with ``follow`` without end but ``until``. ``given``: as for journal.read.
+
+    A reader that is too slow gets an ``error`` line, and the end. Raises UsageError at once.
+    """
+    from broker_sim.control.operations import check
+
+    checked = check("journal.read", given)
+    return _lines(cluster, Wanted(checked), bool(checked.get("follow")), until)
+
+
+async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncIterator[bytes]:
+    waiting: deque[Event] = deque(wanted.past(cluster))
+    news = asyncio.Event()
+
+    def listen(event: Event) -> None:
+        if wanted.takes(event) and len(waiting) <= MAX_BEHIND:
+            waiting.append(event)
+            news.set()
+
+    with contextlib.ExitStack() as stack:
+        if follow:
+            stack.callback(cluster.observe().subscribe(listen))
+            yield b""  # tells who asks that nothing that happens from now on is missed
+        stopped = asyncio.ensure_future(until.wait())
+        stack.callback(stopped.cancel)
+        while True:
+            while waiting:
+                if len(waiting) > MAX_BEHIND and follow:
+                    told = {
+                        "error": f"more than {MAX_BEHIND} events behind",
+                        "kind": "TooSlow",
+                        "seq": waiting[0]["seq"],
+                    }
+                    yield _line(told).encode() + b"\n"
+                    return
+                chunk = [waiting.popleft() for _ in range(min(len(waiting), _CHUNK))]
+                yield "".join(f"{_line(event)}\n" for event in chunk).encode()
+            if not follow or until.is_set():
+                return
+            news.clear()
+            happened = asyncio.ensure_future(news.wait())
+            try:
+                await asyncio.wait({happened, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                happened.cancel()

@@ -1,0 +1,274 @@
+"""The OpenAPI 3.1 document of the control server, drawn from the table of operations: a client in any language is generated from it.
+
+It is served at /openapi.json and kept in docs/openapi.json.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.control.clusters import DEFAULT
+from broker_sim.control.operations import OPERATIONS, Operation, Parameter
+from broker_sim.control.routes import FORMS, PREFIX
+from broker_sim.control.shapes import Map, Shape
+from broker_sim.control.table import MAX_ITEMS, MAX_TEXT
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+
+__all__ = ["document", "page", "schema_of"]
+
+_DESCRIPTION = f"""\
+Operations on the virtual clusters of a broker-sim process. /{PREFIX}/clusters/ID/... names one of them; without clusters/ID the cluster
+that the process was started for is meant: /{PREFIX}/groups/billing is /{PREFIX}/clusters/{DEFAULT}/groups/billing. A duration is a text as
+in 40s, 500ms or 1m30s, or a number of seconds. A log partition is named orders-0, __consumer_offsets-12, or offsets(GROUP) for the one
+that a group lives in. GET and DELETE take their parameters in the query, POST and PUT as a JSON object."""
+
+_ERRORS: dict[int, tuple[str, str]] = {
+    400: ("BadRequest", "What was asked for is wrong; error names it, nearest what was probably meant."),
+    401: ("Unauthorized", "The token is missing or wrong."),
+    403: ("Forbidden", "Asked under a foreign name, or by a web page."),
+    404: ("NotFound", "The thing named in the path is not there."),
+    408: ("Timeout", "What was waited for did not come in time; history tells what happened instead."),
+    409: (
+        "Conflict",
+        "It can't be done as things stand: a broker would refuse it (kafka_error), or a rule that had to hit never did.",
+    ),
+    413: ("TooLarge", "The body is larger than 1 MiB."),
+    415: ("UnsupportedMediaType", "The body is not application/json."),
+}
+
+_ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["error", "kind"],
+    "properties": {
+        "error": {"type": "string", "description": "what is wrong, in a line for people"},
+        "kind": {"type": "string", "examples": ["UsageError", "NotThere", "WaitTimeout", "NeverHit", "KafkaError"]},
+        "nearest": {"type": "string", "description": "the name that was probably meant"},
+        "history": {"type": "string", "description": "what happened while it was waited"},
+        "kafka_error": {"type": "string", "description": "Kafka's name of the error"},
+    },
+}
+
+_DURATION = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|min|s|m|h|d)?\s*)+$"},
+        {"type": "number", "minimum": 0, "description": "seconds"},
+    ]
+}
+_KINDS: dict[str, dict[str, Any]] = {
+    "str": {"type": "string", "maxLength": MAX_TEXT},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "duration": {"$ref": "#/components/schemas/Duration"},
+    "name_or_number": {"type": ["string", "integer"]},
+}
+
+
+def document(url: str | None = None) -> dict[str, Any]:
+    """The whole document; ``url`` is where the server that serves it is."""
+    from broker_sim import __version__
+
+    shapes: dict[str, Any] = {"Duration": _DURATION, "Error": _ERROR_SCHEMA}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS.values():
+        for path, form in _paths(operation):
+            entry = paths.setdefault(path, {})
+            entry[operation.method.lower()] = _entry(operation, path, form, shapes)
+    tags = dict.fromkeys(operation.name.partition(".")[0] for operation in OPERATIONS.values())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "broker-sim control",
+            "version": __version__,
+            "summary": "Incidents on demand for a simulated Kafka cluster",
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": url or "http://127.0.0.1:9099"}],
+        "security": [{}, {"token": []}],
+        "tags": [{"name": name} for name in tags],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(shapes.items())),
+            "responses": {
+                name: {
+                    "description": text,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                }
+                for name, text in _ERRORS.values()
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _paths(operation: Operation) -> Iterable[tuple[str, str]]:
+    """Where it is reached, and in which form it answers there."""
+    prefix = f"/{PREFIX}" if operation.on == "clusters" else f"/{PREFIX}/clusters/{{cluster}}"
+    yield prefix + operation.path, ""
+    for form in FORMS.get(operation.name, {}):
+        yield f"{prefix}{operation.path}.{form}", form
+
+
+def _entry(operation: Operation, path: str, form: str, shapes: dict[str, Any]) -> dict[str, Any]:
+    summary, _, rest = operation.doc.partition("\n\n")
+    words = operation.name.replace("_", ".").split(".")
+    entry: dict[str, Any] = {
+        "operationId": "".join([words[0], *(word.capitalize() for word in [*words[1:], form])]),
+        "tags": [words[0]],
+        "summary": " ".join(summary.split()),
+        "x-operation": operation.name,
+    }
+    if rest:
+        entry["description"] = " ".join(rest.split())
+    in_path = {part[1:-1] for part in path.split("/") if part.startswith("{")}
+    in_query = operation.method in ("GET", "DELETE")
+    parameters = [_parameter(name, operation.parameters.get(name), "path") for name in sorted(in_path)]
+    others = {name: one for name, one in operation.parameters.items() if name not in in_path}
+    if in_query:
+        parameters += [_parameter(name, one, "query") for name, one in others.items()]
+    elif others:
+        entry["requestBody"] = _body(others)
+    if parameters:
+        entry["parameters"] = parameters
+    entry["responses"] = {
+        "200": _answer(operation, form, shapes),
+        **{str(code): {"$ref": f"#/components/responses/{_ERRORS[code][0]}"} for code in _codes(operation)},
+    }
+    return entry
+
+
+def _codes(operation: Operation) -> list[int]:
+    named = operation.on == "cluster" or "{" in operation.path
+    codes = {400, 401, 403, *([404] if named else []), *([408] if operation.waits else [])}
+    if operation.method != "GET":
+        codes |= {409, 413, 415}
+    return sorted(codes)
+
+
+_CLUSTER = Parameter("cluster", "str", "the id of a virtual cluster", required=True, example=DEFAULT)
+
+
+def _parameter(name: str, one: Parameter | None, where: str) -> dict[str, Any]:
+    one = one or _CLUSTER
+    entry: dict[str, Any] = {"name": name, "in": where, "required": where == "path" or one.required}
+    entry["description"] = one.doc
+    entry["schema"] = schema_of_parameter(one)
+    if one.kind == "list":
+        entry["explode"] = True
+    if one.example is not None:
+        entry["example"] = one.example
+    return entry
+
+
+def _body(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    required = [one.name for one in parameters.values() if one.required]
+    examples = {
+        one.name: one.example
+        for one in parameters.values()
+        if one.example is not None and (one.required or not required)
+    }
+    properties = {name: {**schema_of_parameter(one), "description": one.doc} for name, one in parameters.items()}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = required
+    content: dict[str, Any] = {"schema": schema}
+    if examples:
+        content["example"] = examples
+    return {"required": bool(required), "content": {"application/json": content}}
+
+
+def schema_of_parameter(one: Parameter) -> dict[str, Any]:
+    """What a value of this parameter is, as JSON Schema."""
+    if one.kind == "list":
+        schema: dict[str, Any] = {"type": "array", "items": dict(_KINDS[one.items]), "maxItems": MAX_ITEMS}
+    elif one.kind == "map":
+        schema = {"type": "object", "additionalProperties": dict(_KINDS[one.items]), "maxProperties": MAX_ITEMS}
+    else:
+        schema = dict(_KINDS[one.kind])
+    if one.choices is not None:
+        schema["enum"] = list(one.choices())
+    if one.kind in ("int", "float"):
+        bounds = {"minimum": one.least, "maximum": one.most}
+        schema |= {
+            name: int(bound) if one.kind == "int" else bound for name, bound in bounds.items() if bound is not None
+        }
+    if one.default is not None:
+        schema["default"] = one.default
+    return schema
+
+
+def _answer(operation: Operation, form: str, shapes: dict[str, Any]) -> dict[str, Any]:
+    kinds = FORMS.get(operation.name, {})
+    if form:
+        return {
+            "description": "the picture, a file that needs no other",
+            "content": {kinds[form]: {"schema": {"type": "string"}}},
+        }
+    schema = schema_of(operation.answer, shapes)
+    if operation.name == "journal.read":
+        return {"description": "one event a line", "content": {"application/x-ndjson": {"schema": schema}}}
+    return {"description": "done", "content": {"application/json": {"schema": schema}}}
+
+
+def schema_of(shape: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a shape (shapes.py); named ones are put into ``shapes`` and referred to."""
+    if isinstance(shape, Shape):
+        if shape.name not in shapes:
+            shapes[shape.name] = {}
+            shapes[shape.name] = {**_object(shape.fields, shapes, shape.more), "description": shape.doc}
+        return {"$ref": f"#/components/schemas/{shape.name}"}
+    if isinstance(shape, Map):
+        return {"type": "object", "additionalProperties": schema_of(shape.values, shapes)}
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of(shape[0], shapes)}
+    if isinstance(shape, Mapping):
+        return _object(shape, shapes, False)
+    if shape == "any":
+        return {}
+    kind = shape.rstrip("?")
+    return {"type": [kind, "null"] if shape.endswith("?") else kind}
+
+
+def _object(fields: Mapping[str, Any], shapes: dict[str, Any], more: bool) -> dict[str, Any]:
+    properties = {name.rstrip("?"): schema_of(shape, shapes) for name, shape in fields.items()}
+    required = [name for name in fields if not name.endswith("?")]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse}td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}code{white-space:nowrap}"
+    "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}"
+)
+
+
+def page(clusters: Iterable[tuple[str, Cluster]]) -> str:
+    """The page at ``/``: the clusters, and what can be done to them."""
+    rows = "".join(
+        f"<tr><td><a href='/{PREFIX}/clusters/{name}'>{html.escape(name)}</a><td><code>{html.escape(one.bootstrap)}</code>"
+        + "".join(
+            f"<td><a href='/{PREFIX}/clusters/{name}/{what}'>{what}</a>"
+            for what in ("topics", "groups", "states", "faults", "journal")
+        )
+        for name, one in clusters
+    )
+    operations = "".join(
+        f"<tr><td>{one.method}<td><code>{html.escape(_short(one))}</code><td>{html.escape(' '.join(one.doc.split()))}"
+        for one in OPERATIONS.values()
+    )
+    return (
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>broker-sim</title><style>{_STYLE}</style><h1>broker-sim</h1>"
+        f"<table><tr><th>cluster<th>bootstrap{rows}</table><h2>Operations</h2><p>In full: <a href='/openapi.json'>openapi.json</a></p>"
+        f"<table>{operations}</table></html>"
+    )
+
+
+def _short(operation: Operation) -> str:
+    return f"/{PREFIX}{operation.path}"
