@@ -31,6 +31,10 @@ examples:
       brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
   broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
       behave as Kafka 3.9 (the older group coordinator); groups form without the usual 3 s
+  broker-sim serve --data ./copy-of-a-kafka-log-dir
+      the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
+  broker-sim serve --import-describe ticket.txt
+      the groups of an incident, from the output of kafka-consumer-groups --describe
   broker-sim serve > ready & until grep -q ready: ready; do sleep 0.1; done; BOOTSTRAP=$(sed s/.*=// ready)
       wait for the broker in a script
 """
@@ -108,6 +112,13 @@ def _parser() -> argparse.ArgumentParser:
         help="create a topic; repeatable",
     )
     add("--data", metavar="DIR", help="keep logs in this directory and go on where they end (default: in memory)")
+    add(
+        "--import-describe",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="begin with the groups of a file: what kafka-consumer-groups --describe printed, or JSON; repeatable",
+    )
     add("--sync", action="store_true", help="force data to the disk before it is acknowledged")
     add("--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as, 3.4 and up (default: %(default)s)")
     add(
@@ -208,6 +219,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     from broker_sim.cluster import Cluster, ClusterError
     from broker_sim.memory import keep_freed
+    from broker_sim.words import UsageError
 
     logging.basicConfig(
         level=arguments.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -228,14 +240,22 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signal(cluster))
-    except ClusterError as error:
+            runner.run(_serve_until_signal(cluster, arguments.import_describe))
+    except (ClusterError, UsageError) as error:
         print(f"broker-sim serve: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-async def _serve_until_signal(cluster: Cluster) -> None:
+def _import(cluster: Cluster, files: Sequence[str]) -> None:
+    """Groups from outside; what became of each is told on stderr. Raises UsageError."""
+    from broker_sim import importing
+
+    for line in importing.apply(cluster.state, cluster.runtime, importing.read_files(files)):
+        print(f"imported {line}", file=sys.stderr)
+
+
+async def _serve_until_signal(cluster: Cluster, import_files: Sequence[str] = ()) -> None:
     import asyncio
     import signal
 
@@ -244,6 +264,8 @@ async def _serve_until_signal(cluster: Cluster) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with cluster:
+        if import_files:
+            _import(cluster, import_files)
         print(f"{READY}{cluster.bootstrap}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
         await stop.wait()
