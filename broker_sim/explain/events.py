@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,7 +115,10 @@ class Call:
 
 @dataclass(slots=True)
 class Snapshot:
-    """A group as a ``group`` event shows it. ``members``: id -> the event's own object, read with the functions above."""
+    """A group as a ``group`` event shows it. ``members``: id -> the event's own object, read with the functions above.
+
+    Of a large group an event shows only the members that changed; ``size`` says how many there are. ``whole``: all are known.
+    """
 
     state: str
     generation: int
@@ -123,10 +126,11 @@ class Snapshot:
     protocol: str | None
     members: dict[str, Mapping[str, Any]]
     pending: list[str]
+    size: int = 0
 
     @classmethod
     def of(cls, value: object) -> Snapshot | None:
-        """None where the group did not exist."""
+        """What the event shows; None where the group did not exist."""
         if not isinstance(value, Mapping):
             return None
         members = {
@@ -139,13 +143,20 @@ class Snapshot:
             text(value, "protocol"),
             members,
             names_in(value, "pending"),
+            max(number(value, "size") or 0, len(members)),
         )
+
+    @property
+    def whole(self) -> bool:
+        return len(self.members) >= self.size
+
+    def completed(self, before: Snapshot | None, shown: Snapshot | None) -> None:
+        """Add the members that the event did not show: those of ``before``, without those that it ``shown`` to be gone."""
+        if self.whole or before is None:
+            return
+        gone = set() if shown is None or shown.whole else shown.members.keys() - self.members.keys()
+        self.members = {name: one for name, one in before.members.items() if name not in gone} | self.members
 
     def waiting(self, api: str) -> list[str]:
         """The members with a parked request of this API."""
         return [name for name, one in self.members.items() if one.get("waits") == api]
-
-
-def instances(members: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Instance id -> member id."""
-    return {instance: name for one in members if (instance := text(one, "instance")) and (name := text(one, "member"))}

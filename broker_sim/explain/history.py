@@ -76,6 +76,7 @@ class _Reader:
         self.fault_spans: dict[str, Span] = {}
         self.broker_spans: dict[int, Span] = {}
         self.relevant_faults: set[str] = set()
+        self.just_loaded = False
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -105,9 +106,11 @@ class _Reader:
             self.started = True
             self.history.first_ms = self.ts_ms
             self.history.begins_in_the_middle = (number(event, "seq") or 1) > 1
-        handler = self.handlers.get(str(event.get("event")))
+        kind = str(event.get("event"))
+        handler = self.handlers.get(kind)
         if handler is not None:
             handler(event)
+        self.just_loaded = self.just_loaded and kind == "group"
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
@@ -162,7 +165,17 @@ class _Reader:
             return
         self.history.log = text(event, "log") or self.history.log
         self.history.existed = True
-        before, after = self._before(event.get("before")), Snapshot.of(event.get("after"))
+        shown, after = Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+        before = self._before(shown)
+        if after is not None:
+            after.completed(before, shown)
+        if (
+            before is None
+            and after is not None
+            and table(event, "cause").get("kind") == "load"
+            and not self.just_loaded
+        ):
+            before = after  # the journal has begun just now, and says what is there
         cause = self.causes.of(table(event, "cause"), before, after, self.calls, self.ts_ms)
         self._note_members(before, after)
         self._note_replacements(before, after)
@@ -175,18 +188,13 @@ class _Reader:
             self.history.states.append(state)
         self.history.now = after
 
-    def _before(self, value: object) -> Snapshot | None:
-        """What we saw last, where it is what the event says, which spares reading it again."""
+    def _before(self, shown: Snapshot | None) -> Snapshot | None:
+        """What we saw last, where that fits what the event shows: it knows all members of a large group."""
         last = self.history.now
-        if (
-            last is not None
-            and isinstance(value, Mapping)
-            and last.state == value.get("state")
-            and last.generation == value.get("generation")
-            and len(last.members) == len(items(value, "members"))
-        ):
-            return last
-        return Snapshot.of(value)
+        if last is None or shown is None:
+            return shown
+        same = last.state == shown.state and last.generation == shown.generation and last.size == shown.size
+        return last if same or not shown.whole else shown
 
     def _note_members(self, before: Snapshot | None, after: Snapshot | None) -> None:
         seen = self.history.members
@@ -451,6 +459,7 @@ class _Reader:
             if span.kind == "loading" and span.to_ms is None:
                 span.to_ms = self.ts_ms
         if action == "finished":
+            self.just_loaded = True
             counts = [f"{number(event, key)} {key}" for key in ("groups", "records") if number(event, key) is not None]
             skipped = number(event, "skipped")
             counts += [f"{skipped} records skipped"] if skipped else []

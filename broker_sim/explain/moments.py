@@ -54,11 +54,11 @@ def moments(past: History) -> list[Moment]:
 def _rebalances(past: History) -> Iterator[Moment]:
     for one in past.rebalances:
         if one.whole:
-            why = because(past, one.cause, generation=one.generation_before)
+            why = because(past, one.cause, generation=one.generation_before, brief=True)
             yield Moment(one.began_ms, "rebalance begins" + (f": {why}" if why else ""), 1, list(one.cause.members))
         for cause in one.also:
             if cause.kind in ("left", "expired", "joined", "replaced"):
-                yield Moment(cause.ts_ms, f"meanwhile {because(past, cause)}", 1, list(cause.members))
+                yield Moment(cause.ts_ms, f"meanwhile {because(past, cause, brief=True)}", 1, list(cause.members))
         for removal in one.removals:
             if removal.why == "rebalance_timeout":
                 yield Moment(

@@ -76,11 +76,12 @@ def member(past: History, name: str) -> str:
     return f"{short} ({client})" if client else f"{short} at {info.client_host}" if info.client_host else short
 
 
-def because(past: History, cause: Cause, *, generation: int | None = None) -> str:
-    """The clause after "because"; "" where the journal doesn't know."""
-    whom = (
-        joined([member(past, one) for one in cause.members]) if len(cause.members) <= 3 else listed(past, cause.members)
-    )
+def because(past: History, cause: Cause, *, generation: int | None = None, brief: bool = False) -> str:
+    """The clause after "because"; "" where the journal doesn't know. ``brief``: names without hosts, and no details."""
+    if len(cause.members) <= 3:
+        whom = joined([past.name(one) if brief else member(past, one) for one in cause.members])
+    else:
+        whom = listed(past, cause.members)
     said = f" (it said: {quoted(cause.reason)})" if cause.reason else ""
     kind = cause.kind
     if kind == "first":
@@ -90,7 +91,7 @@ def because(past: History, cause: Cause, *, generation: int | None = None) -> st
     if kind == "left":
         return f"{whom} left{said}" if cause.members else f"a member left{said}"
     if kind == "expired":
-        return _expired(past, cause, whom)
+        return _expired(past, cause, whom, brief)
     if kind == "changed":
         return f"{whom} joined again {_changes(cause)}{said}"
     if kind == "leader_rejoined":
@@ -108,11 +109,13 @@ def because(past: History, cause: Cause, *, generation: int | None = None) -> st
     return ""
 
 
-def _expired(past: History, cause: Cause, whom: str) -> str:
+def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
     info = past.members.get(cause.members[0]) if cause.members else None
     session = "" if info is None or info.session_timeout_ms is None else f" of {duration_text(info.session_timeout_ms)}"
     words = f"{whom} fell silent: its session{session} ran out"
     details = []
+    if brief:
+        return words
     if cause.last_call is not None:
         details.append(f"its last request was {_a(cause.last_call.api)} at {clock(cause.last_call.ts_ms)}")
     if cause.closed_ms is not None:

@@ -71,10 +71,10 @@ def standing(past: History) -> str:
     now = past.now
     if now is None:
         return "gone" if past.existed else "never seen in a step of the coordinator"
-    words = f"{now.state} in generation {now.generation}, {count(len(now.members), 'member')}"
+    words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
     names = [past.name(one) + (" (leader)" if one == now.leader else "") for one in now.members]
     if names:
-        words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{len(names) - 5} more"]))
+        words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{now.size - 5} more"]))
     waits = [f"{api} of {listed(past, waiting)}" for api in ("JoinGroup", "SyncGroup") if (waiting := now.waiting(api))]
     if waits:
         words += f"; {' and '.join(waits)} {'waits' if sum(len(now.waiting(a)) for a in ('JoinGroup', 'SyncGroup')) == 1 else 'wait'}"

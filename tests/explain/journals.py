@@ -93,7 +93,7 @@ class Script:
 
     @staticmethod
     def seat(member: str) -> dict[str, Any]:
-        client, _, rest = member.partition("~")
+        client = member.partition("~")[0]
         return {
             "member": member,
             "client_id": client,

@@ -1,0 +1,112 @@
+"""Time on paper: the same length for the same time, but for long stretches in which nothing happened, which are cut short."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from broker_sim.explain.phrases import clock
+
+__all__ = ["Scale", "Segment"]
+
+STEPS_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000),
+)
+IDLE_SHARE = 0.8
+"""Idle time gets at most so much paper as what happened, if it has to be cut."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """``cut``: nothing happened in it, and it is drawn shorter than it lasted."""
+
+    from_ms: int
+    to_ms: int
+    start: float
+    end: float
+    cut: bool = False
+
+
+class Scale:
+    """Maps ms between ``from_ms`` and ``to_ms`` to 0 .. ``width``. ``active``: the intervals in which something happened."""
+
+    def __init__(self, from_ms: int, to_ms: int, width: float, active: Iterable[tuple[int, int]] = ()) -> None:
+        self.from_ms, self.to_ms, self.width = from_ms, max(to_ms, from_ms + 1), width
+        pieces = self._pieces(active)
+        longest = _longest_gap(pieces)
+        weights = [min(end - start, longest) if idle else end - start for start, end, idle in pieces]
+        unit = width / (sum(weights) or 1)
+        self.px_per_ms = unit
+        self.segments: list[Segment] = []
+        at = 0.0
+        for (start, end, idle), weight in zip(pieces, weights, strict=True):
+            self.segments.append(Segment(start, end, at, at + weight * unit, idle and end - start > weight))
+            at += weight * unit
+        self._starts = [segment.from_ms for segment in self.segments]
+
+    def _pieces(self, active: Iterable[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+        """(from, to, idle) without holes."""
+        total = self.to_ms - self.from_ms
+        pad = max(total // 2000, 50)
+        merged: list[list[int]] = []
+        for start, end in sorted((max(a - pad, self.from_ms), min(b + pad, self.to_ms)) for a, b in active):
+            if end <= start:
+                continue
+            if merged and start <= merged[-1][1] + 2 * pad:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([start, end])
+        pieces: list[tuple[int, int, bool]] = []
+        at = self.from_ms
+        for start, end in merged:
+            if start > at:
+                pieces.append((at, start, True))
+            pieces.append((max(start, at), end, False))
+            at = end
+        if at < self.to_ms:
+            pieces.append((at, self.to_ms, bool(merged)))
+        return pieces
+
+    def x(self, ts_ms: float) -> float:
+        """Where a moment stands; moments outside stand at the edges."""
+        if ts_ms <= self.from_ms:
+            return 0.0
+        if ts_ms >= self.to_ms:
+            return self.width
+        segment = self.segments[max(bisect_right(self._starts, ts_ms) - 1, 0)]
+        share = (ts_ms - segment.from_ms) / max(segment.to_ms - segment.from_ms, 1)
+        return segment.start + min(share, 1.0) * (segment.end - segment.start)
+
+    def ticks(self, apart: float) -> list[tuple[float, str]]:
+        """Round times with their labels, at least ``apart`` from each other."""
+        step = next((step for step in STEPS_MS if step * self.px_per_ms >= apart), STEPS_MS[-1])
+        found: list[tuple[float, str]] = []
+        for segment in self.segments:
+            if segment.cut:
+                continue
+            first = -(-segment.from_ms // step) * step
+            moments = range(first, segment.to_ms + 1, step)
+            for ts_ms in moments[: int(self.width / max(apart, 1)) + 2]:
+                at = self.x(ts_ms)
+                if not found or at - found[-1][0] >= apart:
+                    found.append((at, clock(ts_ms) if step < 1000 else clock(ts_ms)[:-4]))
+        if not found:
+            found.append((0.0, clock(self.from_ms)))
+        return found
+
+
+def _longest_gap(pieces: list[tuple[int, int, bool]]) -> float:
+    """The length that a gap may have at most, so that all gaps together don't outweigh what happened."""
+    busy = sum(end - start for start, end, idle in pieces if not idle)
+    gaps = sorted(end - start for start, end, idle in pieces if idle)
+    allowed = busy * IDLE_SHARE
+    if not gaps or not busy or sum(gaps) <= allowed:
+        return float(gaps[-1]) if gaps else 0.0
+    for position, gap in enumerate(gaps):
+        left = len(gaps) - position
+        if gap * left >= allowed:
+            return allowed / left
+        allowed -= gap
+    return float(gaps[-1])

@@ -1,0 +1,234 @@
+"""What is drawn, whatever it is drawn with: lanes for members, bands for generations, marks for what happened.
+
+Rules:
+1. Ids of one static member, and of clients with the same client id that were there one after the other, share a lane.
+2. More lanes than there is room for: those in which something went wrong, or which held others up, stay; the rest is folded into one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Call
+from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Incident, Rebalance, Span
+from broker_sim.explain.moments import is_trouble
+from broker_sim.explain.phrases import because, call_words, clock
+from broker_sim.explain.scale import Scale
+
+__all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
+
+PARKING = ("JoinGroup", "SyncGroup")
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+SLOW_MS = 1000
+
+
+@dataclass(slots=True)
+class Band:
+    """A generation, or what there was instead. ``closed_ms`` and ``ended_ms`` divide it: preparing, completing, then ``rest``."""
+
+    label: str
+    from_ms: int
+    to_ms: int
+    closed_ms: int
+    ended_ms: int
+    rest: str  # Stable, Empty, Dead, failed, open
+    number: int
+    rebalance: Rebalance | None = None
+
+
+@dataclass(slots=True)
+class Mark:
+    """``kind``: removed, left, replaced, fault, heartbeat (told to rejoin), trouble (another error), failed (commit), join, sync,
+    slow, unanswered (commit)."""
+
+    kind: str
+    ts_ms: int
+    text: str
+    to_ms: int | None = None
+    call: Call | None = None
+
+
+@dataclass(slots=True)
+class Lane:
+    """A member's line. ``present``: (from, to) as a member; ``bars``: its JoinGroups and SyncGroups while they waited."""
+
+    name: str
+    detail: str
+    members: list[str]
+    present: list[tuple[int, int]] = field(default_factory=list)
+    bars: list[Mark] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)  # when commits were answered without an error
+    folded: int = 0
+    leads: bool = False
+
+
+@dataclass(slots=True)
+class Scene:
+    past: History
+    from_ms: int
+    to_ms: int
+    bands: list[Band]
+    lanes: list[Lane]
+    log_spans: list[Span]
+    fault_spans: list[Span]
+    incidents: list[Incident]
+    active: list[tuple[int, int]]
+
+    def scale(self, width: float) -> Scale:
+        return Scale(self.from_ms, self.to_ms, width, self.active)
+
+
+def scene(past: History, most_lanes: int = 40) -> Scene:
+    """The picture of a history, with at most so many lanes."""
+    firsts = [past.states[0][0]] if past.states else []
+    firsts += [call.ts_ms for call in past.calls[:1]]
+    from_ms = max(min(firsts, default=past.first_ms), past.first_ms)
+    spans = [span for span in past.spans if span.to_ms is None or span.to_ms >= from_ms]
+    from_ms = min([from_ms, *(max(span.from_ms, past.first_ms) for span in spans)])
+    incidents = [incident for incident in past.incidents if incident.ts_ms >= from_ms]
+    lanes = _lanes(past)
+    return Scene(
+        past,
+        from_ms,
+        past.last_ms,
+        _bands(past, from_ms),
+        _folded(past, lanes, most_lanes),
+        [span for span in spans if span.kind != "fault"],
+        [span for span in spans if span.kind == "fault"],
+        incidents,
+        _active(past, spans, incidents),
+    )
+
+
+def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list[tuple[int, int]]:
+    found = [(one.began_ms, past.last_ms if one.ended_ms is None else one.ended_ms) for one in past.rebalances]
+    found += [(c.ts_ms, c.answered_ms or c.ts_ms) for c in past.calls if is_trouble(c) or (c.took_ms or 0) >= SLOW_MS]
+    for span in spans:
+        found.append((span.from_ms, span.from_ms))
+        found += [(span.to_ms, span.to_ms)] if span.to_ms is not None else []
+    return found + [(one.ts_ms, one.ts_ms) for one in incidents] + [(one.ts_ms, one.ts_ms) for one in past.replacements]
+
+
+# --- bands ----------------------------------------------------------------------------------------------------------------
+
+
+def _bands(past: History, from_ms: int) -> list[Band]:
+    bands: list[Band] = []
+    first = past.rebalances[0].began_ms if past.rebalances else past.last_ms
+    if past.states and past.states[0][1] == STABLE and past.states[0][0] < first:
+        generation = past.states[0][2]
+        start = past.states[0][0]
+        bands.append(Band(str(generation), start, first, start, start, STABLE, generation))
+    gone = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
+    for position, one in enumerate(past.rebalances):
+        following = past.rebalances[position + 1].began_ms if position + 1 < len(past.rebalances) else past.last_ms
+        following = min([following, *(ts_ms for ts_ms in gone if ts_ms > one.began_ms)])
+        ended = following if one.ended_ms is None else min(one.ended_ms, following)
+        closed = ended if one.closed_ms is None else one.closed_ms
+        rest = {"stable": STABLE, "empty": EMPTY, "failed": "failed", "": "open"}.get(one.end, DEAD)
+        number = one.generation if one.generation is not None else one.generation_before + 1
+        label = "" if one.generation is None else str(one.generation)
+        bands.append(Band(label, one.began_ms, max(following, ended), closed, ended, rest, number, one))
+    return [band for band in bands if band.to_ms >= from_ms]
+
+
+# --- lanes ----------------------------------------------------------------------------------------------------------------
+
+
+def _lanes(past: History) -> list[Lane]:
+    lanes: list[Lane] = []
+    free: dict[tuple[str, str], list[Lane]] = defaultdict(list)
+    of_member: dict[str, Lane] = {}
+    for info in sorted(past.members.values(), key=lambda info: info.first_ms):
+        base = (info.instance or info.client_id, info.instance or info.client_host)
+        until = past.last_ms if info.last_ms is None else info.last_ms
+        lane = next((one for one in free[base] if info.instance or one.present[-1][1] <= info.first_ms), None)
+        if lane is None:
+            detail = " at ".join(part for part in (info.client_id, info.client_host) if part)
+            lane = Lane(past.name(info.member), detail, [])
+            lanes.append(lane)
+            free[base].append(lane)
+        elif not info.instance:
+            lane.name = info.client_id or lane.name
+        lane.members.append(info.member)
+        lane.present.append((info.first_ms, until))
+        of_member[info.member] = lane
+        lane.leads = lane.leads or (past.now is not None and past.now.leader == info.member)
+    for call in past.calls:
+        lane = of_member.get(call.member)
+        if lane is not None:
+            _draw_call(past, lane, call)
+    _draw_ends(past, of_member)
+    return lanes
+
+
+def _draw_call(past: History, lane: Lane, call: Call) -> None:
+    answered = call.answered_ms
+    words = f"{clock(call.ts_ms)}  {call_words(past, call)}" + (f" [fault: {call.faults[-1]}]" if call.faults else "")
+    if call.api in PARKING:
+        to_ms = answered if answered is not None else past.last_ms
+        lane.bars.append(Mark("join" if call.api == "JoinGroup" else "sync", call.ts_ms, words, to_ms, call))
+    elif call.api == "LeaveGroup":
+        lane.marks.append(Mark("left", call.ts_ms, words, answered, call))
+    elif call.api in COMMITS and not call.failed and answered is not None and (call.took_ms or 0) < SLOW_MS:
+        lane.commits.append(answered)
+    elif call.api in COMMITS:
+        kind = "failed" if call.failed else "unanswered" if answered is None else "slow"
+        lane.marks.append(Mark(kind, call.ts_ms, words, answered, call))
+    elif call.api == "Heartbeat" and call.error == "REBALANCE_IN_PROGRESS":
+        lane.marks.append(Mark("heartbeat", answered or call.ts_ms, words, None, call))
+    elif is_trouble(call):
+        lane.marks.append(Mark("trouble", answered or call.ts_ms, words, answered, call))
+    elif answered is not None and (call.took_ms or 0) >= SLOW_MS:
+        lane.marks.append(Mark("slow", call.ts_ms, words, answered, call))
+    if call.faults:
+        lane.marks.append(Mark("fault", call.ts_ms, words, None, call))
+
+
+def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
+    for rebalance in past.rebalances:
+        causes = {name: cause for cause in (rebalance.cause, *rebalance.also) for name in cause.members}
+        for removal in rebalance.removals:
+            lane = of_member.get(removal.member)
+            if lane is None or removal.why == "left":
+                continue
+            cause = causes.get(removal.member)
+            why = because(past, cause) if cause is not None else f"{past.name(removal.member)} was removed"
+            if removal.why == "rebalance_timeout":
+                why = f"{past.name(removal.member)} did not rejoin within the rebalance timeout and was removed"
+            lane.marks.append(Mark("removed", removal.ts_ms, f"{clock(removal.ts_ms)}  {why}"))
+    for one in past.replacements:
+        lane = of_member.get(one.new)
+        if lane is not None:
+            words = f"{clock(one.ts_ms)}  {one.instance} came back under a new id"
+            lane.marks.append(Mark("replaced", one.ts_ms, words))
+
+
+def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
+    """At most ``most`` lanes, in the order in which the members came."""
+    most = max(most, 2)
+    if len(lanes) <= most:
+        return lanes
+    held_up = {arrival.member for one in past.rebalances if (arrival := one.last_arrival) is not None}
+    leaders = {one.leader for one in past.rebalances}
+
+    def interest(lane: Lane) -> int:
+        bad = sum(mark.kind in ("removed", "failed", "trouble", "fault", "unanswered") for mark in lane.marks)
+        members = set(lane.members)
+        return 1000 * lane.leads + 20 * min(bad, 20) + 10 * bool(members & held_up) + 5 * bool(members & leaders)
+
+    kept = {id(lane) for lane in sorted(lanes, key=interest, reverse=True)[: most - 1]}
+    rest = [lane for lane in lanes if id(lane) not in kept]
+    fold = Lane(f"{len(rest)} more", "folded", [name for lane in rest for name in lane.members], folded=len(rest))
+    fold.present = [one for lane in rest for one in lane.present]
+    fold.commits = sorted(ts_ms for lane in rest for ts_ms in lane.commits)
+    fold.bars = _in_order(mark for lane in rest for mark in lane.bars)
+    fold.marks = _in_order(mark for lane in rest for mark in lane.marks)
+    return [lane for lane in lanes if id(lane) in kept] + [fold]
+
+
+def _in_order(marks: Iterable[Mark]) -> list[Mark]:
+    return sorted(marks, key=lambda mark: mark.ts_ms)
