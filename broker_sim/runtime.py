@@ -494,7 +494,8 @@ class GroupRuntime:
             self._await_high_watermark(slot)
         log.info("%s: %d groups loaded from %d records", slot.partition.name, len(groups), loader.records)
         if loader.skipped:
-            log.info("%s: %d records of other kinds were skipped", slot.partition.name, loader.skipped)
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loader.skipped_kinds.items()))
+            log.info("%s: %d records of other kinds were skipped: %s", slot.partition.name, loader.skipped, kinds)
         self._perform(slot, slot.shard.start(groups, self.clock.now_ms()))
         if self.watch is not None:
             self.watch.loaded(slot.shard, slot.partition.name, loader.records, loader.skipped, failed=failed)
