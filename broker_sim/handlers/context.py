@@ -83,6 +83,8 @@ class ConnectionLike(Protocol):
     client_id: str | None
     scratch: Any
     """For fast paths: whatever they want to remember of this connection; None at first."""
+    number: int
+    """The tap's number for it; 0 before a tap has seen it."""
 
     @property
     def client_host(self) -> str: ...
@@ -111,6 +113,9 @@ class ConnectionLike(Protocol):
 
     def abort(self) -> None:
         """Reset the connection."""
+
+    def close(self) -> None:
+        """Close once everything answered is written."""
 
     def mute(self, muted: bool) -> None:
         """Handle no further request until it is unmuted; replies go out."""
