@@ -73,6 +73,8 @@ class Policy:
     """A log that can't be loaded leaves the partition without a coordinator (else it is served as if it were empty)."""
     group_tombstone_ends_offsets: bool
     """At load a group's tombstone removes the offsets before it, too."""
+    offset_read_makes_group: bool
+    """At load a group is there from its first offset on, although that was removed or its transaction aborted."""
     simple_group_exists_at_once: bool
     """A first commit without a generation makes the group before its append is committed."""
     answers_wait_for_writes: bool
@@ -121,6 +123,7 @@ SCALA = Policy(
     full_group_completes_join=True,
     load_error_disowns=False,
     group_tombstone_ends_offsets=False,
+    offset_read_makes_group=False,
     simple_group_exists_at_once=True,
     answers_wait_for_writes=False,
     stable_fetch_errors={},
@@ -159,6 +162,7 @@ JAVA = Policy(
     full_group_completes_join=False,
     load_error_disowns=True,
     group_tombstone_ends_offsets=True,
+    offset_read_makes_group=True,
     simple_group_exists_at_once=False,
     answers_wait_for_writes=True,
     stable_fetch_errors={**dict.fromkeys((*_GONE, Err.REQUEST_TIMED_OUT), Err.NOT_COORDINATOR)},

@@ -147,6 +147,7 @@ class Loader:
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     offsets: dict[tuple[str, str, int], tuple[int, Offset]] = field(default_factory=dict)  # -> (log offset, value)
     pending: dict[int, dict[tuple[str, str, int], tuple[int, Offset]]] = field(default_factory=dict)  # by producer id
+    met: dict[str, None] = field(default_factory=dict)  # groups that an offset was read of, where that makes them
     skipped: int = 0
     skipped_kinds: dict[str, int] = field(default_factory=dict)
     records: int = 0
@@ -174,6 +175,7 @@ class Loader:
     def _group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
             self.groups.pop(group_id, None)
+            self.met.pop(group_id, None)
             if self.settings.policy.group_tombstone_ends_offsets:
                 for key in [key for key in self.offsets if key[0] == group_id]:
                     del self.offsets[key]
@@ -198,6 +200,8 @@ class Loader:
         self._version(value)
         v = decode_value(OFFSET_COMMIT, value)
         offset = Offset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
+        if self.settings.policy.offset_read_makes_group:
+            self.met[key[0]] = None
         if producer_id >= 0:
             self.pending.setdefault(producer_id, {})[key] = (log_offset, offset)
         else:
@@ -213,7 +217,7 @@ class Loader:
 
     def finish(self) -> dict[str, Group]:
         """The groups: with members Stable, without Empty, with offsets alone a simple group; so are those whose only offsets belong to
-        a transaction without an end, and no such offset shows.
+        a transaction without an end (no such offset shows), and in 4.x those that have lost theirs.
         """
         out = {group_id: _group_of(group_id, value) for group_id, value in self.groups.items()}
         for (group_id, topic, partition), (_, offset) in self.offsets.items():
@@ -221,7 +225,7 @@ class Loader:
             if group is None:
                 group = out[group_id] = Group(group_id, state_ts_ms=-1)
             group.offsets.setdefault(topic, {})[partition] = offset
-        for group_id in {key[0]: None for keys in self.pending.values() for key in keys}:
+        for group_id in self.met | {key[0]: None for keys in self.pending.values() for key in keys}:
             out.setdefault(group_id, Group(group_id, state_ts_ms=-1))
         return out
 
