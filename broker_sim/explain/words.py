@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from broker_sim.explain.events import Event, items, text
 from broker_sim.explain.history import history
-from broker_sim.explain.model import History, Rebalance
+from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
 from broker_sim.explain.phrases import clock, count, date, incident_words, joined, listed, span_words
 from broker_sim.explain.story import commit_words, life_of, tell, tell_stretch
@@ -33,7 +34,7 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
         return _fill([_not_there(events, group)], width)
     if generation is not None:
         return _fill(_one(past, generation), width)
-    return _fill([_header(past), *_paragraphs(past)], width)
+    return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:
@@ -55,7 +56,7 @@ def _not_there(events: list[Event], group: str) -> str:
     return f"The journal holds nothing of group {group!r}.{hint}"
 
 
-def _header(past: History) -> str:
+def header(past: History) -> str:
     where = f" on {past.log}" if past.log else ""
     begins = ", begins in the middle" if past.begins_in_the_middle else ""
     words = [f"Group {past.group}{where}: {standing(past)}."]
@@ -115,26 +116,38 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
-def _paragraphs(past: History) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """``kind``: lead, rebalance, trouble (a stretch without becoming Stable), note (what was on, moves, marks)."""
+
+    ts_ms: int
+    kind: str
+    text: str
+
+
+def paragraphs(past: History) -> list[Paragraph]:
+    """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
     in_stretch = {id(one) for stretch in past.stretches for one in stretch.rebalances if one.end == "failed"}
-    told = [(stretch.from_ms, 1, tell_stretch(past, stretch)) for stretch in past.stretches]
-    for one in past.rebalances:
-        if id(one) not in in_stretch:
-            words = (tell(past, one, dated=False), life_of(past, one))
-            told.append((one.began_ms, 2, " ".join(word for word in words if word)))
-    told += [(one.ts_ms, 0, f"{_capital(incident_words(one))}.") for one in past.incidents]
-    told += [(one.from_ms, 0, f"{_capital(span_words(past, one, past.last_ms))}.") for one in past.spans]
+    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.") for one in past.incidents]
+    told += [Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.") for one in past.spans]
     told += [
-        (one.ts_ms, 0, f"The static member {one.instance} came back under a new id; no rebalance was needed.")
+        Paragraph(
+            one.ts_ms, "note", f"The static member {one.instance} came back under a new id; no rebalance was needed."
+        )
         for one in past.replacements
         if not one.rebalanced
     ]
-    told.sort(key=lambda one: one[:2])
-    texts = [f"{clock(ts_ms)}  {words}" for ts_ms, _, words in told]
-    if len(texts) > MOST_PARAGRAPHS:
+    told += [Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch)) for stretch in past.stretches]
+    for one in past.rebalances:
+        if id(one) not in in_stretch:
+            words = (tell(past, one, dated=False), life_of(past, one))
+            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word)))
+    told.sort(key=lambda one: one.ts_ms)
+    if len(told) > MOST_PARAGRAPHS:
         kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
-        texts = [*texts[:FIRST_PARAGRAPHS], f"... {len(texts) - MOST_PARAGRAPHS} more ...", *texts[-kept:]]
-    return texts
+        left_out = Paragraph(told[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(told) - MOST_PARAGRAPHS} more ...")
+        told = [*told[:FIRST_PARAGRAPHS], left_out, *told[-kept:]]
+    return told
 
 
 def _capital(words: str) -> str:
@@ -159,13 +172,3 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     if past.last_ms - last >= 1000:
         lines.append(f"  {clock(past.last_ms)}  (nothing more for {duration_text(past.last_ms - last)})")
     return "\n".join(lines)
-
-
-def words_of(past: History) -> list[str]:
-    """The paragraphs of ``explain``, for the picture."""
-    return [_header(past), *_paragraphs(past)]
-
-
-def rebalance_words(past: History, rebalance: Rebalance) -> str:
-    """One rebalance told, for a tooltip."""
-    return tell(past, rebalance)

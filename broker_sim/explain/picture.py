@@ -1,0 +1,354 @@
+"""The timeline as a picture: one self-contained SVG or HTML file, for light and dark, with the explanation beneath.
+
+No network, no fonts and no scripts from elsewhere. The SVG has none at all; the page has a few lines for hovering and zooming.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from broker_sim.explain.canvas import Canvas, escaped
+from broker_sim.explain.events import Event
+from broker_sim.explain.history import history
+from broker_sim.explain.lanes import draw_lane
+from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Span
+from broker_sim.explain.phrases import clock, date, incident_words, span_words
+from broker_sim.explain.scene import Band, Scene, scene
+from broker_sim.explain.story import tell
+from broker_sim.explain.style import HUES, SCRIPT, page_css, picture_css
+from broker_sim.explain.words import Paragraph, header, paragraphs, standing
+from broker_sim.words import duration_text
+
+__all__ = ["html", "svg"]
+
+WIDTH = 1200
+LEFT, RIGHT = 176, 28
+RIBBON_Y, RIBBON_HEIGHT = 112, 26
+ROW = 24
+LANE = 34
+MOST_LANES = 40
+WORDS_A_LINE = 168
+LEGEND = {
+    "prepare": "preparing: JoinGroups are awaited",
+    "complete": "completing: the assignment is awaited",
+    "stable": "Stable",
+    "join": "JoinGroup waits",
+    "sync": "SyncGroup waits",
+    "commit": "commit",
+    "slow": "slow answer",
+    "failed": "commit failed",
+    "heartbeat": "told to rejoin",
+    "trouble": "error",
+    "left": "left",
+    "removed": "removed",
+    "replaced": "back under a new id",
+    "fault": "fault",
+}
+
+
+def svg(events: Iterable[Event], group: str) -> str:
+    """An SVG document of its own: the timeline, and what ``explain`` says beneath it."""
+    past = history(events, group)
+    picture = _Picture(scene(past, MOST_LANES))
+    picture.draw()
+    picture.words(_told(past, group))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{picture.document()}\n'
+
+
+def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
+    """A page of its own: the timeline with tooltips and zoom, and what ``explain`` says."""
+    past = history(events, group)
+    picture = _Picture(scene(past, MOST_LANES))
+    picture.draw()
+    lead, *told = _told(past, group)
+    seen: set[int] = set()
+    rows = "\n".join(_item(paragraph, seen) for paragraph in told)
+    name = escaped(title or f"{group}: rebalances of a consumer group")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{page_css()}</style></head><body><main>\n{picture.document()}\n"
+        '<p class="hint">Point at anything for its story, click a generation for its paragraph; Ctrl and the wheel zoom, dragging '
+        "moves, a double click shows all again.</p>\n"
+        f'<h2>What happened</h2>\n<p class="lead">{escaped(lead.text)}</p>\n<ol>\n{rows}\n</ol>\n'
+        f'</main><div id="tip"></div><script>{SCRIPT}</script></body></html>\n'
+    )
+
+
+def _told(past: History, group: str) -> list[Paragraph]:
+    if not past.existed and not past.calls:
+        return [Paragraph(past.first_ms, "note", f"The journal holds nothing of group {group}.")]
+    return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
+
+
+def _item(paragraph: Paragraph, seen: set[int]) -> str:
+    anchor = "" if paragraph.ts_ms in seen or paragraph.kind == "note" else f' id="at{paragraph.ts_ms}"'
+    if anchor:
+        seen.add(paragraph.ts_ms)
+    when = f"<time>{clock(paragraph.ts_ms)}</time>"
+    return f'<li class="{paragraph.kind}"{anchor}>{when}<span>{escaped(paragraph.text)}</span></li>'
+
+
+class _Picture:
+    def __init__(self, what: Scene) -> None:
+        self.scene = what
+        self.canvas = Canvas()
+        self.scale = what.scale(WIDTH - LEFT - RIGHT)
+        self.rows = _rows([*what.log_spans, *what.fault_spans])
+        self.lanes_y = RIBBON_Y + RIBBON_HEIGHT + 10
+        self.notes = bool(what.incidents)
+        self.lanes_y += ROW * (len(self.rows) + self.notes) + (8 if self.rows or self.notes else 0)
+        self.bottom = self.lanes_y + sum(_height(lane.folded) for lane in what.lanes) + 6
+        self.height = self.bottom + 60
+
+    def x(self, ts_ms: float) -> float:
+        return LEFT + self.scale.x(ts_ms)
+
+    def document(self) -> str:
+        body = "\n".join(self.canvas.parts)
+        name = escaped(f"Timeline of group {self.scene.past.group}")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" viewBox="0 0 {WIDTH} {self.height:.0f}" '
+            f'width="{WIDTH}" height="{self.height:.0f}" role="img" aria-label="{name}"><title>{name}</title>'
+            f"<style>{picture_css()}</style>{_DEFINITIONS}"
+            f'<rect class="bg" width="{WIDTH}" height="{self.height:.0f}"/>\n{body}\n</svg>'
+        )
+
+    def draw(self) -> None:
+        self._header()
+        self._bands()
+        self._axis()
+        self._separators()
+        self._spans()
+        self._incidents()
+        y = float(self.lanes_y)
+        for lane in self.scene.lanes:
+            draw_lane(self.canvas, lane, y, _height(lane.folded), LEFT, self.scale)
+            y += _height(lane.folded)
+        self._cuts()
+        self._legend()
+
+    # --- around ---------------------------------------------------------------------------------------------------------
+
+    def _header(self) -> None:
+        past, canvas = self.scene.past, self.canvas
+        canvas.text(24, 40, past.group, "ink h1", room=700)
+        log = f"{past.log} · " if past.log else ""
+        failed = sum(call.failed for call in past.commits)
+        commits = f" · {len(past.commits)} commits" + (f", {failed} failed" if failed else "") if past.commits else ""
+        facts = (
+            f"{log}{len(past.rebalances)} rebalances{commits} · {duration_text(self.scene.to_ms - self.scene.from_ms)}"
+        )
+        canvas.text(24, 62, f"{standing(past)}", "muted h2", room=WIDTH - 48)
+        canvas.text(WIDTH - RIGHT, 40, facts, "muted h2 end")
+
+    def _separators(self) -> None:
+        top = self.lanes_y
+        for lane in self.scene.lanes:
+            self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
+            top += _height(lane.folded)
+        self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
+
+    def _axis(self) -> None:
+        for at, label in self.scale.ticks(96):
+            x = LEFT + at
+            self.canvas.line(x, RIBBON_Y - 18, x, RIBBON_Y - 3, "grid")
+            self.canvas.line(x, RIBBON_Y + RIBBON_HEIGHT + 3, x, self.bottom, "grid")
+            self.canvas.text(x + 4, RIBBON_Y - 10, label, "muted small")
+        day = date(self.scene.from_ms)
+        self.canvas.text(24, RIBBON_Y - 10, f"{day} UTC", "muted small")
+        self.canvas.text(24, RIBBON_Y + 17, "generation", "muted h2")
+
+    def _cuts(self) -> None:
+        """Where idle time was left out."""
+        for cut in self.scale.segments:
+            if not cut.cut:
+                continue
+            x = LEFT + (cut.start + cut.end) / 2
+            words = f"{duration_text(cut.to_ms - cut.from_ms)} in which nothing happened are drawn shorter"
+            top = RIBBON_Y - 4
+            zigzag = f"M{x - 3:.1f} {top}" + "l6 4l-6 4" * int((self.bottom - top) / 8)
+            self.canvas.path(zigzag, "edge cut", words)
+            if cut.end - cut.start > 46:
+                self.canvas.text(x, self.bottom + 14, duration_text(cut.to_ms - cut.from_ms), "muted small mid", words)
+
+    # --- generations ----------------------------------------------------------------------------------------------------
+
+    def _bands(self) -> None:
+        drawn = -1.0
+        for band in self.scene.bands:
+            x, end = self.x(band.from_ms), self.x(band.to_ms)
+            if end - x < 0.7 and x - drawn < 0.7:
+                continue  # thousands of them on one pixel
+            drawn = x
+            self._band(band, x, max(end, x + 1))
+
+    def _band(self, band: Band, x: float, end: float) -> None:
+        past, canvas = self.scene.past, self.canvas
+        hue = band.number % len(HUES)
+        top, height = RIBBON_Y + RIBBON_HEIGHT, self.bottom - RIBBON_Y - RIBBON_HEIGHT
+        closed, ended = self.x(band.closed_ms), self.x(band.ended_ms)
+        words = (
+            tell(past, band.rebalance)
+            if band.rebalance is not None
+            else f"Generation {band.label} had begun before the journal."
+        )
+        at = f'data-at="{band.from_ms}"'
+        if band.rest not in (EMPTY, DEAD):
+            canvas.rect(ended, top, end - ended, height, f"t{hue}", words, extra=at)
+        canvas.rect(x, top, closed - x, height, "prepare faint", words, extra=at)
+        canvas.rect(closed, top, ended - closed, height, "complete faint", words, extra=at)
+        if band.rest == STABLE:
+            canvas.rect(ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, f"g{hue}", words, radius=5, extra=at)
+        elif band.rest in (EMPTY, DEAD):
+            canvas.rect(
+                ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, "track veil", f"{band.rest}. {words}", radius=5, extra=at
+            )
+            if end - ended > 40:
+                canvas.text((ended + end) / 2, RIBBON_Y + 17, band.rest, "muted small mid")
+        if closed > x:
+            canvas.rect(x, RIBBON_Y, max(closed - x, 1.5), RIBBON_HEIGHT, "prepare", words, radius=3, extra=at)
+        if ended > closed:
+            canvas.rect(
+                closed, RIBBON_Y, max(ended - closed, 1.5), RIBBON_HEIGHT, "complete", words, radius=3, extra=at
+            )
+        self._band_label(band, x, end, closed, ended)
+        if band.rest == "failed" and end - x > 6:
+            canvas.rect(
+                ended - 3,
+                RIBBON_Y,
+                3,
+                RIBBON_HEIGHT,
+                "bad",
+                f"{clock(band.ended_ms)}  it began again before it was Stable",
+            )
+
+    def _band_label(self, band: Band, x: float, end: float, closed: float, ended: float) -> None:
+        if not band.label:
+            return
+        parts = [(ended, end)] if band.rest == STABLE else []
+        parts += [(closed, ended), (x, closed)]
+        for start, stop in parts:
+            if stop - start >= 9 + 7 * len(band.label):
+                middle = (start + stop) / 2
+                self.canvas.text(min(middle, start + 6 + 4 * len(band.label)), RIBBON_Y + 17.5, band.label, "on mid")
+                return
+
+    # --- the log, faults, incidents -------------------------------------------------------------------------------------
+
+    def _spans(self) -> None:
+        y = RIBBON_Y + RIBBON_HEIGHT + 8
+        names: set[str] = set()
+        for row in self.rows:
+            for span in row:
+                x = self.x(span.from_ms)
+                end = self.x(self.scene.to_ms if span.to_ms is None else span.to_ms)
+                words = span_words(self.scene.past, span, self.scene.to_ms)
+                style = "faulty" if span.kind == "fault" else "warn" if span.kind == "loading" else "bad"
+                self.canvas.rect(x, y + 3, max(end - x, 2), ROW - 7, f"{style} veil", words, radius=4)
+                self.canvas.rect(x, y + 3, 2.5, ROW - 7, style, words)
+                self.canvas.text(x + 8, y + 16, span.label, "ink small", words, room=max(end - x - 10, 0))
+            name = "faults" if row[0].kind == "fault" else row[0].key.removeprefix("__consumer_") or "brokers"
+            if name not in names:
+                self.canvas.text(24, y + 16, name, "muted h2", row[0].key, room=LEFT - 34)
+            names.add(name)
+            y += ROW
+
+    def _incidents(self) -> None:
+        if not self.notes:
+            return
+        y = RIBBON_Y + RIBBON_HEIGHT + 8 + ROW * len(self.rows)
+        self.canvas.text(24, y + 16, "events", "muted h2")
+        free = 0.0
+        incidents = self.scene.incidents
+        for position, incident in enumerate(incidents):
+            x = self.x(incident.ts_ms)
+            words = f"{clock(incident.ts_ms)}  {incident_words(incident)}"
+            if x < free and position and x - self.x(incidents[position - 1].ts_ms) < 1:
+                continue
+            self.canvas.line(x, y + 12, x, self.bottom, "noteline")
+            self.canvas.diamond(x, y + 12, 4.5, "note", words)
+            following = self.x(incidents[position + 1].ts_ms) if position + 1 < len(incidents) else WIDTH - RIGHT + 20
+            self.canvas.text(x + 9, y + 16, incident_words(incident), "ink small", words, room=following - x - 16)
+            free = x + 1
+
+    # --- beneath --------------------------------------------------------------------------------------------------------
+
+    def _legend(self) -> None:
+        canvas, y = self.canvas, self.bottom + 34.0
+        x = 24.0
+        for kind, words in self._legend_entries():
+            if x + 30 + 6 * len(words) > WIDTH - RIGHT:
+                x, y = 24.0, y + 19
+            _symbol(canvas, kind, x, y)
+            canvas.text(x + 22, y, words, "muted small")
+            x += 40 + 5.7 * len(words)
+        self.height = y + 26
+
+    def _legend_entries(self) -> list[tuple[str, str]]:
+        kinds = {mark.kind for lane in self.scene.lanes for mark in lane.marks}
+        kinds |= {"commit" for lane in self.scene.lanes if lane.commits}
+        always = ("prepare", "complete", "stable", "join", "sync")
+        return [(kind, words) for kind, words in LEGEND.items() if kind in always or kind in kinds]
+
+    def words(self, told: list[Paragraph]) -> None:
+        """The explanation, as lines of text."""
+        y = self.height + 8
+        self.canvas.line(24, y - 14, WIDTH - RIGHT, y - 14, "grid")
+        for paragraph in told:
+            y += 8
+            indent = 24 if paragraph.kind == "lead" else 112
+            if indent > 24:
+                self.canvas.text(24, y + 10, clock(paragraph.ts_ms), "muted small")
+            for line in textwrap.wrap(paragraph.text, WORDS_A_LINE - (indent - 24) // 6, break_on_hyphens=False):
+                y += 17
+                self.canvas.text(indent, y - 7, line, "ink")
+        self.height = y + 24
+
+
+_DEFINITIONS = "<style>.cut{fill:none;stroke-width:3}</style>"
+
+
+def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
+    middle = x + 8
+    if kind in ("prepare", "complete", "stable"):
+        canvas.rect(x, y - 9, 16, 11, "g0" if kind == "stable" else kind, radius=3)
+    elif kind in ("join", "sync", "slow"):
+        canvas.rect(x, y - 7, 16, 6, kind, radius=3)
+    elif kind == "commit":
+        canvas.line(middle, y - 8, middle, y, "commit")
+    elif kind == "heartbeat":
+        canvas.triangle(middle, y - 4, 3.6, "warn")
+    elif kind == "removed":
+        canvas.cross(middle, y - 4, 3.6, "badline")
+    elif kind == "left":
+        canvas.door(x + 3, y - 4, "warnline")
+    elif kind == "replaced":
+        canvas.diamond(middle, y - 4, 4.5, "note")
+    elif kind == "fault":
+        canvas.bolt(middle, y - 4, "faulty")
+    else:
+        canvas.circle(middle, y - 4, 3.6, "bad")
+
+
+def _height(folded: int) -> int:
+    return LANE * 2 if folded else LANE
+
+
+def _rows(spans: list[Span]) -> list[list[Span]]:
+    """Spans that don't overlap share a row, those of one log and faults apart."""
+    rows: list[list[Span]] = []
+    for span in spans:
+        for row in rows:
+            last = row[-1]
+            if (
+                (last.kind == "fault") == (span.kind == "fault")
+                and last.to_ms is not None
+                and last.to_ms <= span.from_ms
+            ):
+                row.append(span)
+                break
+        else:
+            rows.append([span])
+    return rows[:12]
