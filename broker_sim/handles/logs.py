@@ -200,10 +200,10 @@ class LogHandle:
     # who waits
 
     async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
-        """Wait until ``n`` requests wait for what was appended to be committed, and return them, the oldest first."""
+        """Wait until ``n`` requests wait for what was appended to be committed, and return them: the ``n`` oldest. Raises WaitTimeout."""
         what = f"{n} request{'s'[: n - 1]} that wait{'s' if n == 1 else ''} for {self.name}"
         await until(lambda: len(self._waiting()) >= n, self.cluster.observe(), timeout, what, now=self._now)
-        return self._waiting()
+        return self._waiting()[:n]
 
     def _waiting(self) -> list[Pending]:
         """The unanswered requests whose records are in the log, or that wait for a group's: of this log, above the high watermark."""
