@@ -1,25 +1,55 @@
-"""The command line: ``broker-sim serve``, ``broker-sim where`` and ``broker-sim demo``.
+"""The command line: ``broker-sim serve``, and every other command by its name.
 
 Rules:
 1. stdout carries the answer and nothing else: for ``serve`` one line when clients can connect, in a form that never
-   changes, ``broker-sim ready: bootstrap=HOST:PORT[,HOST:PORT...]``. Everything else goes to stderr.
+   changes, ``broker-sim ready: bootstrap=HOST:PORT[,HOST:PORT...]``, and with ``--control`` a second one,
+   ``broker-sim control: http://HOST:PORT``. Everything else goes to stderr.
 2. What the user got wrong is one line on stderr and exit code 2. SIGINT and SIGTERM end ``serve`` with exit code 0.
-3. Start-up time is part of the interface: a module is imported where it is used.
+3. Start-up time is part of the interface: a module is imported where it is used, and of the parsers that of the command
+   alone is made. A command that lives elsewhere has a line in ``ELSEWHERE``.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.commandline import Parser, add_command
 
 if TYPE_CHECKING:
     import asyncio
 
     from broker_sim.cluster import Cluster
+    from broker_sim.control.http import ControlServer
 
 READY = "broker-sim ready: bootstrap="
+CONTROL = "broker-sim control: "
+
+_CONTROL, _SCENARIO = "broker_sim.control.commands", "broker_sim.scenario.commands"
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "state": (_CONTROL, "break a log partition, and heal it"),
+    "fault": (_CONTROL, "rules that break requests"),
+    "clock": (_CONTROL, "look at the time, and move it"),
+    "group": (_CONTROL, "look at groups, and wait for them"),
+    "explain": (_CONTROL, "tell why a group rebalanced, who held it up, how it ended"),
+    "timeline": (_CONTROL, "draw a group's history"),
+    "journal": (_CONTROL, "read and follow what happens"),
+    "broker": (_CONTROL, "take brokers down and up"),
+    "leader": (_CONTROL, "move leaders, and with them coordinators"),
+    "log": (_CONTROL, "look at a log partition, and at who waits for it"),
+    "topic": (_CONTROL, "create, fill, grow and delete topics"),
+    "order": (_CONTROL, "hold requests back and let them go"),
+    "cluster": (_CONTROL, "virtual clusters of a running process"),
+    "run": (_SCENARIO, "run a scenario file"),
+    "scenario": (_SCENARIO, "list and check scenario files"),
+}
+"""Command -> the module whose ``register(commands, name)`` adds its parser by `commandline.add_command`, and a line of help.
+
+``spelled_out(words)`` of that module, if it has one, first turns a short form of the command into the full one.
+"""
 
 _SERVE_EXAMPLES = """\
 examples:
@@ -35,6 +65,8 @@ examples:
       the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
   broker-sim serve --import-describe ticket.txt
       the groups of an incident, from the output of kafka-consumer-groups --describe
+  broker-sim serve --control 9099 --topic orders:6
+      broken and looked at from outside: broker-sim state 'offsets(billing)' stuck --for 40s
   broker-sim serve > ready & until grep -q ready: ready; do sleep 0.1; done; BOOTSTRAP=$(sed s/.*=// ready)
       wait for the broker in a script
 """
@@ -59,39 +91,60 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors are one line, not the whole usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in ELSEWHERE:
+        spelled_out = getattr(importlib.import_module(ELSEWHERE[words[0]][0]), "spelled_out", None)
+        words = spelled_out(words) if spelled_out is not None else words
+    parser = _parser(words)
+    arguments, rest = parser.parse_known_args(words)
     if arguments.command is None:
         parser.print_help()
         return 0
-    return {"serve": _serve, "where": _where, "demo": _demo}[arguments.command](arguments)
+    wrong = [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]
+    if wrong:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(wrong)}")
+    if rest:
+        arguments.words += rest  # argparse takes words behind an option for strangers
+    code: int = arguments.run(arguments)
+    return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; of the commands only the one that ``words`` begins with knows its arguments."""
+    parser = Parser(
         prog="broker-sim",
         description="A Kafka broker simulator: real clients of any language use it as they use Kafka.",
-        epilog="examples:\n  broker-sim serve --port 9092 --topic orders:6\n  broker-sim where billing --partitions 50\n",
+        epilog="examples:\n  broker-sim serve --port 9092 --topic orders:6\n  broker-sim where billing --partitions 50\n"
+        "  broker-sim state 'offsets(billing)' stuck --for 40s\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"broker-sim {_version()}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    serve = commands.add_parser(
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    asked = next((word for word in words if not word.startswith("-")), None)
+    for name, (add, text) in _HERE.items():
+        if asked == name:
+            add(commands, text)
+        else:
+            commands.add_parser(name, help=text, add_help=False)
+    for name, (module, text) in ELSEWHERE.items():
+        if asked == name:
+            importlib.import_module(module).register(commands, name)
+        else:
+            commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+def _add_serve(commands: Any, text: str) -> None:
+    serve = add_command(
+        commands,
         "serve",
-        help="run brokers until interrupted",
+        _serve,
+        help=text,
         description="Run brokers until interrupted. When clients can connect, one line is printed:\n\n"
         f"  {READY}127.0.0.1:9092",
         epilog=_SERVE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = serve.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
@@ -126,30 +179,54 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
     add("--no-uvloop", action="store_true", help="use asyncio's own event loop even where uvloop is installed")
-    where = commands.add_parser(
+    add(
+        "--control",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="serve HTTP/JSON for the commands fault, state, group, ... and for tests in any language (0: a free port)",
+    )
+    add("--control-token-file", metavar="FILE", help="who controls has to send what stands in this file")
+    add("--journal", metavar="DIR", help="write what happens into files in this directory, one JSON object a line")
+    add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
+    add("--seed", type=int, metavar="N", help="of what is left to chance (default: another one each time)")
+
+
+def _add_where(commands: Any, text: str) -> None:
+    where = add_command(
+        commands,
         "where",
-        help="tell the offsets partition of a group",
+        _where,
+        help=text,
         description="Tell in which partition of __consumer_offsets a group lives; its leader is the group's coordinator.",
         epilog=_WHERE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where.add_argument("group", nargs="+", metavar="GROUP", help="a group id")
     where.add_argument(
         "--partitions", type=_count, default=50, metavar="N", help="offsets.topic.num.partitions (default: %(default)s)"
     )
     where.add_argument("--json", action="store_true", help="one JSON object a line")
-    demo = commands.add_parser(
+
+
+def _add_demo(commands: Any, text: str) -> None:
+    demo = add_command(
+        commands,
         "demo",
-        help="show a group of real consumers through a crash and a kill of the broker",
+        _demo,
+        help=text,
         description="Real aiokafka consumers share a topic as one group; one crashes; the broker is killed and comes back.",
         epilog=_DEMO_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     demo.add_argument("--data", metavar="DIR", help="keep logs and data in this directory (default: a temporary one)")
     demo.add_argument(
         "--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as (default: %(default)s)"
     )
-    return parser
+
+
+_HERE: dict[str, tuple[Callable[[Any, str], None], str]] = {
+    "serve": (_add_serve, "run brokers until interrupted"),
+    "where": (_add_where, "tell the offsets partition of a group"),
+    "demo": (_add_demo, "show a group of real consumers through a crash and a kill of the broker"),
+}
 
 
 def _version() -> str:
@@ -165,6 +242,11 @@ def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 0 to 65535")
     return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or "127.0.0.1", _port(port)
 
 
 def _count(text: str) -> int:
@@ -237,14 +319,41 @@ def _serve(arguments: argparse.Namespace) -> int:
             host=arguments.host,
             port=arguments.port,
             advertised_host=arguments.advertised_host,
+            **_incidents(arguments),
         )
+        control = None if arguments.control is None else _control(cluster, arguments)
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signal(cluster, arguments.import_describe))
+            runner.run(_serve_until_signal(cluster, control, arguments.import_describe))
     except (ClusterError, UsageError) as error:
         print(f"broker-sim serve: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What of a cluster is there for incidents, as far as it is asked for."""
+    journal = arguments.journal or arguments.control is not None
+    clock = None if arguments.clock == "real" else arguments.clock
+    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _control(cluster: Cluster, arguments: argparse.Namespace) -> ControlServer:
+    """The control server that --control asks for, not started yet. Raises UsageError."""
+    from pathlib import Path
+
+    from broker_sim.control import token
+    from broker_sim.words import UsageError
+
+    try:
+        from broker_sim.control import http
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    host, port = arguments.control
+    secret = token.for_address(host, arguments.control_token_file)
+    data_root = None if arguments.data is None else Path(arguments.data)
+    return http.ControlServer(cluster, host, port, token=secret, data_root=data_root)
 
 
 def _import(cluster: Cluster, files: Sequence[str]) -> None:
@@ -255,7 +364,9 @@ def _import(cluster: Cluster, files: Sequence[str]) -> None:
         print(f"imported {line}", file=sys.stderr)
 
 
-async def _serve_until_signal(cluster: Cluster, import_files: Sequence[str] = ()) -> None:
+async def _serve_until_signal(
+    cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = ()
+) -> None:
     import asyncio
     import signal
 
@@ -266,9 +377,17 @@ async def _serve_until_signal(cluster: Cluster, import_files: Sequence[str] = ()
     async with cluster:
         if import_files:
             _import(cluster, import_files)
+        if control is not None:
+            await control.start()
         print(f"{READY}{cluster.bootstrap}", flush=True)
+        if control is not None:
+            print(f"{CONTROL}{control.url}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
-        await stop.wait()
+        try:
+            await stop.wait()
+        finally:
+            if control is not None:
+                await control.stop()
 
 
 def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:

@@ -5,12 +5,12 @@
     await server.stop()
 
 Rules:
-1. Nothing is decided here: a request becomes the name and the parameters of an operation (routes.py), what that raises becomes a status.
-   Every answer is JSON but the pictures, the journal (one object a line) and the page at ``/``.
+1. Nothing is decided here: a request becomes the name and the parameters of an operation (routes.py), what that raises
+   becomes a status. Every answer is JSON but the pictures, the journal (one object a line) and the page at ``/``.
 2. Who may ask: on a loopback address everybody on this machine, but no web page: a Host that isn't this machine's (DNS rebinding) and a
    foreign Origin are refused. On any other address, and wherever a token is set, who sends it as ``Authorization: Bearer TOKEN``.
-3. What comes in is bounded: 1 MiB of body, 30 s to send it, parameters as table.py bounds them, waits of at most 10 minutes. A client that
-   goes away ends what waits for it; what changes something is always finished.
+3. What comes in is bounded: 1 MiB of body, 30 s to send it, parameters as table.py bounds them, waits of 10 minutes. A
+   client that goes away ends what waits for it; what changes something is always finished.
 4. No parameter is a path of the file system.
 """
 
@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import logging
-import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -31,6 +29,7 @@ from broker_sim.control.clusters import Clusters
 from broker_sim.control.operations import perform
 from broker_sim.control.routes import FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
+from broker_sim.control.token import is_loopback
 from broker_sim.words import UsageError
 
 try:
@@ -41,7 +40,7 @@ except ImportError as missing:  # pragma: no cover - the tests have it
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
 
-__all__ = ["ControlError", "ControlServer", "is_loopback"]
+__all__ = ["ControlError", "ControlServer"]
 
 log = logging.getLogger("broker_sim.control")
 
@@ -51,7 +50,7 @@ OPERATION_S = LONGEST_WAIT_S + 30.0
 """What anything may take; only a clock that is moved by years of timers comes near."""
 
 
-class ControlError(Exception):
+class ControlError(UsageError):
     """A control server that can't start as asked; the text is one line for people."""
 
 
@@ -61,14 +60,6 @@ class _Refused(Exception):
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
         self.status, self.headers = status, headers
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 class ControlServer:
@@ -291,6 +282,3 @@ def _parsed(body: bytes, request: web.Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError("the body is not a JSON object of parameters")
     return value
-
-
-_ = (AsyncIterator, socket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.names import check_broker
-from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER, TIMER
+from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import Parameter, operation
 from broker_sim.words import UsageError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.control.clusters import Clusters
 
-LONGEST_STEP_S = 366 * 86400.0
+LONGEST_STEP_S = 3653 * 86400.0
 NODE = Parameter("broker", "int", "the broker's node id", required=True, least=0, example=1)
 GRACEFUL = Parameter(
     "graceful", "bool", "as at an orderly shutdown: leaders move away first (default: for a restart alone)"
@@ -74,11 +74,9 @@ async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 def _clock(cluster: Cluster) -> dict[str, Any]:
-    return {"mode": cluster.time.mode, "now_ms": cluster.time.now_ms(), "next_timer": _plain(cluster.time.next_timer())}
-
-
-def _plain(timer: Any) -> Any:
-    return timer if timer is None or isinstance(timer, dict | str | int) else str(timer)
+    time, timer = cluster.time, cluster.time.next_timer()
+    shown = None if timer is None else {"due_ms": timer[0], "timer": timer[1]}
+    return {"mode": time.mode, "rate": time.rate, "now_ms": time.now_ms(), "next_timer": shown}
 
 
 @operation("clock.get", "GET /clock", answer=CLOCK)
@@ -94,13 +92,13 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
     Parameter(
         "expire", "list", "members that send no heartbeat meanwhile, by member or client id", example=["consumer-2"]
     ),
-    answer={"now_ms": "integer", "fired": [TIMER]},
+    answer={"now_ms": "integer", "fired": ["string"]},
     waits=True,
 )
 async def advance(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let time pass on a manual clock: each timer fires at its own instant; members not named in expire stay alive."""
     fired = await cluster.time.advance(given["by"], expire=given.get("expire", []))
-    return {"now_ms": cluster.time.now_ms(), "fired": [_plain(timer) for timer in fired]}
+    return {"now_ms": cluster.time.now_ms(), "fired": fired}
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------

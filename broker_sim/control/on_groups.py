@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.names import not_there
@@ -152,10 +153,15 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Draw a group's history: members as lanes, generations as bands, faults as marks."""
+    form = given["form"]
+    return {"group": given["group"], form: drawings()[form](cluster.observe().events, given["group"])}
+
+
+def drawings() -> dict[str, Callable[[Iterable[dict[str, Any]], str], str]]:
+    """Form -> what draws a group's history in it, of a journal's events."""
     from broker_sim import explain
 
-    draw = {"text": explain.timeline, "svg": explain.svg, "html": explain.html}[given["form"]]
-    return {"group": given["group"], given["form"]: draw(cluster.observe().events, given["group"])}
+    return {"text": explain.timeline, "svg": explain.svg, "html": explain.html}
 
 
 @operation(

@@ -56,7 +56,7 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     if given.get("follow"):
         raise UsageError("follow: only a stream can be followed")
     wanted = Wanted(given)
-    return {"events": [json.loads(_line(event)) for event in wanted.past(cluster)]}
+    return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
 
 
 @operation(
@@ -71,7 +71,7 @@ async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 class Wanted:
-    """Which events somebody wants: ``wanted.takes(event)``, to be asked about every event in order: answers are found by their requests."""
+    """Which events somebody wants. ``takes(event)`` is to be asked of every event in order: answers are found by their requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.since: int = given.get("since", 0)
@@ -89,8 +89,9 @@ class Wanted:
             if kind == "request":
                 self._requests[number] = event
             else:
-                pop = self._requests.pop if kind == "response" else self._requests.get
-                asked = pop(number, None) or event
+                asked = self._requests.get(number, event)
+                if kind == "response":
+                    self._requests.pop(number, None)
         if self._event is not None and kind != self._event:
             return False
         if self._request is not None and self._request != number and self._request not in event.get("requests", ()):
@@ -99,9 +100,9 @@ class Wanted:
             return False
         return self._group is None or any(_fits(self._group, name) for name in {*_groups(event), *_groups(asked)})
 
-    def past(self, cluster: Cluster) -> list[Event]:
-        """What has happened already."""
-        found = [event for event in cluster.observe().events if self.takes(event) and event["seq"] > self.since]
+    def of(self, events: Iterable[Event]) -> list[Event]:
+        """Those of what has happened already."""
+        found = [event for event in events if self.takes(event) and event["seq"] > self.since]
         return found if self.limit is None else found[-self.limit :]
 
 
@@ -134,7 +135,7 @@ def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> A
 
 
 async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncIterator[bytes]:
-    waiting: deque[Event] = deque(wanted.past(cluster))
+    waiting: deque[Event] = deque(wanted.of(cluster.observe().events))
     news = asyncio.Event()
 
     def listen(event: Event) -> None:

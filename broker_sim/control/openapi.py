@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["document", "page", "schema_of"]
 
 _DESCRIPTION = f"""\
-Operations on the virtual clusters of a broker-sim process. /{PREFIX}/clusters/ID/... names one of them; without clusters/ID the cluster
-that the process was started for is meant: /{PREFIX}/groups/billing is /{PREFIX}/clusters/{DEFAULT}/groups/billing. A duration is a text as
+Operations on the virtual clusters of a broker-sim process. /{PREFIX}/clusters/ID/... names one of them; without clusters/ID
+the cluster that the process was started for is meant: /{PREFIX}/groups/billing is
+/{PREFIX}/clusters/{DEFAULT}/groups/billing. A duration is a text as
 in 40s, 500ms or 1m30s, or a number of seconds. A log partition is named orders-0, __consumer_offsets-12, or offsets(GROUP) for the one
 that a group lives in. GET and DELETE take their parameters in the query, POST and PUT as a JSON object."""
 

@@ -1,7 +1,8 @@
 """The shapes of answers, in a shorthand that openapi.py turns into JSON Schema.
 
-``"string"``, ``"integer"``, ``"number"``, ``"boolean"``, ``"object"``, ``"any"``; with a ``?`` behind it null, too. ``[shape]`` is a list
-of them, ``{name: shape}`` an object; a name that ends in ``?`` may be absent. A ``Shape`` has a name of its own in the document.
+``"string"``, ``"integer"``, ``"number"``, ``"boolean"``, ``"object"``, ``"array"``, ``"any"``; with a ``?`` behind it null, too.
+``[shape]`` is a list of them, ``{name: shape}`` an object; a name that ends in ``?`` may be absent. A ``Shape`` has a name of its
+own in the document.
 """
 
 from __future__ import annotations
@@ -138,15 +139,12 @@ CLUSTER = Shape(
 )
 CLOCK = Shape(
     "Clock",
-    "the time that a cluster lives in; next_timer is what fires next on a manual clock",
-    {"mode": "string", "now_ms": "integer", "next_timer": "any"},
-    more=True,
+    "the time that the brokers live in; next_timer has due_ms and, in words, what it is for",
+    {"mode": "string", "rate": "number", "now_ms": "integer", "next_timer": "object?"},
 )
-HELD = Shape(
-    "Held",
-    "requests that are held back at the brokers, in the order they came",
-    {"hold": "string", "rule": "string", "waiting": ["object"]},
-    more=True,
+HOLD = Shape(
+    "Hold",
+    "what is held back at the brokers: which requests, and those that wait, in the order in which they came",
+    {"id": "integer", "text": "string", "ended": "boolean", "waiting": ["string"]},
 )
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)
-TIMER = "any"

@@ -1,10 +1,10 @@
 """What an operation is: its name, its typed parameters, its way in over HTTP, the shape of its answer.
 
 Rules:
-1. An operation is declared once, by the decorator `operation` above the function that performs it; HTTP, the OpenAPI document, the
-   command line and scenario files are all drawn from that declaration.
-2. What comes from outside is checked before anything is done: unknown names, missing ones, wrong types, sizes. The error is a UsageError
-   of one line that names the parameter, and the nearest that exists.
+1. An operation is declared once, by the decorator `operation` above the function that performs it; HTTP, the OpenAPI
+   document, the command line and scenario files are all drawn from that declaration.
+2. What comes from outside is checked before anything is done: unknown names, missing ones, wrong types, sizes. The error is
+   a UsageError of one line that names the parameter, and the nearest that exists.
 3. Checking twice is checking once: a checked value is a valid value with the same meaning. A duration is therefore a number of seconds.
 """
 

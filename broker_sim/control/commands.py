@@ -1,0 +1,446 @@
+"""The commands that control running brokers: ``broker-sim state``, ``fault``, ``clock``, ``group`` and their like.
+
+Rules:
+1. A command is an operation of the table: its parameters are the options, some of them stand without a name, and all of them may be
+   written as KEY=VALUE. ``VERBS`` says which, and nothing else is declared here.
+2. stdout has the answer, for people or (``--json``) as the control server gave it; stderr what went wrong.
+3. Exit codes: 0 done; 1 it can't be done, or a rule that had to hit never did; 2 wrong usage, or no server; 3 a deadline passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from broker_sim.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, add_command
+from broker_sim.control import render, token
+from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
+from broker_sim.control.operations import Operation, Parameter, find
+from broker_sim.words import UsageError, unknown
+
+__all__ = ["register", "spelled_out"]
+
+URL_VARIABLE, TOKEN_VARIABLE = "BROKER_SIM_CONTROL", "BROKER_SIM_CONTROL_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """How an operation is spelled: which parameters stand without a name, in which order; how it is shown to be used."""
+
+    operation: str
+    bare: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+VERBS: dict[str, dict[str, Verb]] = {
+    "state": {
+        "list": Verb("state.list", (), ("state", "state list --json")),
+        "get": Verb("log.get", ("log",), ("state 'offsets(billing)'",)),
+        "set": Verb(
+            "state.set",
+            ("log", "state"),
+            (
+                "state set 'offsets(billing)' stuck --for 40s",
+                "state 'offsets(billing)' stuck",
+                "state orders-0 slow --latency 200ms --jitter 50ms",
+                "state orders-0 online",
+            ),
+        ),
+        "heal": Verb("state.heal", ("log", "state"), ("state heal 'offsets(billing)'", "state heal orders-0 slow")),
+    },
+    "fault": {
+        "list": Verb("fault.list", (), ("fault", "fault list --json")),
+        "add": Verb(
+            "fault.add",
+            ("api",),
+            (
+                "fault add OffsetCommit group=billing error=NOT_COORDINATOR times=3",
+                "fault add Heartbeat --client-id 'app-*' --hang",
+                "fault add Fetch topic=orders partition=0 delay=2s during=30s",
+            ),
+        ),
+        "get": Verb("fault.get", ("fault",), ("fault get 1",)),
+        "wait": Verb("fault.wait", ("fault",), ("fault wait 1 --hits 3 --timeout 30s",)),
+        "release": Verb("fault.release", ("fault",), ("fault release 1",)),
+        "remove": Verb("fault.remove", ("fault",), ("fault remove 1", "fault remove 1 --no-must-hit")),
+        "clear": Verb("fault.clear", (), ("fault clear",)),
+    },
+    "clock": {
+        "get": Verb("clock.get", (), ("clock",)),
+        "advance": Verb("clock.advance", ("by",), ("clock advance 45s", "clock advance 45s --expire consumer-2")),
+    },
+    "group": {
+        "list": Verb("group.list", (), ("group", "group list --json")),
+        "get": Verb(
+            "group.get",
+            ("group",),
+            ("group billing", "group billing --wait stable --members 3 --timeout 30s", "group billing --watch"),
+        ),
+        "wait": Verb(
+            "group.wait", ("group",), ("group wait billing state=Stable members=3", "group wait billing lag_below=100")
+        ),
+        "remove-member": Verb("group.remove_member", ("group", "member"), ("group remove-member billing consumer-2",)),
+    },
+    "explain": {"": Verb("group.explain", ("group",), ("explain billing", "explain billing --generation 7"))},
+    "timeline": {"": Verb("group.timeline", ("group",), ("timeline billing", "timeline billing --html billing.html"))},
+    "journal": {
+        "read": Verb(
+            "journal.read",
+            (),
+            ("journal --group billing", "journal --api OffsetCommit --follow --json", "journal --event group"),
+        ),
+        "mark": Verb("journal.mark", ("text",), ("journal mark 'deploy began'",)),
+    },
+    "broker": {
+        "list": Verb("broker.list", (), ("broker",)),
+        "get": Verb("broker.get", ("broker",), ("broker get 2",)),
+        "down": Verb("broker.down", ("broker",), ("broker down 2", "broker down 2 --graceful")),
+        "up": Verb("broker.up", ("broker",), ("broker up 2",)),
+        "restart": Verb("broker.restart", ("broker",), ("broker restart 1",)),
+    },
+    "leader": {
+        "move": Verb("leader.move", ("log", "broker"), ("leader move 'offsets(billing)' 2", "leader move orders-0 3")),
+        "elect": Verb("leader.elect", ("log",), ("leader elect orders-0",)),
+    },
+    "log": {
+        "get": Verb("log.get", ("log",), ("log 'offsets(billing)'",)),
+        "wait": Verb("log.wait", ("log",), ("log wait 'offsets(billing)' --pending 1",)),
+    },
+    "topic": {
+        "list": Verb("topic.list", (), ("topic", "topic list --json")),
+        "get": Verb("topic.get", ("topic",), ("topic orders",)),
+        "create": Verb("topic.create", ("topic", "partitions"), ("topic create orders 6",)),
+        "fill": Verb("topic.fill", ("topic", "records"), ("topic fill orders 600",)),
+        "grow": Verb("topic.grow", ("topic", "partitions"), ("topic grow orders 12",)),
+        "delete": Verb("topic.delete", ("topic",), ("topic delete orders",)),
+    },
+    "order": {
+        "list": Verb("order.list", (), ("order",)),
+        "hold": Verb("order.hold", ("api",), ("order hold OffsetCommit group=billing",)),
+        "wait": Verb("order.wait", ("hold",), ("order wait 1 --waiting 3",)),
+        "release": Verb("order.release", ("hold",), ("order release 1", "order release 1 --count 2")),
+        "step": Verb("order.step", ("hold",), ("order step 1",)),
+        "remove": Verb("order.remove", ("hold",), ("order remove 1",)),
+    },
+    "cluster": {
+        "list": Verb("cluster.list", (), ("cluster",)),
+        "get": Verb("cluster.get", ("cluster",), ("cluster get default",)),
+        "create": Verb("cluster.create", ("id",), ("cluster create test-1 brokers=3 topics=orders:6 clock=manual",)),
+        "delete": Verb("cluster.delete", ("cluster",), ("cluster delete test-1",)),
+    },
+}
+
+_TEXTS = {
+    "state": "Lasting states of log partitions: stuck, slow, loading, ... A log is orders-0, or offsets(GROUP): where a group lives.",
+    "fault": "Rules that break requests: error, delay, hang, drop, truncate, split, throttle.",
+    "clock": "The brokers' time. advance is for --clock manual.",
+    "group": "Consumer groups, as their coordinators know them.",
+    "journal": "What happened: requests, answers, groups, timers, appends, faults.",
+    "broker": "Brokers, down and up.",
+    "leader": "Who leads a log partition; for an offsets partition that is its groups' coordinator.",
+    "log": "A log partition as it stands.",
+    "topic": "Topics.",
+    "order": "Requests held back at the brokers.",
+    "cluster": "Virtual clusters of a running process, each with ports, logs and a clock of its own.",
+}
+
+
+# --- parsers ----------------------------------------------------------------------------------------------------------
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """A command with its verb, where that may be left away: ``state LOG STATE`` is ``state set LOG STATE``."""
+    noun, rest = words[0], list(words[1:])
+    verbs = VERBS.get(noun, {})
+    if "" in verbs or rest[:1] in (["-h"], ["--help"]) or (rest and rest[0] in verbs):
+        return list(words)
+    bare = 0
+    while bare < len(rest) and not rest[bare].startswith("-"):
+        bare += 1
+    verb = (
+        ("list" if "list" in verbs else "")
+        if bare == 0
+        else "get"
+        if noun in ("group", "topic", "log", "state")
+        else ""
+    )
+    if noun == "state" and bare > 1:
+        verb = "set"
+    verb = {"clock": "get", "journal": "read"}.get(noun, verb) if bare == 0 else verb
+    return [noun, *([verb] if verb else []), *rest]
+
+
+def register(commands: Any, name: str) -> None:
+    """Add the parser of one of these commands."""
+    verbs = VERBS[name]
+    if "" in verbs:
+        _leaf(commands, name, verbs[""])
+        return
+    shown = [example for verb in verbs.values() for example in verb.examples]
+    parser = add_command(commands, name, _incomplete, description=_TEXTS[name], epilog=_examples(shown))
+    below = parser.add_subparsers(metavar="VERB", title="verbs", parser_class=type(parser))
+    for verb, what in verbs.items():
+        _leaf(below, verb, what)
+
+
+def _incomplete(arguments: argparse.Namespace) -> NoReturn:
+    arguments.parser.error("a verb is missing")
+    raise AssertionError("unreachable")
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return "examples:\n" + "".join(f"  broker-sim {line}\n" for line in lines)
+
+
+def _leaf(commands: Any, name: str, verb: Verb) -> None:
+    operation = find(verb.operation)
+    summary = " ".join(operation.doc.split())
+    parser = add_command(
+        commands,
+        name,
+        _run,
+        help=summary[0].lower() + summary[1:].rstrip("."),
+        description=summary,
+        epilog=_examples(verb.examples),
+    )
+    bare = [operation.parameters[one] for one in verb.bare]
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar=" ".join(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in bare) or "KEY=VALUE",
+        help="; ".join(f"{one.name}: {one.doc}" for one in bare) or "the options below, without their dashes",
+    )
+    for one in operation.parameters.values():
+        if one.name not in verb.bare and one.name != "form":
+            _option(parser, one)
+    extra = _EXTRAS.get(verb.operation)
+    if extra is not None:
+        extra(parser)
+    _common(parser, operation)
+    parser.set_defaults(verb=verb)
+
+
+def _option(parser: argparse.ArgumentParser, one: Parameter) -> None:
+    name, text = f"--{one.name.replace('_', '-')}", one.doc.replace("%", "%%")
+    if one.kind == "bool":
+        parser.add_argument(name, dest=f"p_{one.name}", action=argparse.BooleanOptionalAction, default=None, help=text)
+    else:
+        kinds = {"int": "N", "float": "X", "duration": "TIME", "list": "A,B", "map": "K:V,..."}
+        parser.add_argument(name, dest=f"p_{one.name}", metavar=kinds.get(one.kind, one.name.upper()), help=text)
+
+
+def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
+    group = parser.add_argument_group("which brokers")
+    group.add_argument(
+        "--control",
+        metavar="URL",
+        default=os.environ.get(URL_VARIABLE) or f"http://127.0.0.1:{CONTROL_PORT}",
+        help=f"the control server (default: %(default)s; environment {URL_VARIABLE})",
+    )
+    group.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help=f"a file with its token (or the token in the environment, {TOKEN_VARIABLE})",
+    )
+    if operation.on == "cluster":
+        group.add_argument(
+            "--cluster", metavar="ID", default="default", help="the virtual cluster (default: %(default)s)"
+        )
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def _offline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--journal", metavar="PATH", help="from a journal's file or directory, not from a running broker"
+    )
+
+
+def _drawing(parser: argparse.ArgumentParser) -> None:
+    _offline(parser)
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
+    parser.add_argument("--svg", metavar="FILE", help="write a picture")
+
+
+def _watching(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--watch", action="store_true", help="go on with every change, until interrupted")
+
+
+_EXTRAS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "group.explain": _offline,
+    "group.timeline": _drawing,
+    "group.get": _watching,
+    "journal.read": _offline,
+}
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+_ASSIGNMENT = re.compile(r"([a-z][a-z_-]*)=(.*)", re.DOTALL)
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The operation's parameters, of options and words. Raises UsageError."""
+    verb: Verb = arguments.verb
+    parameters = find(verb.operation).parameters
+    given = {name: value for name in parameters if (value := getattr(arguments, f"p_{name}", None)) is not None}
+    bare = list(verb.bare)
+    for word in arguments.words:
+        match = None if bare == ["text"] else _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            if not bare:
+                raise UsageError(f"{word!r} is too much; name what it is, as in KEY=VALUE")
+            name, value = bare.pop(0), word
+        else:
+            name, value = match[1].replace("-", "_"), match[2]
+            if name not in parameters:
+                raise unknown("parameter", match[1], parameters)
+            if name in bare:
+                bare.remove(name)
+        if name in given:
+            raise UsageError(f"{name} is given twice")
+        given[name] = value
+    for name in bare:
+        if parameters[name].required:
+            raise UsageError(f"{name.upper()} is missing: {parameters[name].doc}")
+    return given
+
+
+def _client(arguments: argparse.Namespace) -> ControlClient:
+    path = arguments.control_token_file
+    secret = os.environ.get(TOKEN_VARIABLE) if path is None else token.read(path)
+    return ControlClient(arguments.control, secret or None, getattr(arguments, "cluster", "default"))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Do it and print the answer; returns the exit code."""
+    try:
+        given = _given(arguments)
+        special = _SPECIAL.get(arguments.verb.operation, _plain)
+        special(arguments, given)
+        sys.stdout.flush()
+    except ControlFailed as failed:
+        return _failed(arguments, str(failed), {408: DEADLINE, 409: BROKEN}.get(failed.status, USAGE))
+    except (UsageError, Unreachable) as error:
+        return _failed(arguments, str(error), USAGE)
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # who read has gone; nothing is left to be flushed
+    except KeyboardInterrupt:
+        return DONE
+    return DONE
+
+
+def _failed(arguments: argparse.Namespace, text: str, code: int) -> int:
+    sys.stderr.write(f"{arguments.parser.prog}: {text}\n")
+    return code
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.flush()
+
+
+def _show(arguments: argparse.Namespace, operation: str, answer: Any) -> None:
+    _print(json.dumps(answer) if arguments.json else render.text(operation, answer))
+
+
+def _plain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    name = arguments.verb.operation
+    _show(arguments, name, _client(arguments).perform(name, **given))
+
+
+def _get_group(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    client = _client(arguments)
+    if not arguments.watch:
+        _show(arguments, "group.get", client.perform("group.get", **given))
+        return
+    shown: Any = None
+    for event in client.journal(group=given["group"], follow=True):
+        if event["event"] not in ("group", "offsets", "load", "leader"):
+            continue
+        try:
+            group = client.perform("group.get", group=given["group"])
+        except ControlFailed as failed:
+            if failed.status != 404:
+                raise
+            group = {"group": given["group"], "state": "Dead", "generation": 0, "members": [], "offsets": {}, "lag": {}}
+        if group != shown:
+            shown = group
+            _print(json.dumps(group) if arguments.json else render.group_line(event["ts_ms"], group))
+
+
+def _events(path: str) -> list[dict[str, Any]]:
+    from broker_sim.journal import JournalError, read
+
+    try:
+        return list(read(path))
+    except JournalError as error:
+        raise UsageError(str(error)) from None
+
+
+def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    if arguments.journal is None:
+        _plain(arguments, given)
+        return
+    from broker_sim import explain
+
+    checked = find("group.explain").checked(given)
+    text = explain.explain(_events(arguments.journal), checked["group"], checked.get("generation"))
+    _show(arguments, "group.explain", {"group": checked["group"], "text": text})
+
+
+def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    group = find("group.timeline").checked(given)["group"]
+    pictures = {"html": arguments.html, "svg": arguments.svg}
+    wanted = {form: path for form, path in pictures.items() if path is not None}
+    if arguments.journal is not None:
+        from broker_sim.control.on_groups import drawings
+
+        draw, events = drawings(), _events(arguments.journal)
+
+        def drawn(form: str) -> str:
+            return draw[form](events, group)
+    else:
+        client = _client(arguments)
+
+        def drawn(form: str) -> str:
+            if form != "text":
+                return client.picture("group.timeline", form, group=group)
+            text: str = client.perform("group.timeline", group=group)["text"]
+            return text
+
+    for form, path in wanted.items():
+        try:
+            Path(path).write_text(drawn(form))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
+    if not wanted:
+        _show(arguments, "group.timeline", {"group": group, "text": drawn("text")})
+
+
+def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    if arguments.journal is None:
+        events = _client(arguments).journal(**given)
+    else:
+        from broker_sim.control.on_journal import Wanted
+
+        wanted = Wanted(find("journal.read").checked(given))
+        events = iter(wanted.of(_events(arguments.journal)))
+    for event in events:
+        _print(json.dumps(event) if arguments.json else render.event_line(event))
+
+
+_SPECIAL: dict[str, Callable[[argparse.Namespace, dict[str, Any]], None]] = {
+    "group.get": _get_group,
+    "group.explain": _explain,
+    "group.timeline": _timeline,
+    "journal.read": _journal,
+}

@@ -1,0 +1,47 @@
+"""The token of a control server: who has it may do anything to the brokers."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import sys
+from pathlib import Path
+
+from broker_sim.words import UsageError
+
+__all__ = ["for_address", "is_loopback", "read"]
+
+MAX_BYTES = 4096
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def read(path: str) -> str:
+    """What stands in a file, without blanks around it. Raises UsageError for a file without a token."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("ascii").strip()
+    except OSError as error:
+        raise UsageError(f"token file {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(text) > MAX_BYTES or not text.isprintable() or " " in text:
+        raise UsageError(f"token file {path} holds no token: one line of printable ASCII without blanks")
+    return text
+
+
+def for_address(host: str, path: str | None) -> str | None:
+    """The token of a server on ``host``: that of the file; on an address that others can reach a new one, which is told on stderr."""
+    if path is not None:
+        return read(path)
+    if is_loopback(host):
+        return None
+    token = secrets.token_urlsafe(24)
+    sys.stderr.write(f"broker-sim: control of {host} needs this token: {token}\n")
+    return token
