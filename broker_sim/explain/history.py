@@ -32,6 +32,7 @@ from broker_sim.explain.model import (
     Stretch,
 )
 from broker_sim.explain.names import short_names
+from broker_sim.words import duration_text
 
 __all__ = ["history"]
 
@@ -435,7 +436,9 @@ class _Reader:
             spans.append((state, Span("state", state, self.history.first_ms, self.ts_ms, key=log)))
             return
         arguments = table(event, "args")
-        label = state + "".join(f" {key}={value}" for key, value in arguments.items() if value is not None)
+        label = " ".join(
+            [state, *(f"{key} {_argument(key, value)}" for key, value in arguments.items() if value is not None)]
+        )
         spans.append((state, Span("state", label, self.ts_ms, key=log)))
 
     def _leader(self, event: Event) -> None:
@@ -531,6 +534,15 @@ class _Reader:
         past.names = short_names(past.members.values())
         past.stretches = _stretches(past.rebalances)
         return past
+
+
+def _argument(key: str, value: object) -> str:
+    """A state's argument: durations are in ms."""
+    return (
+        duration_text(value)
+        if isinstance(value, int) and not isinstance(value, bool) and key != "free_bytes"
+        else str(value)
+    )
 
 
 def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:

@@ -100,7 +100,7 @@ class _Picture:
         self.notes = bool(what.incidents)
         self.lanes_y += ROW * (len(self.rows) + self.notes) + (8 if self.rows or self.notes else 0)
         self.bottom = self.lanes_y + sum(_height(lane.folded) for lane in what.lanes) + 6
-        self.height = self.bottom + 60
+        self.height = self.bottom + 60.0
 
     def x(self, ts_ms: float) -> float:
         return LEFT + self.scale.x(ts_ms)
