@@ -125,6 +125,13 @@ EVENTS: dict[str, dict[str, str]] = {
         "request?": "which request",
         "text": "what it was about",
     },
+    "client": {
+        "client": "name of a scenario's client",
+        "says": "`started`, `exited`, or what its program told: `assigned`, `revoked`, `lost`, `read`, `committed`, `commit_failed`, "
+        "`error`, `left`",
+        "text": "the error in its words, else empty",
+        "details": "what else it told: `partitions`, `log` and `offset`, `offsets`, `code`",
+    },
     "mark": {"text": "a note of the user, or a step of a scenario"},
 }
 """Every kind of event: field -> what it is. A name that ends in ``?`` may be absent. ``ALWAYS`` comes on top."""

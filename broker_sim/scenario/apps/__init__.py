@@ -1,0 +1,52 @@
+"""The scenario's own clients: small consumer programs of real client libraries, each a process of its own.
+
+A program is started as ``PROGRAM SETTINGS``; SETTINGS is one JSON object: ``bootstrap``, ``client_id`` and what the file says (the
+names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). It reads as an application does, and tells on
+stdout, one JSON object a line:
+
+    {"says": "assigned", "partitions": ["orders-0"]}    {"says": "revoked", "partitions": [...]}    {"says": "lost", ...}
+    {"says": "read", "log": "orders-0", "offset": 5}    {"says": "committed", "offsets": {"orders-0": 6}}
+    {"says": "commit_failed", "text": "..."}    {"says": "error", "text": "..."}    {"says": "left"}
+
+stdin takes one command a line: ``leave`` (close as an application does), ``commit``, ``hang SECONDS`` (stop polling; the library's own
+threads go on). The end of stdin ends the process. Any program that does the same is a client: ``--client NAME=COMMAND``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker_sim.scenario.files import duration, flag, number, plain, table_of, text, texts
+from broker_sim.words import unknown
+
+__all__ = ["COMMITS", "SETTINGS"]
+
+COMMITS = ("each", "auto", "batch", "never")
+"""When an app commits: after each record, by the client's auto commit, after each poll's records, or only when told."""
+
+
+def _commit(value: Any) -> str:
+    if value not in COMMITS:
+        raise unknown("way to commit", value, COMMITS)
+    return str(value)
+
+
+SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "group": text,
+    "topics": texts,
+    "assign": flag,
+    "commit": _commit,
+    "auto_commit_interval": duration,
+    "assignor": text,
+    "instance_id": text,
+    "session_timeout": duration,
+    "heartbeat_interval": duration,
+    "max_poll_interval": duration,
+    "request_timeout": duration,
+    "reset": text,
+    "work": duration,
+    "max_poll_records": number,
+    "config": lambda value: plain(table_of(value, "config")),
+}
+"""What a client of a scenario file may say, and how it is read."""

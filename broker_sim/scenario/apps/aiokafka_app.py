@@ -1,0 +1,141 @@
+"""The app on aiokafka: ``python -m broker_sim.scenario.apps.aiokafka_app SETTINGS``; see the package."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from broker_sim.scenario.apps.common import Settings, listen, tell
+
+_ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+
+
+def _log(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+class App(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A consumer that reads, works and commits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        options: dict[str, Any] = {
+            "session_timeout_ms": settings.ms("session_timeout"),
+            "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
+            "max_poll_interval_ms": settings.ms("max_poll_interval"),
+            "request_timeout_ms": settings.ms("request_timeout"),
+            "auto_commit_interval_ms": settings.ms("auto_commit_interval"),
+            "max_poll_records": settings.max_poll_records,
+            "group_instance_id": settings.instance_id,
+        }
+        if settings.assignor:
+            options["partition_assignment_strategy"] = (_ASSIGNORS[settings.assignor],)
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            client_id=settings.client_id,
+            group_id=settings.group,
+            auto_offset_reset=settings.reset,
+            enable_auto_commit=settings.commit == "auto",
+            retry_backoff_ms=50,
+            **{name: value for name, value in options.items() if value is not None},
+            **settings.config,
+        )
+        self.hang_s = 0.0
+        self.wake = asyncio.Event()
+        self.leaving = False
+        self.wants_commit = False
+
+    async def run(self) -> None:
+        """Until told to leave."""
+        consumer, settings = self.consumer, self.settings
+        await consumer.start()
+        try:
+            if settings.assign:
+                found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
+                consumer.assign(found)
+                tell("assigned", partitions=[_log(one) for one in found])
+            else:
+                consumer.subscribe(settings.topics, listener=self)
+            while not self.leaving:
+                await self.turn()
+        finally:
+            await consumer.stop()
+            tell("left")
+
+    async def turn(self) -> None:
+        """One poll, its records and what was told meanwhile."""
+        if self.hang_s:
+            hang, self.hang_s = self.hang_s, 0.0
+            await asyncio.sleep(hang)
+        try:
+            batches = await self.consumer.getmany(timeout_ms=200)
+        except KafkaError as error:
+            tell("error", text=f"{type(error).__name__}: {error}")
+            return
+        for partition, records in batches.items():
+            for record in records:
+                if self.settings.work_s:
+                    await asyncio.sleep(self.settings.work_s)
+                tell("read", log=_log(partition), offset=record.offset)
+                if self.settings.commit == "each":
+                    await self.commit()
+        if (batches and self.settings.commit == "batch") or self.wants_commit:
+            self.wants_commit = False
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit all positions."""
+        offsets = {partition: await self.consumer.position(partition) for partition in self.consumer.assignment()}
+        if not offsets:
+            return
+        try:
+            await self.consumer.commit(offsets)
+        except KafkaError as error:
+            tell("commit_failed", text=f"{type(error).__name__}: {error}")
+        else:
+            tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """A rebalance begins."""
+        tell("revoked", partitions=sorted(map(_log, revoked)))
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """It is over."""
+        tell("assigned", partitions=sorted(map(_log, assigned)))
+
+    def obey(self, command: str, argument: str) -> None:
+        """A command of the scenario."""
+        if command == "hang":
+            self.hang_s = float(argument)
+        elif command == "commit":
+            self.wants_commit = True
+        elif command == "leave":
+            self.leaving = True
+
+
+async def _main() -> None:
+    app = App(Settings(sys.argv[1]))
+    loop = asyncio.get_running_loop()
+    listen(lambda command, argument: loop.call_soon_threadsafe(app.obey, command, argument))
+    try:
+        await app.run()
+    except KafkaError as error:
+        tell("error", text=f"{type(error).__name__}: {error}")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    asyncio.run(_main())

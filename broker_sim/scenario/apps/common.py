@@ -1,0 +1,61 @@
+"""What the apps share: their settings, telling, listening."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MAX_TEXT = 500
+
+
+class Settings:
+    """What an app was started with; times in ms, None where the client's own default is to hold."""
+
+    def __init__(self, source: str) -> None:
+        given: Mapping[str, Any] = json.loads(source)
+        self.bootstrap: str = given["bootstrap"]
+        self.client_id: str = given["client_id"]
+        self.group: str | None = given.get("group")
+        self.topics: list[str] = given["topics"]
+        self.assign: bool = given.get("assign", False)
+        self.commit: str = given.get("commit", "batch")
+        self.assignor: str | None = given.get("assignor")
+        self.instance_id: str | None = given.get("instance_id")
+        self.reset: str = given.get("reset", "earliest")
+        self.work_s: float = given.get("work", 0.0)
+        self.max_poll_records: int | None = given.get("max_poll_records")
+        self.config: dict[str, Any] = dict(given.get("config", {}))
+        self._given = given
+
+    def ms(self, name: str) -> int | None:
+        """A duration in ms."""
+        value = self._given.get(name)
+        return None if value is None else round(value * 1000)
+
+
+def tell(says: str, **details: Any) -> None:
+    """One line for the scenario."""
+    if "text" in details:
+        details["text"] = str(details["text"])[:MAX_TEXT]
+    try:
+        sys.stdout.write(json.dumps({"says": says, **details}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def listen(obey: Callable[[str, str], object]) -> None:
+    """Call ``obey(command, argument)`` for each line of stdin, on a thread; its end ends the process."""
+
+    def run() -> None:
+        for line in sys.stdin:
+            command, _, argument = line.strip().partition(" ")
+            if command:
+                obey(command, argument)
+        os._exit(0)
+
+    threading.Thread(target=run, daemon=True, name="commands").start()

@@ -1,0 +1,144 @@
+"""The app on librdkafka: ``python -m broker_sim.scenario.apps.confluent_app SETTINGS``; see the package."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from broker_sim.scenario.apps.common import Settings, listen, tell
+
+
+def _logs(partitions: list[TopicPartition]) -> list[str]:
+    return sorted(f"{one.topic}-{one.partition}" for one in partitions)
+
+
+class App:
+    """A consumer that reads, works and commits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        options: dict[str, Any] = {
+            "session.timeout.ms": settings.ms("session_timeout"),
+            "heartbeat.interval.ms": settings.ms("heartbeat_interval"),
+            "max.poll.interval.ms": settings.ms("max_poll_interval"),
+            "socket.timeout.ms": settings.ms("request_timeout"),
+            "auto.commit.interval.ms": settings.ms("auto_commit_interval"),
+            "group.instance.id": settings.instance_id,
+            "partition.assignment.strategy": settings.assignor,
+        }
+        session_ms = options["session.timeout.ms"]
+        if session_ms is not None and options["max.poll.interval.ms"] is None and session_ms > 300_000:
+            options["max.poll.interval.ms"] = session_ms  # librdkafka wants it no shorter
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap,
+                "client.id": settings.client_id,
+                "group.id": settings.group or "none",
+                "auto.offset.reset": settings.reset,
+                "enable.auto.commit": settings.commit == "auto",
+                "error_cb": lambda error: tell("error", text=f"{error.name()}: {error.str()}"),
+                **{name: value for name, value in options.items() if value is not None},
+                **settings.config,
+            }
+        )
+        self.hang_s = 0.0
+        self.leaving = self.wants_commit = False
+        self.next: dict[tuple[str, int], int] = {}
+
+    def run(self) -> None:
+        """Until told to leave."""
+        consumer, settings = self.consumer, self.settings
+        if settings.assign:
+            topics = consumer.list_topics(timeout=30).topics
+            found = [TopicPartition(t, p) for t in settings.topics for p in topics[t].partitions]
+            consumer.assign(found)
+            tell("assigned", partitions=_logs(found))
+        else:
+            consumer.subscribe(settings.topics, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
+        while not self.leaving:
+            if self.hang_s:
+                hang, self.hang_s = self.hang_s, 0.0
+                time.sleep(hang)
+            self.turn()
+        consumer.close()
+        tell("left")
+
+    def turn(self) -> None:
+        """One poll, its records and what was told meanwhile."""
+        records = self.consumer.consume(self.settings.max_poll_records or 500, timeout=0.2)
+        for record in records:
+            error = record.error()
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    tell("error", text=f"{error.name()}: {error.str()}")
+                continue
+            self.handle(record)
+        if (self.next and self.settings.commit == "batch") or self.wants_commit:
+            self.wants_commit = False
+            self.commit()
+
+    def handle(self, record: Message) -> None:
+        """Work on one record."""
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        if self.settings.work_s:
+            time.sleep(self.settings.work_s)
+        self.next[topic, partition] = offset + 1
+        tell("read", log=f"{topic}-{partition}", offset=offset)
+        if self.settings.commit == "each":
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit what was read."""
+        offsets = [TopicPartition(topic, index, offset) for (topic, index), offset in self.next.items()]
+        if not offsets:
+            return
+        try:
+            done = self.consumer.commit(offsets=offsets, asynchronous=False) or []
+            failed = next((one.error for one in done if one.error is not None), None)
+            if failed is not None:
+                raise KafkaException(failed)
+        except KafkaException as error:
+            tell("commit_failed", text=f"{error.args[0].name()}: {error.args[0].str()}")
+        else:
+            tell("committed", offsets={f"{one.topic}-{one.partition}": one.offset for one in offsets})
+            self.next = {}
+
+    def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """A rebalance is over."""
+        tell("assigned", partitions=_logs(partitions))
+
+    def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """A rebalance begins."""
+        self.next = {}
+        tell("revoked", partitions=_logs(partitions))
+
+    def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """The partitions are somebody else's already."""
+        self.next = {}
+        tell("lost", partitions=_logs(partitions))
+
+    def obey(self, command: str, argument: str) -> None:
+        """A command of the scenario."""
+        if command == "hang":
+            self.hang_s = float(argument)
+        elif command == "commit":
+            self.wants_commit = True
+        elif command == "leave":
+            self.leaving = True
+
+
+def main() -> None:
+    """Run until told to leave."""
+    app = App(Settings(sys.argv[1]))
+    listen(app.obey)
+    app.run()
+
+
+if __name__ == "__main__":
+    main()

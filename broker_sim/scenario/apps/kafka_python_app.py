@@ -1,0 +1,118 @@
+"""The app on kafka-python: ``python -m broker_sim.scenario.apps.kafka_python_app SETTINGS``; see the package."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+
+from broker_sim.scenario.apps.common import Settings, listen, tell
+
+
+def _logs(partitions: Any) -> list[str]:
+    return sorted(f"{one.topic}-{one.partition}" for one in partitions)
+
+
+class App(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A consumer that reads, works and commits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        options: dict[str, Any] = {
+            "session_timeout_ms": settings.ms("session_timeout"),
+            "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
+            "max_poll_interval_ms": settings.ms("max_poll_interval"),
+            "request_timeout_ms": settings.ms("request_timeout"),
+            "auto_commit_interval_ms": settings.ms("auto_commit_interval"),
+            "max_poll_records": settings.max_poll_records,
+            "group_instance_id": settings.instance_id,
+        }
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap.split(","),
+            client_id=settings.client_id,
+            group_id=settings.group,
+            auto_offset_reset=settings.reset,
+            enable_auto_commit=settings.commit == "auto",
+            **{name: value for name, value in options.items() if value is not None},
+            **settings.config,
+        )
+        self.hang_s = 0.0
+        self.leaving = self.wants_commit = False
+
+    def run(self) -> None:
+        """Until told to leave."""
+        consumer, settings = self.consumer, self.settings
+        if settings.assign:
+            found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
+            consumer.assign(found)
+            tell("assigned", partitions=_logs(found))
+        else:
+            consumer.subscribe(settings.topics, listener=self)
+        while not self.leaving:
+            if self.hang_s:
+                hang, self.hang_s = self.hang_s, 0.0
+                time.sleep(hang)
+            self.turn()
+        consumer.close()
+        tell("left")
+
+    def turn(self) -> None:
+        """One poll, its records and what was told meanwhile."""
+        try:
+            batches = self.consumer.poll(timeout_ms=200)
+        except KafkaError as error:
+            tell("error", text=f"{type(error).__name__}: {error}")
+            return
+        for partition, records in batches.items():
+            for record in records:
+                if self.settings.work_s:
+                    time.sleep(self.settings.work_s)
+                tell("read", log=f"{partition.topic}-{partition.partition}", offset=record.offset)
+                if self.settings.commit == "each":
+                    self.commit()
+        if (batches and self.settings.commit == "batch") or self.wants_commit:
+            self.wants_commit = False
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit all positions."""
+        offsets = {one: OffsetAndMetadata(self.consumer.position(one), "", -1) for one in self.consumer.assignment()}
+        try:
+            self.consumer.commit(offsets)
+        except KafkaError as error:
+            tell("commit_failed", text=f"{type(error).__name__}: {error}")
+        else:
+            tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """A rebalance begins."""
+        tell("revoked", partitions=_logs(revoked))
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """It is over."""
+        tell("assigned", partitions=_logs(assigned))
+
+    def obey(self, command: str, argument: str) -> None:
+        """A command of the scenario."""
+        if command == "hang":
+            self.hang_s = float(argument)
+        elif command == "commit":
+            self.wants_commit = True
+        elif command == "leave":
+            self.leaving = True
+
+
+def main() -> None:
+    """Run until told to leave."""
+    app = App(Settings(sys.argv[1]))
+    listen(app.obey)
+    app.run()
+
+
+if __name__ == "__main__":
+    main()

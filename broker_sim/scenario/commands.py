@@ -1,0 +1,257 @@
+"""The verbs ``broker-sim run`` and ``broker-sim scenario``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker_sim.scenario.model import Scenario
+    from broker_sim.scenario.runner import Outcome
+
+from broker_sim.commandline import add_command
+
+__all__ = ["register", "run", "scenario"]
+
+_RUN_EXAMPLES = """\
+examples:
+  broker-sim run scenarios/stuck-offsets-partition-3.4.yaml
+      play the story and say whether its verdict holds
+  broker-sim run incident.yaml --client confluent
+      the same with consumers of confluent-kafka in place of the file's
+  broker-sim run incident.yaml --client 'app-1=java -jar consumer.jar'
+      one client is a program of yours that speaks the apps' line protocol
+  broker-sim run incident.yaml --attach -- ./start-consumers.sh {bootstrap}
+      your own consumers live through it; the brokers' address is also in $BOOTSTRAP
+  broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
+      under another Kafka, with a picture of every group and all that happened
+  broker-sim run incident.yaml --repeat 20
+      twenty times: whether the verdict holds each time, and whether the runs went alike
+
+exit codes: 0 held, 1 broken, 2 a wrong file or argument, 3 a deadline passed before a step's sign was seen
+"""
+
+_SCENARIO_EXAMPLES = """\
+examples:
+  broker-sim scenario list
+      the scenarios that come with broker-sim, each with a line of its story
+  broker-sim scenario list ./incidents
+      those of a directory
+  broker-sim scenario check incident.yaml
+      whether a file can be run, without running it
+  broker-sim scenario show stuck-offsets-partition-3.4
+      the file itself
+"""
+
+
+def register(commands: Any, name: str) -> None:
+    """Add the parser of one of the two."""
+    if name == "run":
+        _add_run(commands)
+    else:
+        _add_scenario(commands)
+
+
+def _add_run(commands: Any) -> None:
+    verb = add_command(
+        commands,
+        "run",
+        run,
+        description="Play a scenario: a fresh cluster, its clients, its incidents in their order, and a verdict.",
+        epilog=_RUN_EXAMPLES,
+    )
+    add = verb.add_argument
+    add("file", metavar="FILE", help="a scenario file, or the name of one that comes with broker-sim")
+    add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: the file's)")
+    add("--clock", metavar="MODE", help="real, scaled:10 or manual (default: the file's)")
+    add("--seed", type=int, metavar="N", help="seed of member ids and of chance (default: the file's)")
+    add(
+        "--client",
+        action="append",
+        default=[],
+        metavar="[NAME=]KIND|COMMAND",
+        help="other clients: aiokafka, confluent, kafka-python, or a program; for one client or kind with NAME=",
+    )
+    add("--repeat", type=int, default=1, metavar="N", help="run it N times")
+    add("--timeline", metavar="FILE", help="write the picture of its groups, as .html or .svg")
+    add("--journal", metavar="DIR", help="write all that happens into this directory")
+    add("--json", action="store_true", help="one JSON object for each run on stdout")
+    add("--quiet", action="store_true", help="no progress")
+    add(
+        "--attach",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="-- COMMAND",
+        help="run this program against the cluster; everything behind it is its own",
+    )
+
+
+def _add_scenario(commands: Any) -> None:
+    verb = add_command(
+        commands,
+        "scenario",
+        scenario,
+        description="The scenario files: what there is, and whether a file is right.",
+        epilog=_SCENARIO_EXAMPLES,
+    )
+    verb.add_argument("action", choices=("list", "check", "show"))
+    verb.add_argument("file", nargs="*", metavar="FILE", help="files or names; for list a directory")
+    verb.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def shipped() -> Path:
+    """Where the scenarios are that come with broker-sim."""
+    here = Path(__file__).resolve()
+    beside = here.parents[2] / "scenarios"
+    return beside if beside.is_dir() else here.parent / "shipped"
+
+
+def find(name: str) -> Path:
+    """A file by its path, or one that comes with broker-sim by its name. Raises WrongFile."""
+    from broker_sim.scenario.files import WrongFile
+    from broker_sim.words import nearest
+
+    path = Path(name)
+    if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
+        return path
+    there = {one.stem: one for one in shipped().glob("*.yaml")}
+    if name in there:
+        return there[name]
+    meant = nearest(name, there)
+    raise WrongFile(name, "no such file or scenario" + (f"; did you mean {meant!r}?" if meant else ""))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """``broker-sim run``."""
+    import asyncio
+
+    from broker_sim.cluster import ClusterError
+    from broker_sim.scenario.model import read
+    from broker_sim.scenario.runner import Options
+    from broker_sim.scenario.runner import run as play
+    from broker_sim.words import UsageError
+
+    attach = arguments.attach[1:] if arguments.attach[:1] == ["--"] else arguments.attach
+    worst, stories = 0, []
+    try:
+        options = Options(
+            clock=arguments.clock,
+            as_version=arguments.as_version,
+            seed=arguments.seed,
+            clients=_clients(arguments.client),
+            attach=attach,
+            journal=None if arguments.journal is None else Path(arguments.journal),
+            progress=(lambda line: None) if arguments.quiet else _progress,
+        )
+        for _ in range(max(1, arguments.repeat)):
+            scenario = read(find(arguments.file))  # anew: its signs remember what they saw
+            outcome = asyncio.run(play(scenario, options))
+            _show(outcome, arguments)
+            worst = max(worst, outcome.code)
+            stories.append(outcome.story)
+    except (UsageError, ClusterError) as error:
+        print(f"broker-sim run: {error}", file=sys.stderr)
+        return 2
+    if arguments.repeat > 1 and not arguments.json:
+        alike = len({tuple(story) for story in stories})
+        print(
+            f"{arguments.repeat} runs: " + ("all went alike" if alike == 1 else f"they went in {alike} different ways")
+        )
+    return worst
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _clients(given: list[str]) -> dict[str, str]:
+    """``KIND``, ``NAME=KIND`` or ``NAME=COMMAND`` -> by name, "*" for all."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, rest = one.partition("=")
+        if equals and " " not in name and "/" not in name:
+            found[name] = rest
+        else:
+            found["*"] = one
+    return found
+
+
+def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print(json.dumps(outcome.to_dict()), flush=True)
+    else:
+        print(outcome.report(), flush=True)
+    if arguments.timeline:
+        picture(outcome, Path(arguments.timeline))
+
+
+def picture(outcome: Outcome, path: Path) -> None:
+    """Write the groups' timelines: one file, or one for each group with its name in it."""
+    from broker_sim.explain import html, svg
+
+    draw = svg if path.suffix == ".svg" else html
+    for group in outcome.groups:
+        target = path if len(outcome.groups) == 1 else path.with_stem(f"{path.stem}-{group}")
+        target.write_text(draw(outcome.events, group), encoding="utf-8")
+        print(f"{target}: the timeline of {group}", file=sys.stderr)
+
+
+def scenario(arguments: argparse.Namespace) -> int:
+    """``broker-sim scenario``."""
+    from broker_sim.scenario.model import read
+    from broker_sim.words import UsageError
+
+    if arguments.action == "list":
+        return _list(Path(arguments.file[0]) if arguments.file else shipped(), as_json=arguments.json)
+    worst = 0
+    if not arguments.file:
+        print(f"broker-sim scenario {arguments.action}: which file?", file=sys.stderr)
+        return 2
+    for name in arguments.file:
+        try:
+            path = find(name)
+            found = read(path)
+        except UsageError as error:
+            print(f"broker-sim scenario: {error}", file=sys.stderr)
+            worst = 2
+            continue
+        if arguments.action == "show":
+            print(path.read_text(encoding="utf-8"), end="")
+        else:
+            words = f"{len(found.steps)} steps, {len(found.clients)} clients, {len(found.expect)} expectations"
+            print(json.dumps(_told(found)) if arguments.json else f"{path}: right, {words}")
+    return worst
+
+
+def _list(directory: Path, *, as_json: bool) -> int:
+    from broker_sim.scenario.model import read
+    from broker_sim.words import UsageError
+
+    worst = 0
+    for path in sorted(directory.glob("*.yaml")):
+        try:
+            found = read(path)
+        except UsageError as error:
+            print(f"broker-sim scenario: {error}", file=sys.stderr)
+            worst = 2
+            continue
+        print(
+            json.dumps(_told(found))
+            if as_json
+            else f"{path.stem}\n    {found.story.split(chr(10) * 2)[0].replace(chr(10), ' ')}"
+        )
+    return worst
+
+
+def _told(found: Scenario) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "file": str(found.path),
+        "story": found.story,
+        "as_version": found.cluster["as_version"],
+        "clients": [client.name for client in found.clients],
+        "steps": [step.name for step in found.steps],
+    }

@@ -1,0 +1,386 @@
+"""Runs a scenario: a fresh cluster, its clients, the steps in their order, and the verdict.
+
+    outcome = await run(read(path), Options())
+    outcome.code            # 0 held, 1 broken, 3 a step's sign did not come in time
+    print(outcome.report())
+
+Rules:
+1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
+2. ``never`` is looked at after every event; the first event that breaks it is the one that is told.
+3. Whatever happens, clients are ended and the cluster is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.scenario.clients import Clients, outside
+from broker_sim.scenario.model import Action, Expectation, Scenario, Step
+from broker_sim.scenario.sending import commit_as
+from broker_sim.scenario.signs import Sign
+from broker_sim.words import UsageError, duration_text
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+    from broker_sim.scenario.clients import Client
+
+__all__ = ["Options", "Outcome", "Result", "run"]
+
+HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Options:
+    """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
+    ``progress`` hears one line for each thing that happens."""
+
+    clock: str | None = None
+    as_version: str | None = None
+    seed: int | None = None
+    clients: Mapping[str, str] = field(default_factory=dict)
+    attach: list[str] = field(default_factory=list)
+    control: bool = False
+    journal: Path | None = None
+    progress: Callable[[str], object] = lambda line: None
+
+
+@dataclass(slots=True)
+class Result:
+    """One line of the verdict."""
+
+    held: bool
+    text: str
+    where: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run. ``story``: every state that each group went through, which is equal for runs that went alike."""
+
+    name: str
+    code: int
+    results: list[Result]
+    late: str
+    seconds: float
+    events: list[Event]
+    groups: list[str]
+    story: list[str]
+
+    def report(self, *, width: int = 100, color: bool = False) -> str:
+        """The verdict, and where it is broken what happened to the groups."""
+        from broker_sim.explain import explain
+
+        marks = [f"  {'held  ' if one.held else 'BROKEN'}  {one.text}" for one in self.results]
+        lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
+        words = {HELD: "held", BROKEN: "broken", LATE: "a deadline passed"}[self.code]
+        lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}")
+        if self.code:
+            lines += [f"\n{group}:\n{explain(self.events, group, width=width)}" for group in self.groups]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "scenario": self.name,
+            "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
+            "results": [{"held": one.held, "text": one.text, "where": one.where} for one in self.results],
+            "late": self.late or None,
+            "seconds": round(self.seconds, 3),
+            "story": self.story,
+        }
+
+
+class _Late(Exception):
+    """A step's sign did not come in time."""
+
+
+class _Broken(Exception):
+    """An answer was another one than the file says."""
+
+
+class _Stage:
+    """A run under way."""
+
+    def __init__(self, scenario: Scenario, options: Options, kafka: Cluster) -> None:
+        self.scenario, self.options, self.kafka = scenario, options, kafka
+        self.journal = kafka.observe()
+        self.faults: dict[str, Any] = {}
+        self.events: list[Event] = []
+        self.requests: dict[int, Event] = {}
+        self.signs: list[Sign] = []
+        self.changed = asyncio.Event()
+        self.nevers: list[tuple[Expectation, list[Sign]]] = []
+        self.broken: dict[int, str] = {}
+        self.began: dict[str, bool] = {}
+        self.story: list[str] = []
+        self.clients = Clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.started_s = time.monotonic()
+
+    # listening
+
+    def told(self, name: str, says: str, **details: Any) -> None:
+        """A client said something."""
+        words = details.pop("text", "")
+        self.journal.write("client", client=name, says=says, text=str(words), details=details)
+
+    def heard(self, event: Event) -> None:
+        """An event of the journal."""
+        self.events.append(event)
+        kind = event["event"]
+        if kind == "request":
+            self.requests[event["request"]] = event
+        for sign in self.signs:
+            sign.seen(event, self)
+        self._look_at_nevers(event)
+        self._say(kind, event)
+        self.changed.set()
+
+    def request_of(self, event: Event) -> Event | None:
+        """For signs: the request that a response answers."""
+        return self.requests.get(event.get("request", -1))
+
+    def _look_at_nevers(self, event: Event) -> None:
+        for number, (never, signs) in enumerate(self.nevers):
+            if number in self.broken or not self._is_on(never):
+                continue
+            for sign in signs:
+                sign.seen(event, self)
+                if sign.holds(self):
+                    self.broken[number] = f"{sign.now(self)} at {self.at(event)} ({event['event']} {event['seq']})"
+
+    def _is_on(self, never: Expectation) -> bool:
+        return (never.begin is None or never.begin in self.began) and (never.end is None or never.end not in self.began)
+
+    def _say(self, kind: str, event: Event) -> None:
+        if kind == "group":
+            after = event["after"]
+            line = f"{after['state']} generation {after['generation']}, {after['size']} members" if after else "is gone"
+            if not event["before"] or not after or _told(event["before"]) != _told(after):
+                self.story.append(f"{event['group']}: {line}")
+                self.options.progress(f"{self.at(event)}  {event['group']}: {line}")
+        elif kind in ("state", "fault_added", "fault_removed", "broker", "leader", "load", "mark"):
+            shown = {key: value for key, value in event.items() if key not in ("seq", "ts_ms", "event", "args")}
+            self.options.progress(f"{self.at(event)}  {kind}: {', '.join(f'{k} {v}' for k, v in shown.items())}")
+
+    def at(self, event: Event) -> str:
+        """The broker's time since the start."""
+        return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
+
+    async def until(self, signs: list[Sign], within_s: float, what: str) -> None:
+        """Wait until all signs hold. Raises _Late."""
+        deadline_s = time.monotonic() + within_s
+        while not all(sign.holds(self) for sign in signs):
+            self.changed.clear()
+            try:
+                await asyncio.wait_for(self.changed.wait(), deadline_s - time.monotonic())
+            except TimeoutError:
+                missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
+                raise _Late(f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}") from None
+
+    # doing
+
+    async def step(self, step: Step) -> None:
+        """One step."""
+        if step.when is not None:
+            await self.until(step.when, step.within_s, f"{step.where}: {step.name}")
+        if step.after_s:
+            await self.pass_time(step.after_s)
+        self.began[step.name] = True
+        self.journal.write("mark", text=step.name)
+        for action in step.actions:
+            try:
+                await self.act(action)
+            except UsageError as error:
+                raise UsageError(f"{action.where}: {error}") from None
+
+    async def pass_time(self, seconds: float) -> None:
+        """Time of the broker's clock."""
+        clock = self.kafka.time
+        if clock.mode == "manual":
+            await clock.advance(seconds)
+            return
+        done = asyncio.get_running_loop().create_future()
+        state = self.kafka.state
+        timer = state.clock.call_at_ms(state.clock.now_ms() + round(seconds * 1000), done.set_result, None)
+        try:
+            await done
+        finally:
+            timer.cancel()
+
+    async def act(self, action: Action) -> None:
+        """One action. Raises UsageError, _Broken."""
+        from broker_sim.control.operations import perform
+
+        params = action.params
+        if action.verb == "op":
+            await perform(self.kafka, action.name, params)
+        elif action.verb == "fault":
+            self.faults[action.name] = self.kafka.fault(**params)
+        elif action.verb == "remove_fault":
+            if action.name not in self.faults:
+                raise UsageError(f"no fault is called {action.name!r}")
+            self.faults[action.name].remove()
+        elif action.verb == "client":
+            await self.clients.do(action.name, params["clients"], params["for_s"], self._thaw_later)
+        elif action.verb == "advance":
+            await self.kafka.time.advance(params["seconds"], expire=params["expire"])
+        elif action.verb == "send":
+            answer = await commit_as(self.kafka, **{key: value for key, value in params.items() if key != "answer"})
+            if answer.name != params["answer"]:
+                raise _Broken(f"{action.where}: {action.text}: the answer was {answer.name}, not {params['answer']}")
+        else:
+            raise AssertionError(action.verb)
+
+    def _thaw_later(self, seconds: float, client: Client) -> None:
+        async def thaw() -> None:
+            await self.pass_time(seconds)
+            if client.running:
+                client.kill(signal.SIGCONT)
+
+        self.tasks.append(asyncio.ensure_future(thaw()))
+
+    async def feed(self, topic: str, rate: float) -> None:
+        """Records that come while the scenario runs."""
+        clock, handle = self.kafka.state.clock, self.kafka.topic(topic)
+        begun_ms, sent = clock.now_ms(), 0
+        while True:
+            await asyncio.sleep(0.05)
+            due = int((clock.now_ms() - begun_ms) / 1000 * rate)
+            if due > sent:
+                handle.fill(due - sent)
+                sent = due
+
+    # the verdict
+
+    async def verdict(self) -> list[Result]:
+        """Every expectation, in the order of the file."""
+        results: list[Result] = []
+        numbers = {id(never): number for number, (never, _) in enumerate(self.nevers)}
+        waiting = [one for one in self.scenario.expect if one.kind != "never"]
+        late: dict[int, str] = {}
+        for one in sorted(waiting, key=lambda each: each.within_s):
+            spent_s = time.monotonic() - self.finished_s
+            try:
+                await self.until(one.signs, max(0.0, one.within_s - spent_s), one.kind)
+            except _Late as error:
+                late[id(one)] = str(error)
+        for one in self.scenario.expect:
+            words = "; ".join(sign.what for sign in one.signs)
+            if one.kind == "never":
+                why = self.broken.get(numbers[id(one)], "")
+                scope = f" from {one.begin!r} on" if one.begin and not one.end else ""
+                scope = f" between {one.begin!r} and {one.end!r}" if one.end else scope
+                results.append(Result(not why, f"never{scope}: {words}" + (f" - {why}" if why else ""), one.where))
+            else:
+                within = f"within {duration_text(one.within_s * 1000)}: " if one.kind == "within" else "happened: "
+                why = late.get(id(one), "")
+                now = "; ".join(sign.now(self) for sign in one.signs if not sign.holds(self)) if why else ""
+                results.append(Result(not why, within + words + (f" - {now}" if now else ""), one.where))
+        return results
+
+    finished_s = 0.0
+
+
+def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
+    return snapshot["state"], snapshot["generation"], snapshot["size"]
+
+
+async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
+    """Run it once. Raises UsageError where the file asks for what can't be, ClusterError where the cluster can't start."""
+    from broker_sim.cluster import Cluster
+
+    options = options or Options()
+    arguments = dict(scenario.cluster)
+    for name in ("clock", "as_version", "seed"):
+        if getattr(options, name) is not None:
+            arguments[name] = getattr(options, name)
+    if options.journal is not None:
+        arguments["journal"] = options.journal
+    if "data" in scenario.imported:
+        arguments["data_dir"] = scenario.imported["data"]
+    async with Cluster(**arguments) as kafka:
+        return await _on(kafka, scenario, options)
+
+
+async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:
+    stage = _Stage(scenario, options, kafka)
+    for one in scenario.expect:
+        if one.kind == "never":
+            stage.nevers.append((one, one.signs))
+        else:
+            stage.signs += one.signs
+    for step in scenario.steps:
+        stage.signs += step.when or []
+    unsubscribe = stage.journal.subscribe(stage.heard)
+    stage.journal.write("mark", text=f"scenario {scenario.name}")
+    program: asyncio.subprocess.Process | None = None
+    results: list[Result] = []
+    code, late = HELD, ""
+    try:
+        _prepare(stage)
+        if options.attach:
+            program = await outside(options.attach, kafka.bootstrap, None)
+        await stage.clients.start()
+        try:
+            for step in scenario.steps:
+                await stage.step(step)
+        except _Late as error:
+            code, late = LATE, str(error)
+        except _Broken as error:
+            results.append(Result(False, str(error), scenario.name))
+        stage.finished_s = time.monotonic()
+        if not late:
+            results += await stage.verdict()
+            code = BROKEN if any(not one.held for one in results) else HELD
+    finally:
+        unsubscribe()
+        for task in stage.tasks:
+            task.cancel()
+        await asyncio.gather(*stage.tasks, return_exceptions=True)
+        await stage.clients.stop_all()
+        if program is not None:
+            await _end(program)
+    groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
+    seconds = time.monotonic() - stage.started_s
+    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story)
+
+
+def _prepare(stage: _Stage) -> None:
+    """Topics with their records, and what is imported."""
+    kafka = stage.kafka
+    for plan in stage.scenario.topics:
+        if plan.name not in kafka.state.topics:
+            kafka.create_topic(plan.name, plan.partitions, replication_factor=plan.replication, configs=plan.configs)
+        if plan.records:
+            kafka.topic(plan.name).fill(plan.records)
+        if plan.rate:
+            stage.tasks.append(asyncio.ensure_future(stage.feed(plan.name, plan.rate)))
+    if "describe" in stage.scenario.imported:
+        from broker_sim.importing import apply, read_describe
+
+        text = Path(stage.scenario.imported["describe"]).read_text(encoding="utf-8")
+        apply(kafka.state, kafka.runtime, read_describe(text))
+
+
+async def _end(program: asyncio.subprocess.Process) -> None:
+    """End the user's program and what it started."""
+    if program.returncode is not None:
+        return
+    for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(program.pid, number)
+            await asyncio.wait_for(program.wait(), patience_s)
+            return
+        except ProcessLookupError:
+            return
+        except TimeoutError:
+            continue

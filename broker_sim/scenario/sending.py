@@ -1,0 +1,69 @@
+"""One OffsetCommit that no well-behaved client would send: as another member, with another generation, past any client library.
+
+It goes over a connection of its own to the group's coordinator, as a client's would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.words import UsageError
+from protocol.api_keys import ApiKey
+from protocol.codec import decode, encode
+from protocol.errors import Err
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+
+__all__ = ["commit_as"]
+
+_VERSION = 7  # the last one that is not flexible: with instance ids, without epoch errors
+_TIMEOUT_S = 60.0
+
+
+async def commit_as(cluster: Cluster, group: str, member: str, generation: int | str, offsets: dict[str, int]) -> Err:
+    """Commit ``offsets`` ({"orders-0": 5}) and return the first partition's error. ``member``: a client id, instance id or member id of
+    the group, "" for none; ``generation``: a number, "now" or "old" (one less). Raises UsageError."""
+    handle = cluster.group(group)
+    members = {name: m.member_id for m in handle.members for name in (m.client_id, m.instance_id, m.member_id) if name}
+    current = handle.generation
+    number = {"now": current, "old": current - 1}.get(str(generation), generation)
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for log, offset in offsets.items():
+        topic, _, index = log.rpartition("-")
+        if not topic or not index.isdigit():
+            raise UsageError(f"{log!r} is not a partition, as in orders-0")
+        topics.setdefault(topic, []).append(OffsetCommitRequestPartition(int(index), offset))
+    request = OffsetCommitRequest(
+        group,
+        int(number),
+        members.get(member, member),
+        topics=[OffsetCommitRequestTopic(name, parts) for name, parts in topics.items()],
+    )
+    node = handle.coordinator
+    broker = cluster.state.brokers[node if node is not None else cluster.brokers[0].node_id]
+    response: OffsetCommitResponse = decode(
+        OffsetCommitResponse, _VERSION, await _exchange(broker, encode(request, _VERSION))
+    )
+    return Err(response.topics[0].partitions[0].error_code)
+
+
+async def _exchange(broker: Any, body: bytes) -> bytes:
+    client_id = b"scenario"
+    head = struct.pack(">hhih", ApiKey.OFFSET_COMMIT, _VERSION, 1, len(client_id)) + client_id
+    async with asyncio.timeout(_TIMEOUT_S):
+        reader, writer = await asyncio.open_connection(broker.host, broker.port)
+        try:
+            writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            return (await reader.readexactly(size))[4:]
+        finally:
+            writer.close()
