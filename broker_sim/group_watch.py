@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker_sim.coordinator.blocks import CommitBlocks
-from broker_sim.coordinator.group import Group, Member
+from broker_sim.coordinator.group import CUT_OFF, Group, Member
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
@@ -199,7 +199,8 @@ def snapshot(group: Group) -> Snapshot:
 
 
 def _member(group: Group, member: Member) -> dict[str, Any]:
-    waits = "JoinGroup" if member.join_token is not None else "SyncGroup" if member.sync_token is not None else None
+    parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
+    waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     return {

@@ -18,6 +18,8 @@ from protocol.messages.k11_join_group import JoinGroupResponseMember
 
 NO_MEMBER = ""
 NO_GENERATION = -1
+CUT_OFF = -2
+"""The token of a parked request that was answered with an error though the coordinator goes on counting it as parked."""
 
 
 class State(enum.Enum):

@@ -3,7 +3,7 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import NO_MEMBER, Group, Member, State
+from broker_sim.coordinator.group import CUT_OFF, NO_MEMBER, Group, Member, State
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.rebalance import (
     answer_join,
@@ -100,7 +100,7 @@ class NewGroupWrite(Write):
 
 class HeldJoin(Held):
     """A parked JoinGroup behind uncommitted writes: it goes on waiting for its group once they are committed, and is cut off where
-    they fail or are late. The member stays."""
+    they fail or are late. The member stays, and counts as one that has joined (its awaitingJoinFuture does in Kafka)."""
 
     __slots__ = ("group_id",)
 
@@ -119,7 +119,8 @@ class HeldJoin(Held):
         member = next((m for m in group.members.values() if m.join_token == self.token), None)
         if member is not None:
             mapped = shard.settings.policy.sync_errors.get(error, error)
-            answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+            shard.reply(self.token, join_error(member.join_version, mapped, NO_MEMBER))
+            member.join_token = CUT_OFF
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
@@ -262,8 +263,10 @@ class StaticWrite(Write):
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None:
             return
-        mapped = shard.settings.policy.sync_errors.get(error, error)
-        answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+        answer = join_error(member.join_version, shard.settings.policy.sync_errors.get(error, error), NO_MEMBER)
+        answer.generation_id, answer.leader = group.generation, self.old_leader or NO_MEMBER
+        answer.protocol_type, answer.protocol_name = group.protocol_type, group.protocol
+        answer_join(shard, group, member, answer)
         group.set_protocols(member, self.before.protocols)
         member.session_timeout_ms = self.before.session_timeout_ms
         member.rebalance_timeout_ms = self.before.rebalance_timeout_ms

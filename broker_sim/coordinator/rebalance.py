@@ -6,7 +6,7 @@ them. What the other rooms need for it stands here too: answering parked request
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import NO_GENERATION, NO_MEMBER, Group, Member, State
+from broker_sim.coordinator.group import CUT_OFF, NO_GENERATION, NO_MEMBER, Group, Member, State
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.records import group_record
 from broker_sim.coordinator.state import ShardState, Write
@@ -56,7 +56,8 @@ def restart_session(shard: ShardState, group: Group, member: Member) -> None:
 def answer_join(shard: ShardState, group: Group, member: Member, answer: JoinGroupResponse) -> None:
     """Answer a parked JoinGroup, if there is one."""
     if member.join_token is not None:
-        shard.reply(member.join_token, answer)
+        if member.join_token != CUT_OFF:
+            shard.reply(member.join_token, answer)
         member.join_token = None
         group.joining -= 1
 
@@ -65,7 +66,8 @@ def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) ->
     """Answer a parked SyncGroup, if there is one."""
     if member.sync_token is None:
         return False
-    shard.reply(member.sync_token, answer)
+    if member.sync_token != CUT_OFF:
+        shard.reply(member.sync_token, answer)
     member.sync_token = None
     return True
 

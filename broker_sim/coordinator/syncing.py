@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import SYNC_ANSWER, Group, Member, State
+from broker_sim.coordinator.group import CUT_OFF, SYNC_ANSWER, Group, Member, State
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
 from broker_sim.coordinator.records import group_record, replay
@@ -91,7 +91,8 @@ class HeldSync(Held):
         group = shard.groups.get(self.group_id)
         member = next((m for m in group.members.values() if m.sync_token == self.token), None) if group else None
         if member is not None:
-            answer_sync(shard, member, sync_error(shard.settings.policy.sync_errors.get(error, error)))
+            shard.reply(self.token, sync_error(shard.settings.policy.sync_errors.get(error, error)))
+            member.sync_token = CUT_OFF
 
 
 def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:
