@@ -17,6 +17,9 @@ LONGEST_MS = 100 * 365 * 86_400_000
 class UsageError(ValueError):
     """Something that the user asked for can't be; one line that names it and, where there is one, the nearest that can."""
 
+    nearest: str | None = None
+    """The name that was probably meant."""
+
 
 def duration_ms(value: object, what: str = "a duration") -> int:
     """Whole ms of ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. Raises UsageError for anything else."""
@@ -63,4 +66,6 @@ def unknown(what: str, word: object, known: Iterable[str]) -> UsageError:
     names = list(known)
     meant = nearest(str(word), names)
     hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(names) if names else "there is none"
-    return UsageError(f"no {what} {word!r}; {hint}")
+    error = UsageError(f"no {what} {word!r}; {hint}")
+    error.nearest = meant
+    return error

@@ -64,4 +64,6 @@ def not_there(what: str, name: object, known: list[str]) -> NotThere:
     meant = nearest(str(name), known)
     shown = known if len(known) <= 20 else [*known[:20], "..."]
     hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(shown) if known else "there is none"
-    return NotThere(f"no {what} {name!r}; {hint}")
+    error = NotThere(f"no {what} {name!r}; {hint}")
+    error.nearest = meant
+    return error
