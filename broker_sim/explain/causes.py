@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
@@ -19,7 +20,7 @@ class Causes:
     def __init__(self, past: History) -> None:
         self.past = past
         self.last_call: dict[str, Call] = {}
-        self.beats: dict[str, list[int]] = defaultdict(list)  # member -> when it sent heartbeats
+        self.beats: dict[str, list[Call]] = defaultdict(list)  # the heartbeats of each member
         self.closed_at: dict[int, int] = {}
         self.asked: dict[int, list[tuple[str, int | None]]] = {}
         self.grown: list[tuple[int, str]] = []
@@ -32,15 +33,11 @@ class Causes:
         if call.member:
             self.last_call[call.member] = call
             if call.api == "Heartbeat":
-                self.beats[call.member].append(call.ts_ms)
+                self.beats[call.member].append(call)
 
-    def heartbeats_since(self, member: str, since_ms: int) -> int:
-        count = 0
-        for ts_ms in reversed(self.beats.get(member, [])):
-            if ts_ms < since_ms:
-                break
-            count += 1
-        return count
+    def heartbeats_since(self, member: str, since_ms: int) -> list[Call]:
+        """A member's heartbeats from a moment on, the last one first."""
+        return list(takewhile(lambda beat: beat.ts_ms >= since_ms, reversed(self.beats.get(member, []))))
 
     def closed(self, connection: int | None, ts_ms: int) -> None:
         if connection is not None:

@@ -152,6 +152,9 @@ class _Reader:
         if not call.member:
             call.member = text(table(event, "body"), "member_id") or ""
         rebalance = self.open
+        cut = call.api == "JoinGroup" and call.error not in (None, "MEMBER_ID_REQUIRED")
+        if cut and rebalance is not None and rebalance.closed_ms is None and call.ts_ms >= rebalance.began_ms:
+            rebalance.cut_joins.append(call)
         if call.error == ASKS_TO_REJOIN and rebalance is not None and call.member and rebalance.closed_ms is None:
             rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
 

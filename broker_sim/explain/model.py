@@ -59,13 +59,13 @@ class Arrival:
 
 @dataclass(slots=True)
 class Removal:
-    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``heartbeats``: how many it sent while all waited for
-    its JoinGroup."""
+    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``heartbeats``: those that it sent while all waited
+    for its JoinGroup, the last one first."""
 
     member: str
     ts_ms: int
     why: str
-    heartbeats: int = 0
+    heartbeats: list[Call] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -95,6 +95,9 @@ class Rebalance:
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
     told: dict[str, tuple[int, str]] = field(default_factory=dict)
+    cut_joins: list[Call] = field(
+        default_factory=list
+    )  # JoinGroups that were answered an error while the window was open
     removals: list[Removal] = field(default_factory=list)
     silent_static: list[str] = field(default_factory=list)
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in

@@ -14,6 +14,8 @@ STEPS_MS = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000),
     *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000),
 )
+MOST_PAD_MS = 1000
+"""Something that happened is shown with so much of the time around it."""
 IDLE_SHARE = 0.8
 """Idle time gets at most so much paper as what happened, if it has to be cut."""
 
@@ -49,7 +51,7 @@ class Scale:
     def _pieces(self, active: Iterable[tuple[int, int]]) -> list[tuple[int, int, bool]]:
         """(from, to, idle) without holes."""
         total = self.to_ms - self.from_ms
-        pad = max(total // 2000, 50)
+        pad = min(max(total // 60, 50), MOST_PAD_MS)
         merged: list[list[int]] = []
         for start, end in sorted((max(a - pad, self.from_ms), min(b + pad, self.to_ms)) for a, b in active):
             if end <= start:
@@ -87,14 +89,12 @@ class Scale:
             if segment.cut:
                 continue
             first = -(-segment.from_ms // step) * step
-            moments = range(first, segment.to_ms + 1, step)
-            for ts_ms in moments[: int(self.width / max(apart, 1)) + 2]:
+            moments: list[int] = list(range(first, segment.to_ms + 1, step)[: int(self.width / max(apart, 1)) + 2])
+            for ts_ms in moments or [segment.from_ms]:
                 at = self.x(ts_ms)
                 if not found or at - found[-1][0] >= apart:
-                    found.append((at, clock(ts_ms) if step < 1000 else clock(ts_ms)[:-4]))
-        if not found:
-            found.append((0.0, clock(self.from_ms)))
-        return found
+                    found.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
+        return found or [(0.0, clock(self.from_ms))]
 
 
 def _longest_gap(pieces: list[tuple[int, int, bool]]) -> float:

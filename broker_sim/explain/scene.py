@@ -181,7 +181,7 @@ def _draw_call(past: History, lane: Lane, call: Call) -> None:
     elif call.api == "Heartbeat" and call.error == "REBALANCE_IN_PROGRESS":
         lane.marks.append(Mark("heartbeat", answered or call.ts_ms, words, None, call))
     elif is_trouble(call):
-        lane.marks.append(Mark("trouble", answered or call.ts_ms, words, answered, call))
+        lane.marks.append(Mark("trouble", call.ts_ms, words, answered, call))
     elif answered is not None and (call.took_ms or 0) >= SLOW_MS:
         lane.marks.append(Mark("slow", call.ts_ms, words, answered, call))
     if call.faults:

@@ -6,13 +6,15 @@ from collections import Counter
 
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch
-from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, span_words, times
+from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, quoted, span_words, times
 from broker_sim.words import duration_text
 
 __all__ = ["life_of", "tell", "tell_stretch"]
 
 FEW = 3
 """So many members are told of one by one."""
+SAME_MS = 20
+"""What is nearer to each other than this is told of as one."""
 
 
 def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
@@ -42,11 +44,7 @@ def _beginning(past: History, rebalance: Rebalance, dated: bool) -> str:
 
 def _window(past: History, rebalance: Rebalance) -> list[str]:
     sentences = []
-    late = [
-        one
-        for one in rebalance.arrivals.values()
-        if one.member not in rebalance.cause.members or one.ts_ms > rebalance.began_ms
-    ]
+    late = [one for one in rebalance.arrivals.values() if one.member not in rebalance.cause.members]
     late.sort(key=lambda one: one.ts_ms)
     clauses = _arrivals(past, rebalance, late)
     clauses += _meddlers(past, rebalance)
@@ -58,6 +56,7 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
         clauses.append("nobody else was removed" if rebalance.removals else "nobody was removed")
     if clauses:
         sentences.append(_sentence("; ".join(clauses)))
+    sentences += _cut_joins(past, rebalance)
     for pending, held_ms in rebalance.pending_held.items():
         if held_ms >= 50:
             sentences.append(
@@ -97,15 +96,15 @@ def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[
         return []
     began = rebalance.began_ms
     verb = {True: "rejoined", False: "joined"}
+    together = _together(past, rebalance, late)
+    if together:
+        return [together]
     if len(late) <= FEW:
         clauses = [_arrival(past, rebalance, one, verb[one.member in rebalance.expected]) for one in late]
-        if len(late) > 1 and late[-1].ts_ms > late[0].ts_ms:
+        if len(late) > 1:
             last = late[-1]
-            words = _arrival(past, rebalance, last, verb[last.member in rebalance.expected])
-            told = words.partition(" and ")[0] if last.told_ms is not None else ""
-            clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}" + (
-                f" (it {told.removeprefix(past.name(last.member) + ' ')})" if told else ""
-            )
+            told = f" (it was told by its {last.told_by} {after((last.told_ms or 0) - began)})" if last.told_by else ""
+            clauses[-1] = f"{past.name(last.member)} was the last, {after(last.ts_ms - began)}{told}"
         return clauses
     rejoined = sum(one.member in rebalance.expected for one in late)
     what = "rejoined" if rejoined == len(late) else "joined" if not rejoined else f"joined, {rejoined} of them again"
@@ -127,15 +126,48 @@ def _arrival(past: History, rebalance: Rebalance, one: Arrival, verb: str) -> st
     return f"{name} was told by its {one.told_by} {after(one.told_ms - began)} and {then}"
 
 
+def _together(past: History, rebalance: Rebalance, late: list[Arrival]) -> str:
+    """Members that learned of it in the same way and came at the same time: a clause for all."""
+    first, last = late[0], late[-1]
+    same = {(one.told_by, one.member in rebalance.expected) for one in late}
+    if len(late) < 2 or len(same) > 1 or last.ts_ms - first.ts_ms > SAME_MS:
+        return ""
+    who, verb = (
+        listed(past, (one.member for one in late)),
+        "rejoined" if first.member in rebalance.expected else "joined",
+    )
+    if first.told_ms is None:
+        return f"{who} {verb} {after(last.ts_ms - rebalance.began_ms)}"
+    since = last.ts_ms - first.told_ms
+    then = f"{verb} {duration_text(since)} later" if since >= 3 else f"{verb} at once"
+    return f"{who} were told by their {first.told_by}s {after(first.told_ms - rebalance.began_ms)} and {then}"
+
+
+def _cut_joins(past: History, rebalance: Rebalance) -> list[str]:
+    """JoinGroups that did not wait for the window's end."""
+    told = Counter((call.member, call.outcome, _rounded(call)) for call in rebalance.cut_joins)
+    clauses = [
+        f"the waiting JoinGroup of {past.name(who)} was answered {outcome} {took}{f' {times(number)}' if number > 1 else ''}"
+        for (who, outcome, took), number in told.most_common(FEW)
+    ]
+    if len(told) > FEW:
+        clauses.append(f"so were those of {len(told) - FEW} more")
+    return [_sentence("; ".join(clauses))] if clauses else []
+
+
 def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
     """Who left or fell silent while the window was open; joiners stand among the arrivals."""
-    clauses = [
-        f"meanwhile {because(past, cause)} ({after(cause.ts_ms - rebalance.began_ms)})"
-        for cause in rebalance.also
-        if cause.kind in ("left", "expired", "replaced")
-    ]
-    if len(clauses) > FEW:
-        return [*clauses[:FEW], f"{len(clauses) - FEW} more left or fell silent"]
+    began = rebalance.began_ms
+    left = [cause for cause in rebalance.also if cause.kind == "left"]
+    others = [cause for cause in rebalance.also if cause.kind in ("expired", "replaced")]
+    clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others[:FEW]]
+    if len(others) > FEW:
+        clauses.append(f"{len(others) - FEW} more fell silent or came back")
+    leavers = [one for cause in left for one in cause.members]
+    if leavers:
+        reasons = list(dict.fromkeys(cause.reason for cause in left if cause.reason))
+        said = f" (it said: {quoted(reasons[0])})" if len(reasons) == 1 else ""
+        clauses.append(f"{listed(past, leavers)} left as well{said}, {after(left[-1].ts_ms - began)}")
     return clauses
 
 
@@ -151,11 +183,24 @@ def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
         limit = duration_text(removal.ts_ms - rebalance.began_ms)
         words = f"{name} did not rejoin within the rebalance timeout ({limit}) and was removed"
         if removal.heartbeats:
-            words += f", though it went on sending heartbeats ({removal.heartbeats}): its process lives, its application did not poll"
+            words += _while_beating(rebalance, removal)
         return words
     if removal.why == "no_room":
         return f"{name} was removed: the group is as large as group.max.size allows"
     return f"{name} was removed"
+
+
+def _while_beating(rebalance: Rebalance, removal: Removal) -> str:
+    """What it means that a member that did not rejoin went on sending heartbeats."""
+    beats = removal.heartbeats
+    if removal.member in rebalance.told:
+        number = count(len(beats), "heartbeat")
+        return f", though it was told to and went on sending heartbeats ({number}): its process lives, its application did not poll"
+    answers = Counter(call.outcome for call in beats if call.outcome != "NONE")
+    if not answers:
+        return ""
+    its = f"its {len(beats)} heartbeats were" if len(beats) > 1 else "its heartbeat was"
+    return f"; it was never told to, as {its} answered {joined([outcome for outcome, _ in answers.most_common(FEW)])}"
 
 
 def _closing(rebalance: Rebalance) -> str:
@@ -165,7 +210,7 @@ def _closing(rebalance: Rebalance) -> str:
     if rebalance.from_empty and rebalance.closed_by == "timer":
         prolonged = max(rebalance.timer_fired - 1, 0)
         words = f"The window closed {after(lasted)}, when the initial rebalance delay was over"
-        return f"{words}, {times(prolonged)} prolonged for late joiners." if prolonged else f"{words}."
+        return f"{words}, prolonged {times(prolonged)} for late joiners." if prolonged else f"{words}."
     if rebalance.closed_by == "timer" and not any(one.why == "rebalance_timeout" for one in rebalance.removals):
         return f"The window closed {after(lasted)}, when the rebalance timeout was over."
     return ""
