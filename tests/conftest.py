@@ -15,7 +15,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.support.journal_check"]
 
 CI = os.environ.get("CI") == "true"
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow")

@@ -154,6 +154,7 @@ STORIES = {
     "load": "A coordinator reads its partition, or gives it away.",
     "clock": "The user moved the clock.",
     "order": "A request was held back, let go, or came when another one was expected.",
+    "client": "A client that a scenario started told something.",
     "mark": "A note.",
 }
 """Kind of event -> what it tells."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +12,7 @@ from broker_sim.clock import ManualClock
 from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, problems
 from broker_sim.words import UsageError
 from protocol.errors import Err
+from tests.support import journal_check
 
 
 @pytest.fixture
@@ -160,8 +161,8 @@ async def test_next_takes_other_kinds_and_fields(journal: Journal) -> None:
     seen = await coming
     assert (seen.ticket, seen.error, seen.ok) == (4, Err.NONE, True)
     anything = journal.next(group="g")
-    journal.write("append", log="__consumer_offsets-1", groups=["f", "g"])
-    assert (await anything).event == "append"
+    journal.write("committed", log="__consumer_offsets-1", groups=["f", "g"], high_watermark=3)
+    assert (await anything).event == "committed"
 
 
 async def test_a_wait_that_ends_in_vain_says_what_for_and_what_there_is(journal: Journal) -> None:
@@ -228,13 +229,31 @@ def test_what_does_not_is_named(event: dict[str, object], complaint: str) -> Non
     assert problems({"seq": 1, "ts_ms": 1, **event}) == [complaint]
 
 
-def test_the_inside_of_a_group_event_is_looked_at(journal: Journal) -> None:
+def test_the_inside_of_a_group_event_is_looked_at() -> None:
     after = {**snapshot(1), "members": [{**dict.fromkeys(PARTS["member"]), "age": 3}]}
     before = {key: value for key, value in snapshot(0).items() if key != "leader"}
-    event = journal.write("group", log="l", group="g", cause={"kind": "load", "why": ""}, before=before, after=after)
-    assert problems(event) == [
+    event = {"seq": 1, "ts_ms": 1, "event": "group", "log": "l", "group": "g", "before": before, "after": after}
+    assert problems({**event, "cause": {"kind": "load", "why": ""}}) == [
         "cause: no field is called 'why'",
         "before: snapshot: leader is missing",
         "after: member: no field is called 'age'",
     ]
-    assert json.dumps(event)
+
+
+def test_the_suite_fails_on_an_event_that_the_vocabulary_does_not_know(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(Path(journal_check.__file__).read_text())
+    pytester.makepyfile("""
+from broker_sim.clock import ManualClock
+from broker_sim.journal import Journal
+
+def test_wrong():
+    Journal(ManualClock()).write("mark", text="a", colour="red")
+
+def test_right():
+    Journal(ManualClock()).write("mark", text="a")
+""")
+    result = pytester.runpytest_subprocess(
+        "-p", "no:randomly", "-p", "no:cacheprovider", "--rootdir", str(pytester.path)
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*mark: no field is called 'colour'*"])
