@@ -44,6 +44,7 @@ IMPURE = {
 SLEEPS = {
     "tests/clients/python/aiokafka_driver.py": "an application that pauses after an error",
     "tests/conformance/test_heartbeat.py": "sessions of a real broker pass in real time",
+    "tests/stuck/real.py": "a real broker's timeouts pass in real time",
     "tests/durability/test_sigkill.py": "the seed draws the moment of the kill",
 }
 """Files that may sleep otherwise than in a loop that looks at a deadline, and why; sleep(0), one turn of the loop, is free."""

@@ -25,6 +25,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -153,6 +154,34 @@ def free_port() -> int:
                 continue
             return port
     raise RuntimeError("no free port between 20000 and 32700 in 200 attempts")
+
+
+# ------------------------------------------------------------------------------------------------ moving replicas
+
+
+def reassignment_frame(topic: str, replicas: Mapping[int, Sequence[int]], correlation_id: int = 2**30) -> bytes:
+    """An AlterPartitionReassignments v0 request, size and header included: `replicas` of each partition from now on.
+
+    A partition whose leader is not among them gets another one. For `Wire.write_raw`; any frame that comes back means
+    that the controller has taken it.
+    """
+    name = topic.encode()
+    rows = [struct.pack(">i", index) + _compact(nodes) + b"\0" for index, nodes in replicas.items()]
+    partitions = _varint(len(rows) + 1) + b"".join(rows)
+    topics = _varint(2) + _varint(len(name) + 1) + name + partitions + b"\0"
+    payload = struct.pack(">hhihx", 45, 0, correlation_id, -1) + struct.pack(">i", 20_000) + topics + b"\0"
+    return struct.pack(">i", len(payload)) + payload
+
+
+def _compact(numbers: Sequence[int]) -> bytes:
+    return _varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
+
+
+def _varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
 
 
 # ------------------------------------------------------------------------------------------------ brokers
