@@ -24,8 +24,8 @@ from broker_sim.words import UsageError
 
 __all__ = ["Client", "Clients"]
 
-_APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app"}
-_NEEDS = {"aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
+_APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
+_NEEDS = {"crowd": "protocol", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
 _PATIENCE_S = 10.0
 _TAIL = 20
 
@@ -131,7 +131,9 @@ class Clients:
 
     def _command(self, plan: ClientPlan) -> list[str]:
         settings = json.dumps({"bootstrap": self._bootstrap, "client_id": plan.name, **plan.settings})
-        own = self._commands.get(plan.name) or self._commands.get(plan.kind) or self._commands.get("*")
+        own = self._commands.get(plan.name) or self._commands.get(plan.kind)
+        if own is None and plan.kind != "crowd":
+            own = self._commands.get("*")
         if own is not None and own not in _APPS:
             return [*shlex.split(own), settings]
         kind = own or plan.kind

@@ -42,7 +42,7 @@ from protocol.errors import Err
 
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 
-KINDS = ("aiokafka", "confluent", "kafka-python", "outside")
+KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS = 1000

@@ -47,6 +47,8 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "reset": text,
     "work": duration,
     "max_poll_records": number,
+    "metadata_max_age": duration,
+    "members": number,
     "config": lambda value: plain(table_of(value, "config")),
 }
 """What a client of a scenario file may say, and how it is read."""

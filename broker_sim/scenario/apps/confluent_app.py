@@ -26,6 +26,8 @@ class App:
             "max.poll.interval.ms": settings.ms("max_poll_interval"),
             "socket.timeout.ms": settings.ms("request_timeout"),
             "auto.commit.interval.ms": settings.ms("auto_commit_interval"),
+            "topic.metadata.refresh.interval.ms": settings.ms("metadata_max_age"),
+            "metadata.max.age.ms": settings.ms("metadata_max_age"),
             "group.instance.id": settings.instance_id,
             "partition.assignment.strategy": settings.assignor,
         }

@@ -29,6 +29,7 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
             "max_poll_interval_ms": settings.ms("max_poll_interval"),
             "request_timeout_ms": settings.ms("request_timeout"),
             "auto_commit_interval_ms": settings.ms("auto_commit_interval"),
+            "metadata_max_age_ms": settings.ms("metadata_max_age"),
             "max_poll_records": settings.max_poll_records,
             "group_instance_id": settings.instance_id,
         }

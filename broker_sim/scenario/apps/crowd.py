@@ -1,0 +1,233 @@
+"""A crowd of members in one process: ``python -m broker_sim.scenario.apps.crowd SETTINGS``; for storms of hundreds.
+
+Each member is a connection of its own that speaks the group protocol and nothing else: FindCoordinator, JoinGroup, SyncGroup, Heartbeat,
+LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn. ``members`` of the settings says how many.
+Told: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import struct
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from broker_sim.scenario.apps.common import Settings, listen, tell
+from protocol.api_keys import ApiKey
+from protocol.codec import decode, encode
+from protocol.errors import Err
+from protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+_METADATA, _FIND, _JOIN, _HEARTBEAT, _LEAVE, _SYNC = 1, 1, 5, 3, 1, 3
+_RETRY_S = 0.05
+_AGAIN = (Err.REBALANCE_IN_PROGRESS, Err.COORDINATOR_LOAD_IN_PROGRESS)
+_ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id.encode()
+        self._numbers = itertools.count(1)
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, host: str, port: int) -> None:
+        self.close()
+        self._reader, self._writer = await asyncio.open_connection(host, port)
+
+    async def ask(self, api: ApiKey, version: int, request: Any, answer: type[Any]) -> Any:
+        """The response. Raises OSError or EOFError where the connection is lost."""
+        assert self._reader is not None
+        assert self._writer is not None
+        head = struct.pack(">hhih", api, version, next(self._numbers), len(self._client_id)) + self._client_id
+        body = encode(request, version)
+        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return decode(answer, version, (await self._reader.readexactly(size))[4:])
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class Member:
+    """One member's life."""
+
+    def __init__(self, settings: Settings, number: int) -> None:
+        self.settings, self.name = settings, f"{settings.client_id}-{number}"
+        assert settings.group is not None
+        self.group = settings.group
+        self.wire = Wire(self.name)
+        self.member_id, self.generation = "", -1
+        self.partitions: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Join, and join again, until cancelled."""
+        while True:
+            try:
+                await self._find()
+                while await self._join_and_sync() or self.generation < 0:
+                    await self._beat()
+            except (OSError, EOFError, asyncio.IncompleteReadError):
+                await asyncio.sleep(_RETRY_S)
+
+    async def _find(self) -> None:
+        """Connect to the coordinator."""
+        hosts = itertools.cycle(self.settings.bootstrap.split(","))
+        while True:
+            host, _, port = next(hosts).rpartition(":")
+            await self.wire.connect(host, int(port))
+            asked = MetadataRequest([MetadataRequestTopic(name=topic) for topic in self.settings.topics])
+            told: MetadataResponse = await self.wire.ask(ApiKey.METADATA, _METADATA, asked, MetadataResponse)
+            self.partitions = {topic.name or "": len(topic.partitions) for topic in told.topics}
+            found: FindCoordinatorResponse = await self.wire.ask(
+                ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(self.group), FindCoordinatorResponse
+            )
+            if found.error_code == Err.NONE:
+                await self.wire.connect(found.host, found.port)
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    async def _join_and_sync(self) -> bool:
+        """One generation; False where the coordinator is elsewhere. Leaves ``generation`` at -1 where it has to be tried again."""
+        self.generation, settings = -1, self.settings
+        metadata = struct.pack(">h", 0) + encode(ConsumerProtocolSubscription(settings.topics), 0)
+        joined: JoinGroupResponse = await self.wire.ask(
+            ApiKey.JOIN_GROUP,
+            _JOIN,
+            JoinGroupRequest(
+                self.group,
+                settings.ms("session_timeout") or 45_000,
+                settings.ms("max_poll_interval") or 300_000,
+                self.member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol("range", metadata)],
+            ),
+            JoinGroupResponse,
+        )
+        error = Err(joined.error_code)
+        if error is Err.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+            return True
+        if error is not Err.NONE:
+            return await self._refused("JoinGroup", error)
+        self.member_id = joined.member_id
+        assignments = self._dealt([one.member_id for one in joined.members]) if joined.members else {}
+        synced: SyncGroupResponse = await self.wire.ask(
+            ApiKey.SYNC_GROUP,
+            _SYNC,
+            SyncGroupRequest(
+                self.group,
+                joined.generation_id,
+                self.member_id,
+                assignments=[SyncGroupRequestAssignment(name, given) for name, given in assignments.items()],
+            ),
+            SyncGroupResponse,
+        )
+        error = Err(synced.error_code)
+        if error is not Err.NONE:
+            return await self._refused("SyncGroup", error)
+        self.generation = joined.generation_id
+        mine = (
+            decode(ConsumerProtocolAssignment, 0, synced.assignment, 2).assigned_partitions if synced.assignment else []
+        )
+        tell(
+            "assigned",
+            member=self.name,
+            partitions=[f"{one.topic}-{index}" for one in mine for index in one.partitions],
+        )
+        return True
+
+    def _dealt(self, members: list[str]) -> dict[str, bytes]:
+        """Every partition of the topics, to the members in turn."""
+        dealt: dict[str, dict[str, list[int]]] = {name: {} for name in members}
+        turn = itertools.cycle(members)
+        for topic, partitions in self.partitions.items():
+            for index in range(partitions):
+                dealt[next(turn)].setdefault(topic, []).append(index)
+        return {name: struct.pack(">h", 0) + _assignment(topics) for name, topics in dealt.items()}
+
+    async def _beat(self) -> None:
+        """Heartbeats, until the group wants something else."""
+        pause_s = (self.settings.ms("heartbeat_interval") or 3000) / 1000
+        while self.generation >= 0:
+            await asyncio.sleep(pause_s)
+            told: HeartbeatResponse = await self.wire.ask(
+                ApiKey.HEARTBEAT,
+                _HEARTBEAT,
+                HeartbeatRequest(self.group, self.generation, self.member_id),
+                HeartbeatResponse,
+            )
+            error = Err(told.error_code)
+            if error is not Err.NONE:
+                self.generation = -1
+                if not await self._refused("Heartbeat", error):
+                    raise EOFError
+                return
+
+    async def _refused(self, api: str, error: Err) -> bool:
+        """What to do about an error: whether this coordinator is to be asked again."""
+        if error not in _AGAIN:
+            tell("error", member=self.name, text=f"{api}: {error.name}")
+        if error in (Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION):
+            self.member_id = ""
+        if error is not Err.REBALANCE_IN_PROGRESS:
+            await asyncio.sleep(_RETRY_S)
+        return error not in _ELSEWHERE
+
+    async def leave(self) -> None:
+        """Say goodbye."""
+        if self.member_id:
+            try:
+                await self._find()
+                request = LeaveGroupRequest(self.group, self.member_id)
+                await self.wire.ask(ApiKey.LEAVE_GROUP, _LEAVE, request, LeaveGroupResponse)
+            except (OSError, EOFError):
+                return
+        self.wire.close()
+
+
+def _assignment(topics: dict[str, list[int]]) -> bytes:
+    parts: Iterable[Any] = (ConsumerProtocolAssignmentTopicPartition(name, found) for name, found in topics.items())
+    return encode(ConsumerProtocolAssignment(list(parts)), 0)
+
+
+async def _main() -> None:
+    settings = Settings(sys.argv[1])
+    count = int(json.loads(sys.argv[1]).get("members", 100))
+    members = [Member(settings, number) for number in range(1, count + 1)]
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def obey(command: str, argument: str) -> None:
+        if command == "leave":
+            loop.call_soon_threadsafe(stop.set)
+
+    listen(obey)
+    tasks = [asyncio.ensure_future(member.run()) for member in members]
+    await stop.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*(member.leave() for member in members))
+    tell("left")
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
