@@ -30,16 +30,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
-from broker_sim.clock import Clock, RealClock, Timer
+from broker_sim.clock import Clock, Timer, clock_of
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.incidents import ClusterError, Incidents
 from broker_sim.server import BrokerServer, listen
+from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     import random
     import socket
 
-    from broker_sim.metadata import Broker, ClusterState, Topic
-    from broker_sim.runtime import GroupRuntime
+    from broker_sim.metadata import Broker, Topic
 
 __all__ = ["Cluster", "ClusterError", "ClusterThread"]
 
@@ -52,17 +53,17 @@ _LOCK_FILE = ".lock"
 """Kafka's name for the file that is locked while a broker uses a log directory."""
 
 
-class ClusterError(Exception):
-    """A cluster that can't start as asked; the text is one line for people."""
-
-
-class Cluster:
+class Cluster(Incidents):
     """``brokers`` brokers, started and stopped together.
 
     ``topics``: name -> number of partitions (-1: num.partitions), created unless they are there. ``config``: settings by
     Kafka's names. ``data_dir``: where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``:
     of the first broker, the others take the next ones; 0 takes free ones. ``advertised_host``: what clients are told to
-    connect to, where that is not ``host``. ``clock`` and ``rng`` are for tests that own time and chance.
+    connect to, where that is not ``host``.
+
+    ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (stands still, ``time.advance`` moves it) or one of your
+    own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
+    else it begins when somebody looks (`incidents`). ``rng`` takes the place of ``seed``.
     """
 
     def __init__(
@@ -77,16 +78,21 @@ class Cluster:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
-        clock: Clock | None = None,
+        clock: Clock | str | None = None,
+        seed: int | None = None,
+        journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
+        super().__init__(rng, seed, journal)
         if brokers < 1:
             raise ClusterError(f"a cluster has at least one broker, not {brokers}")
         if not 0 <= port <= 65536 - brokers:
             raise ClusterError(f"port {port} is out of range for {brokers} broker{'s'[: brokers - 1]}")
         try:
             self.config = BrokerConfig(config, as_version)
-        except ConfigError as error:
+            if isinstance(clock, str):
+                clock_of(clock)
+        except (ConfigError, UsageError) as error:
             raise ClusterError(str(error)) from None
         self.topics = dict(topics or {})
         self.host = host
@@ -95,12 +101,10 @@ class Cluster:
         self._settings = dict(config or {})
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._sync = sync
-        self._clock, self._rng = clock, rng
+        self._clock = clock
+        self._stopped_ms = 0
         self._lock: IO[str] | None = None
         self._maintenance: Timer | None = None
-        self.servers: list[BrokerServer] = []
-        self._state: ClusterState | None = None
-        self._runtime: GroupRuntime | None = None
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -113,26 +117,6 @@ class Cluster:
     def brokers(self) -> list[Broker]:
         """The brokers, by node id."""
         return list(self.state.brokers.values())
-
-    @property
-    def state(self) -> ClusterState:
-        """Topics, partitions and settings. Raises ClusterError where the cluster is not running."""
-        if self._state is None:
-            raise ClusterError("the cluster is not running")
-        return self._state
-
-    @property
-    def runtime(self) -> GroupRuntime:
-        """The group coordinators, made at the first call. Raises ClusterError where the cluster is not running."""
-        if self._runtime is None:
-            from broker_sim.runtime import GroupRuntime
-
-            runtime = self._runtime = GroupRuntime(self.state, rng=self._rng)
-            self.state.on_topic_deleted.append(lambda topic: runtime.topic_deleted(topic.name))
-            for broker in self.brokers:
-                broker.runtime = runtime
-            runtime.start()
-        return self._runtime
 
     def create_topic(
         self,
@@ -163,6 +147,12 @@ class Cluster:
             await self.stop()
             raise
         self._arm_maintenance()
+        if self._journal_where is not False:
+            try:
+                self.observe()
+            except UsageError as error:
+                await self.stop()
+                raise ClusterError(str(error)) from None
         return self
 
     async def stop(self) -> None:
@@ -173,12 +163,16 @@ class Cluster:
         servers, self.servers = self.servers, []
         for server in servers:
             await server.stop()
+        self._end_incidents(self._close)
+
+    def _close(self) -> None:
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.close()
         state, self._state = self._state, None
         try:
             if state is not None:
+                self._stopped_ms = state.clock.now_ms()
                 state.close()
         finally:
             if self._lock is not None:
@@ -212,12 +206,15 @@ class Cluster:
         from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, KafkaError
         from broker_sim.storage import StorageError
 
-        clock = self._clock or RealClock()
+        clock = self._clock
+        if clock is None or isinstance(clock, str):
+            clock = clock_of(clock or "real", now_ms=self._stopped_ms)()
+        self._begin_time(clock)
         try:
             if self._data_dir is not None:
                 self._lock = _lock(self._data_dir)
             self.config = BrokerConfig(self._settings, self.config.as_version)  # what clients altered is on disk
-            state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng)
+            state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"))
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertised_host, port)
             self._state = state
@@ -315,6 +312,16 @@ class ClusterThread:
     def create_topic(self, name: str, partitions: int = -1, **options: Any) -> None:
         """As `Cluster.create_topic`."""
         self.run(lambda kafka: kafka.create_topic(name, partitions, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        """All else that a `Cluster` has, for use from this thread: see ``blocking``."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from broker_sim.blocking import Blocking
+
+        if self._thread is None or self._cluster is None:
+            raise ClusterError("the cluster is not running")
+        return getattr(Blocking(self, self._cluster), name)
 
     def __enter__(self) -> Self:
         return self.start()

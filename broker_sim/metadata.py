@@ -88,6 +88,10 @@ class ClusterState(SavedCluster):
         self.brokers: dict[int, Broker] = {}
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
+        self.on_leader_changed: list[Callable[[Partition], object]] = []
+        """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
+        self.on_election: list[Callable[[Partition, str], object]] = []
+        """Called with the reason at every new leader epoch."""
         config.on_change(self._settings_changed)
 
     @property
@@ -117,14 +121,26 @@ class ClusterState(SavedCluster):
         """The brokers that answer, in the order in which they were added."""
         return [broker for broker in self.brokers.values() if broker.alive]
 
-    def set_leader(self, partition: Partition, node_id: int) -> None:
+    def set_leader(self, partition: Partition, node_id: int, reason: str = "") -> None:
         """Make `node_id` (-1: nobody) the leader: the epoch moves on and everyone who waits on the partition looks
         again.
         """
+        moved = node_id != partition.leader
         partition.leader = node_id
         partition.leader_epoch += 1
         partition.partition_epoch += 1
         partition.log.assign_epoch(partition.leader_epoch)
+        self.changed(partition.topic)
+        for told in self.on_election:
+            told(partition, reason)
+        if moved:
+            for callback in self.on_leader_changed:
+                callback(partition)
+        partition.wake()
+
+    def isr_changed(self, partition: Partition) -> None:
+        """The in-sync replicas of a partition are others: everyone who waits on it looks again."""
+        partition.partition_epoch += 1
         self.changed(partition.topic)
         partition.wake()
 

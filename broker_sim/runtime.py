@@ -41,6 +41,7 @@ from broker_sim.coordinator.shard import Shard
 from broker_sim.group_watch import GroupWatch
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, Broker, ClusterState, Partition
+from broker_sim.presence import Presence
 from broker_sim.storage import partition_for
 from broker_sim.storage.errors import StorageError
 from broker_sim.storage.log import Origin
@@ -119,6 +120,8 @@ class GroupRuntime:
         self.watch: GroupWatch | None = None
         """Writes the journal; set by :meth:`observe`."""
         self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
+        self.presence: Presence | None = None
+        """Keeps members alive while somebody moves the clock; None beside a clock that moves by itself."""
 
     # who coordinates what
 
@@ -133,6 +136,7 @@ class GroupRuntime:
         """Append what is still open and stop all timers; parked requests stay unanswered, as at a broker's end."""
         self.flush_turn()
         self._timers.clear()
+        self._slots.clear()
 
     def observe(self, watch: GroupWatch) -> None:
         """Let ``watch`` see every step from here on, and first what there is."""
@@ -151,7 +155,7 @@ class GroupRuntime:
             token for write in writes for token in getattr(write, "tokens", (write.token,)) if token in self._tokens
         }
         for group in slot.shard.groups.values() if slot.shard.writes else ():
-            waiting |= {m.sync_token for m in group.members.values() if m.sync_token is not None}
+            waiting |= {m.sync_token for m in group.members.values() if m.sync_token in self._tokens}
         return len(waiting)
 
     def reload(self, partition: Partition, *, keep_loading: bool = False) -> None:
@@ -188,6 +192,24 @@ class GroupRuntime:
             slot.partition.remove_waiter(slot.waiter)
         if self.watch is not None:
             self.watch.unloaded(slot.shard, slot.partition.name, groups)
+
+    @property
+    def timers(self) -> KeyedTimers[tuple[int, TimerKey]]:
+        """The timers of all shards, by partition and key."""
+        return self._timers
+
+    def shard(self, index: int) -> Shard | None:
+        """The loaded shard of an offsets partition; None where there is none."""
+        slot = self._slots.get(index)
+        return None if slot is None or slot.loading else slot.shard
+
+    def loaded(self) -> list[tuple[int, Shard]]:
+        """Every loaded shard, with the index of its partition."""
+        return [(index, slot.shard) for index, slot in self._slots.items() if not slot.loading]
+
+    def keep_members_alive(self, is_open: Callable[[Any], bool]) -> None:
+        """The clock is going to be moved by hand: see ``presence``. ``is_open`` tells whether a connection still is."""
+        self.presence = Presence(is_open, self.loaded, self._timers)
 
     def locate(self, broker: Broker, group_id: str) -> Shard | Err:
         """The shard of a group, if ``broker`` coordinates it and it is loaded; else the error of the common gate."""
@@ -242,6 +264,8 @@ class GroupRuntime:
         if self.watch is not None:
             self.watch.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
         self._step(self._slots[shard.partition], Request(token, client, body))
+        if self.presence is not None:
+            self.presence.heard(shard, body, ctx.connection)
         return token
 
     def heartbeat(self, shard: Shard, request: Heartbeat) -> Err | None:
@@ -249,7 +273,7 @@ class GroupRuntime:
         slot = self._slots[shard.partition]
         if slot.turn or slot.open:
             self._flush(slot)
-        if shard.writes or self.watch is not None:
+        if shard.writes or self.watch is not None or self.presence is not None:
             return None
         outcome = shard.step(Request(_AT_ONCE, _NOBODY, request), self.clock.now_ms())
         self._perform(slot, outcome)
@@ -440,8 +464,13 @@ class GroupRuntime:
 
     def _fire(self, key: tuple[int, TimerKey]) -> None:
         slot = self._slots.get(key[0])
-        if slot is not None:
+        if slot is None:
+            return
+        later_ms = None if self.presence is None else self.presence.spares(slot.shard, key[1])
+        if later_ms is None:
             self._step(slot, TimerFired(key[1]))
+        else:
+            self._timers.set(key, later_ms)
 
     # loading
 

@@ -1,5 +1,8 @@
 """The listener of one broker: it accepts connections, knows them, ends their turns and closes the idle ones.
 
+A broker may be down for a while: ``pause`` and ``resume``. Its port stays its own: a second socket is bound to it from the
+beginning, which never listens, so that connecting is refused and nobody else is given the port.
+
 One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick
 of its last bytes. A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either
 direction, at most a twentieth of that later.
@@ -44,12 +47,24 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def _keeper(sock: socket.socket) -> socket.socket | None:
+    """A second socket bound as ``sock``, which must not listen yet; None where the system knows no such thing."""
+    other = socket.socket(sock.family, sock.type, sock.proto)
+    try:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(sock.getsockname())
+    except OSError:
+        other.close()
+        return None
+    return other
+
+
 class BrokerServer:
     """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster."""
 
     def __init__(self, broker: Broker, clock: Clock, routes: Routes) -> None:
         config = broker.state.config
-        self.broker, self.clock, self.routes = broker, clock, routes
+        self.broker, self.clock, self.routes = broker, clock.wire, routes
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
         self.tap: Tap | None = None
@@ -62,25 +77,55 @@ class BrokerServer:
         self._sweep: Timer | None = None
         self._turn: list[Connection] = []
         self._all_closed: asyncio.Future[None] | None = None
+        self._address: tuple[str, int] = ("", 0)
+        self._keeper: socket.socket | None = None
 
     async def start(self, sock: socket.socket) -> None:
         """Listen on a socket that :func:`listen` made; it belongs to this server from now on."""
+        self._address = sock.getsockname()[:2]
+        if self._keeper is None:
+            self._keeper = _keeper(sock)
         self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, backlog=_BACKLOG)
+
+    async def pause(self, *, graceful: bool) -> None:
+        """The broker goes down: nobody is connected when this returns, and nobody can connect. ``graceful``: as ``stop``, else every
+        connection is reset."""
+        await self._hang_up(graceful)
+
+    async def resume(self) -> None:
+        """Listen again at the same port. Raises OSError where somebody else has it (systems that let nobody keep it)."""
+        if self._server is None:
+            sock = listen(*self._address)
+            try:
+                await self.start(sock)
+            except BaseException:
+                sock.close()
+                raise
 
     async def stop(self) -> None:
         """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
+        await self._hang_up(graceful=True)
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    async def _hang_up(self, graceful: bool) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
         self.end_turn()
         if self.connections:
-            for connection in tuple(self.connections):
-                connection.close()
             self._all_closed = self._loop.create_future()
+            for connection in tuple(self.connections):
+                if graceful:
+                    connection.close()
+                else:
+                    connection.abort()
             await asyncio.wait([self._all_closed], timeout=_GRACE_S)
             for connection in tuple(self.connections):
                 connection.abort()
             await self._all_closed
+            self._all_closed = None
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

@@ -151,7 +151,7 @@ class Fetch:
         answers, size, due = self._read()
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
-        clock = self.ctx.broker.state.clock
+        clock = self.ctx.broker.state.clock.wire  # a poll goes on while the broker's time stands still
         self.parked_bytes = self._appended() - size
         self.parked_events = self._events()
         self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._answer)

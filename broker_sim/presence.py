@@ -1,0 +1,172 @@
+"""Which members could send a heartbeat, and which are to be kept alive while a manual clock leaps ahead.
+
+A client can't heartbeat in no real time: when a test moves the broker's clock by a minute, every session would end. So while time
+is moved, a session that comes due begins anew, as if its member had gone on with its heartbeats, unless
+
+* the connection that the member was last heard on is gone: it has crashed;
+* it is named in ``expire``: it is silent, whatever it sends meanwhile;
+* it waits in its first JoinGroup: what runs then is no session but Kafka's limit of five minutes, which no heartbeat moves.
+
+The same holds for a member id that was given out (MEMBER_ID_REQUIRED) and has not come back yet. All other timers fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.shard import Shard
+from broker_sim.words import unknown
+from protocol.messages.k11_join_group import JoinGroupRequest
+
+if TYPE_CHECKING:
+    from broker_sim.timers import KeyedTimers
+
+__all__ = ["Presence", "timer_text"]
+
+_PRUNE_AT = 1024
+
+_Shards = Callable[[], Iterable[tuple[int, Shard]]]
+_Key = tuple[int, TimerKey]
+
+
+class Presence:
+    """``is_open`` tells whether a connection is still there; ``shards`` those that are loaded, with their numbers."""
+
+    def __init__(self, is_open: Callable[[Any], bool], shards: _Shards, timers: KeyedTimers[_Key]) -> None:
+        self._is_open, self._shards, self._timers = is_open, shards, timers
+        self._heard: dict[tuple[str, str], Any] = {}
+        self._target_ms: int | None = None
+        self._silent: dict[str, None] = {}
+        self._due: dict[_Key, tuple[int, int]] = {}  # of silent members: generation, and when their session ends
+        self.fired: list[str] = []
+        """The timers that fired since the last look, while time is moved: what they were for."""
+
+    # what the runtime tells
+
+    def heard(self, shard: Shard, body: Any, connection: Any) -> None:
+        """A request has just been stepped that came on ``connection``."""
+        group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
+        group = None if group_id is None else shard.groups.get(group_id)
+        if group is None or member_id is None:
+            return
+        if not member_id:
+            member_id = self._new_id(group, body)
+        if member_id:
+            if len(self._heard) > _PRUNE_AT:
+                self._prune()
+            self._heard[group.group_id, member_id] = connection
+
+    def _new_id(self, group: Group, body: Any) -> str | None:
+        """The id that a JoinGroup without one was given, which is the last one of its kind."""
+        if type(body) is not JoinGroupRequest:
+            return None
+        if body.group_instance_id is not None:
+            return group.static_members.get(body.group_instance_id)
+        for ids in (group.pending_members, group.members):
+            last = next(reversed(ids), None)
+            if last is not None and (group.group_id, last) not in self._heard:
+                return last
+        return None
+
+    def _prune(self) -> None:
+        live = {
+            (group.group_id, member)
+            for _, shard in self._shards()
+            for group in shard.groups.values()
+            for member in (*group.members, *group.pending_members)
+        }
+        self._heard = {key: connection for key, connection in self._heard.items() if key in live}
+
+    def spares(self, shard: Shard, key: TimerKey) -> int | None:
+        """The new deadline of a timer that is due and does not fire; None where it does."""
+        if self._target_ms is None:
+            return None
+        session_ms = self._session_ms(shard, key)
+        if session_ms is not None:
+            return self._target_ms + session_ms
+        self.fired.append(timer_text(shard.partition, key, shard))
+        return None
+
+    def _session_ms(self, shard: Shard, key: TimerKey) -> int | None:
+        """How long the session lasts that is to begin anew."""
+        if key[0] not in ("session", "pending"):
+            return None
+        group_id, member_id = str(key[1]), str(key[2])
+        group = shard.groups.get(group_id)
+        if group is None or not self._is_open(self._heard.get((group_id, member_id))):
+            return None
+        if key[0] == "pending":
+            return None if member_id in self._silent else group.pending_members.get(member_id)
+        member = group.members.get(member_id)
+        if member is None or member.is_new or self._names(member_id, member.client_id, member.instance_id):
+            return None
+        return member.session_timeout_ms
+
+    def _names(self, *names: str | None) -> bool:
+        return any(name in self._silent for name in names if name is not None)
+
+    # while time is moved
+
+    def begin(self, target_ms: int, silent: Iterable[str]) -> None:
+        """Time is going to be moved to ``target_ms``. ``silent``: member, client or instance ids. Raises UsageError for one that
+        nobody has."""
+        known: dict[str, None] = {}
+        for _, shard in self._shards():
+            for group in shard.groups.values():
+                known.update(dict.fromkeys(group.pending_members))
+                for member in group.members.values():
+                    known.update(dict.fromkeys((member.member_id, member.client_id)))
+                    if member.instance_id is not None:
+                        known[member.instance_id] = None
+        for name in silent:
+            if name not in known:
+                raise unknown("member", name, known)
+        self._silent = dict.fromkeys(silent)
+        self._target_ms = target_ms
+        self.fired.clear()
+
+    def keep_silent(self) -> None:
+        """What the silent members have sent since the last call did not count: their sessions end when they would have."""
+        if not self._silent:
+            return
+        for key, generation in self._silent_sessions():
+            deadline_ms = self._timers.deadline_ms(key)
+            if deadline_ms is None:
+                continue
+            due = self._due.get(key)
+            if due is None or due[0] != generation:
+                self._due[key] = generation, deadline_ms
+            elif deadline_ms > due[1]:
+                self._timers.set(key, due[1])
+
+    def _silent_sessions(self) -> Iterator[tuple[_Key, int]]:
+        for index, shard in self._shards():
+            for group in shard.groups.values():
+                for member in group.members.values():
+                    if self._names(member.member_id, member.client_id, member.instance_id):
+                        yield (index, ("session", group.group_id, member.member_id)), group.generation
+
+    def end(self) -> None:
+        """Time stands still again."""
+        self._target_ms = None
+        self._silent = {}
+        self._due.clear()
+
+
+def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
+    """What a timer of the group coordinator is for."""
+    kind, *rest = key
+    if kind == "session":
+        return f"session of {rest[1]} in {rest[0]}"
+    if kind == "pending":
+        return f"member id {rest[1]} of {rest[0]}, which has not joined"
+    if kind == "sync":
+        return f"SyncGroup timeout of {rest[0]}"
+    if kind == "rebalance":
+        group = None if shard is None else shard.groups.get(str(rest[0]))
+        initial = group is not None and group.in_initial_delay
+        return f"{'initial join window' if initial else 'rebalance timeout'} of {rest[0]}"
+    return f"{'append timeout' if kind == 'append' else 'offset expiry'} of __consumer_offsets-{index}"
