@@ -79,9 +79,9 @@ class BrokerHandle:
         away first. To be awaited, or used with ``async with``."""
         return Down(self, graceful)
 
-    async def up(self) -> None:
-        """Bring it up again, at the port it had."""
-        await self.cluster.broker_up(self.node_id)
+    async def up(self, *, elect: str | None = None) -> None:
+        """Bring it up again, at the port it had. ``elect="preferred"``: every partition is led by its first replica again."""
+        await self.cluster.broker_up(self.node_id, elect=elect)
 
     async def restart(self, *, graceful: bool = True) -> None:
         """Down and up; its coordinators start from their logs."""

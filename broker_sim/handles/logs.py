@@ -200,7 +200,7 @@ class LogHandle:
     # who waits
 
     async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
-        """Wait until ``n`` requests wait for what was appended to be committed, and return them: the ``n`` oldest. Raises WaitTimeout."""
+        """Wait until ``n`` requests wait for what was appended to be committed, and return the ``n`` oldest. Raises WaitTimeout."""
         what = f"{n} request{'s'[: n - 1]} that wait{'s' if n == 1 else ''} for {self.name}"
         await until(lambda: len(self._waiting()) >= n, self.cluster.observe(), timeout, what, now=self._now)
         return self._waiting()[:n]
@@ -248,9 +248,9 @@ class LogHandle:
         self.cluster.move_leader(self.partition, broker)
         return self
 
-    def elect(self) -> LogHandle:
-        """Elect a leader among the replicas that are alive, the preferred one first."""
-        self.cluster.elect(self.partition)
+    def elect(self, broker: int | None = None) -> LogHandle:
+        """Elect a leader anew, the present one or ``broker``: a new leader epoch begins. Raises UsageError for no in-sync replica."""
+        self.cluster.elect(self.partition, broker)
         return self
 
     def fill(self, count: int, *, value: Value | None = None, value_bytes: int | None = None) -> LogHandle:

@@ -219,8 +219,10 @@ class Journal:
         return self._next(wanted, self.seq if since is None else since, timeout_ms)
 
     async def _next(self, wanted: _Wanted, since: int, timeout_ms: int) -> Seen:
-        for record in self.since(since):
-            found = wanted.in_(record)
+        past = self.since(since)
+        requests = {record["request"]: record for record in past if record["event"] == "request"}
+        for record in past:
+            found = wanted.in_(record, requests)
             if found is not None:
                 return found
         done: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
@@ -290,14 +292,15 @@ class _Wanted:
             if name not in names:
                 raise unknown("field", name, sorted(names))
 
-    def in_(self, record: Event) -> Seen | None:
-        """The event as it is given to the user, None where it is another one."""
+    def in_(self, record: Event, requests: Mapping[int, Event] | None = None) -> Seen | None:
+        """The event as it is given to the user, None where it is another one. ``requests``: those that are at hand, by number."""
         if self.event is not None and record["event"] != self.event:
             return None
         if self.api is not None and record.get("api") != self.api:
             return None
         if record["event"] == "response":
-            request = self.journal.request(record["request"]) or {}
+            number = record["request"]
+            request = (requests or {}).get(number) or self.journal.request(number) or {}
             record = {**request, **record, "body": request.get("body"), "answer": record["body"]}
         if self.group is not None and not about(record, self.group):
             return None
