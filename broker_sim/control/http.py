@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import logging
@@ -179,8 +180,13 @@ class ControlServer:
                 return await work
             task = asyncio.ensure_future(work)  # finished even if who asked goes away
             self._changes.add(task)
-            task.add_done_callback(self._changes.discard)
+            task.add_done_callback(self._changed)
             return await asyncio.shield(task)
+
+    def _changed(self, task: asyncio.Task[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # who asked may be gone; it is theirs to hear
 
     async def _parameters(self, request: web.Request, asked: Route) -> dict[str, Any]:
         """Those of the path, and those of the query (GET, DELETE) or of the body. Raises UsageError, _Refused."""
@@ -211,12 +217,12 @@ class ControlServer:
 
         stream = lines(cluster, given, until=self._stopping)  # what is wrong with the parameters is raised here
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
-        first = await anext(stream, None)
-        await response.prepare(request)
-        if first is not None:
+        async with contextlib.aclosing(stream):
+            first = await anext(stream, b"")
+            await response.prepare(request)
             await response.write(first)
-        async for chunk in stream:
-            await response.write(chunk)
+            async for chunk in stream:
+                await response.write(chunk)
         await response.write_eof()
         return response
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.shapes import EVENT
@@ -123,7 +123,7 @@ def _line(event: Mapping[str, Any]) -> str:
     return json.dumps(event, default=plain, separators=(",", ":"))
 
 
-def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> AsyncIterator[bytes]:
+def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """The journal as lines of JSON, several at a time; with ``follow`` without end but ``until``. ``given``: as for journal.read.
 
     A reader that is too slow gets an ``error`` line, and the end. Raises UsageError at once.
@@ -134,7 +134,7 @@ def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> A
     return _lines(cluster, Wanted(checked), bool(checked.get("follow")), until)
 
 
-async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncIterator[bytes]:
+async def _lines(cluster: Cluster, wanted: Wanted, follow: bool, until: asyncio.Event) -> AsyncGenerator[bytes, None]:
     waiting: deque[Event] = deque(wanted.of(cluster.observe().events))
     news = asyncio.Event()
 

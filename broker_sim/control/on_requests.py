@@ -241,7 +241,7 @@ async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
     waits=True,
 )
 async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let the oldest request that is held go to its handler, waiting for one if need be; once that has had it, tell which it was."""
+    """Let the oldest request that is held go to its handler, waiting for one if need be, and tell which it was."""
     found = _hold(cluster, given)
     stepped = await found.step(timeout=given["timeout"])
     return {**_shown(found), "stepped": stepped}

@@ -1,0 +1,33 @@
+"""Brokers in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.control.outside import Outside
+
+FAST_GROUPS = ("--config", "group.initial.rebalance.delay.ms=0")
+
+
+@pytest.fixture
+def outside() -> Iterator[Callable[..., Outside]]:
+    """Start ``broker-sim serve --control 0 ...``; all end with the test, cleanly."""
+    running: list[Outside] = []
+
+    def start(*arguments: str, **options: str) -> Outside:
+        running.append(Outside(*arguments, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        code, _, errors = one.close()
+        assert code == 0, errors
+        assert "Traceback" not in errors, errors
+
+
+@pytest.fixture
+def kafka(outside: Callable[..., Outside]) -> Outside:
+    """Two brokers, a topic of two partitions, groups that form at once."""
+    return outside("--brokers", "2", "--topic", "orders:2", *FAST_GROUPS)

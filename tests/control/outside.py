@@ -1,0 +1,100 @@
+"""A broker in a process of its own, and what its users see of it: two lines on stdout, HTTP, the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from typing import Any
+
+import jsonschema
+import pytest
+
+from broker_sim.control.client import ControlClient, ControlFailed
+from broker_sim.control.openapi import document
+
+DEADLINE_S = 30.0
+READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
+CONTROL = re.compile(r"broker-sim control: (http://\S+:\d+)\n")
+
+
+@cache
+def answer_schema(operation: str) -> dict[str, Any]:
+    """The JSON Schema of what an operation answers, by the OpenAPI document."""
+    api = document()
+    entries = [entry for path in api["paths"].values() for entry in path.values()]
+    [responses] = [one["responses"] for one in entries if one["operationId"] == camel(operation)]
+    schema: dict[str, Any] = responses["200"]["content"]["application/json"]["schema"]
+    return {**schema, "components": api["components"]}
+
+
+def camel(operation: str) -> str:
+    first, *rest = operation.replace("_", ".").split(".")
+    return first + "".join(map(str.capitalize, rest))
+
+
+class Outside:
+    """``broker-sim serve --control 0`` with more arguments; ends with ``close``."""
+
+    def __init__(self, *arguments: str, control: str = "0", token: str | None = None) -> None:
+        command = [sys.executable, "-m", "broker_sim", "serve", "--control", control, *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        )
+        deadline = time.monotonic() + DEADLINE_S
+        self.bootstrap = self._line(READY, deadline)
+        self.url = self._line(CONTROL, deadline)
+        self.client = ControlClient(self.url, token)
+
+    def _line(self, wanted: re.Pattern[str], deadline: float) -> str:
+        assert self.process.stdout is not None
+        text = ""
+        while not text.endswith("\n") and time.monotonic() < deadline:
+            ready, _, _ = select.select([self.process.stdout], [], [], deadline - time.monotonic())
+            one = os.read(self.process.stdout.fileno(), 1).decode() if ready else ""
+            if not one:
+                break
+            text += one
+        match = wanted.fullmatch(text)
+        if match is None:
+            self.process.kill()
+            pytest.fail(f"no line like {wanted.pattern!r} but {text!r}; stderr:\n{self.process.communicate()[1]}")
+        return match[1]
+
+    async def do(self, operation: str, **params: Any) -> Any:
+        """An operation over HTTP; see `ControlClient.perform`. The answer is what the OpenAPI document says."""
+        answer = await asyncio.to_thread(self.client.perform, operation, **params)
+        jsonschema.validate(answer, answer_schema(operation))
+        return answer
+
+    async def refused(self, operation: str, **params: Any) -> ControlFailed:
+        """The error of an operation that must fail."""
+        try:
+            answer = await self.do(operation, **params)
+        except ControlFailed as failed:
+            return failed
+        pytest.fail(f"{operation} {params} was done: {answer}")
+
+    def run(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """A command against this broker."""
+        given = {**os.environ, "BROKER_SIM_CONTROL": self.url, **(environment or {})}
+        command = [sys.executable, "-m", "broker_sim", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=given)
+
+    def close(self) -> tuple[int, str, str]:
+        """End it as a user does; exit code, the rest of stdout, stderr."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            out, errors = self.process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        return self.process.returncode, out, errors

@@ -1,0 +1,243 @@
+"""The commands for running brokers, as they are typed: what they print, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import aiokafka
+import pytest
+
+from broker_sim import cli
+from broker_sim.control.commands import VERBS, spelled_out
+from broker_sim.control.operations import OPERATIONS
+from tests.control.conftest import FAST_GROUPS
+from tests.control.outside import DEADLINE_S, Outside
+
+GROUP = "billing"
+
+
+def test_every_operation_has_its_command() -> None:
+    spelled = {verb.operation for verbs in VERBS.values() for verb in verbs.values()}
+    assert spelled == set(OPERATIONS)
+    assert set(VERBS) <= set(cli.ELSEWHERE)
+
+
+def test_what_stands_without_a_name_is_a_parameter() -> None:
+    for verbs in VERBS.values():
+        for verb in verbs.values():
+            parameters = OPERATIONS[verb.operation].parameters
+            required = {one.name for one in parameters.values() if one.required}
+            assert set(verb.bare) <= set(parameters), verb.operation
+            assert required <= set(verb.bare), verb.operation
+            assert verb.examples, verb.operation
+
+
+COMMANDS = [[noun, *([verb] if verb else [])] for noun, verbs in VERBS.items() for verb in verbs]
+
+
+@pytest.mark.parametrize("words", COMMANDS + [[noun] for noun, verbs in VERBS.items() if "" not in verbs], ids=" ".join)
+def test_help_has_examples_that_are_whole_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([*words, "--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    examples = [line.strip() for line in shown.partition("\nexamples:\n")[2].splitlines()]
+    assert examples
+    assert all(line.startswith(f"broker-sim {words[0]}") for line in examples)
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("state orders-0 stuck --for 4s", "state set orders-0 stuck --for 4s"),
+        ("state orders-0", "state get orders-0"),
+        ("state", "state list"),
+        ("state --json", "state list --json"),
+        ("state heal orders-0", "state heal orders-0"),
+        ("group", "group list"),
+        ("group billing --watch", "group get billing --watch"),
+        ("group wait billing members=3", "group wait billing members=3"),
+        ("clock --json", "clock get --json"),
+        ("clock advance 4s", "clock advance 4s"),
+        ("journal --follow", "journal read --follow"),
+        ("journal mark note", "journal mark note"),
+        ("topic orders", "topic get orders"),
+        ("log orders-0", "log get orders-0"),
+        ("broker", "broker list"),
+        ("fault", "fault list"),
+        ("fault --help", "fault --help"),
+        ("explain billing", "explain billing"),
+    ],
+)
+def test_short_forms(short: str, full: str) -> None:
+    assert " ".join(spelled_out(short.split())) == full
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fault", "add", "OffsetCommit", "grup=billing", "hang=true"], "did you mean 'group'?"),
+        (["state", "set", "orders-0"], "STATE is missing"),
+        (["state", "set", "orders-0", "stuck", "again"], "'again' is too much"),
+        (["clock", "advance", "4s", "by=5s"], "by is given twice"),
+        (["broker", "down"], "BROKER is missing"),
+        (["broker", "dwn", "1"], "invalid choice"),
+        (["leader"], "a verb is missing"),
+        (["fault", "add", "--grup", "x"], "unrecognized arguments: --grup"),
+        (["clock", "--control", "127.0.0.1:1"], "no control server answers at http://127.0.0.1:1"),
+        (["clock", "--control", "ftp://x"], "no control server answers at ftp://x"),
+        (["explain", GROUP, "--journal", "nowhere"], "nowhere"),
+        (["clock", "--control-token-file", "nowhere"], "token file nowhere"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = cli.main(words)
+    except SystemExit as left:
+        code = int(left.code or 0)
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert told in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_serve_prints_two_lines_and_ends_cleanly(outside: Callable[..., Outside]) -> None:
+    kafka = outside()
+    assert kafka.url.startswith("http://127.0.0.1:")
+    assert kafka.close() == (0, "", "")
+
+
+def test_serve_on_another_address_needs_the_token_that_it_tells(outside: Callable[..., Outside]) -> None:
+    kafka = outside(control="0.0.0.0:0")
+    assert kafka.process.stderr is not None
+    line = kafka.process.stderr.readline()
+    kafka.url = kafka.url.replace("0.0.0.0", "127.0.0.1")
+    assert kafka.run("topic").returncode == 2
+    token = line.strip().rpartition(" ")[2]
+    assert kafka.run("topic", environment={"BROKER_SIM_CONTROL_TOKEN": token}).returncode == 0
+
+
+def test_serve_takes_a_token_of_a_file(outside: Callable[..., Outside], tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-secret\n")
+    kafka = outside("--control-token-file", str(file))
+    wrong = kafka.run("clock")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "token" in wrong.stderr
+    assert kafka.run("clock", "--control-token-file", str(file)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--control", "nowhere:99999"], "is not a port"),
+        (["--control", "0", "--control-token-file", "nowhere"], "token file nowhere"),
+        (["--clock", "backwards"], "backwards"),
+        (["--seed", "many"], "many"),
+        (["--control", "192.0.2.1:0", "--control-token-file", __file__], "holds no token"),
+    ],
+)
+def test_serve_refuses_what_cannot_be(arguments: list[str], told: str) -> None:
+    command = [sys.executable, "-m", "broker_sim", "serve", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None:
+    def ok(*words: str) -> str:
+        done = kafka.run(*words)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done.stdout
+
+    assert ok("state") == "every log is online\n"
+    assert "__consumer_offsets-" in ok("state", f"offsets({GROUP})", "stuck", "--for", "40s")
+    states = json.loads(ok("state", "--json"))["states"]
+    assert [(one["state"], one["args"]) for one in states] == [("stuck", {"for": 40_000})]
+    assert "is online" in ok("state", "heal", f"offsets({GROUP})")
+
+    fault = json.loads(
+        ok("fault", "add", "OffsetCommit", "--times", "3", f"group={GROUP}", "error=NOT_COORDINATOR", "--json")
+    )
+    assert (fault["rule"]["times"], fault["rule"]["group"]) == (3, GROUP)
+    assert ok("fault").startswith(f"fault {fault['id']}, 0 hits: OffsetCommit group={GROUP}, at most 3 times")
+    waited = kafka.run("fault", "wait", str(fault["id"]), "--hits", "1", "--timeout", "100ms")
+    assert (waited.returncode, waited.stdout) == (3, "")
+    assert "not within 100 ms" in waited.stderr
+    removed = kafka.run("fault", "remove", str(fault["id"]))
+    assert removed.returncode == 1
+    assert "never hit" in removed.stderr
+    assert ok("fault", "clear") == "none\n"
+
+    assert "orders: 2 partitions" in ok("topic")
+    assert "20 records" in ok("topic", "fill", "orders", "20")
+    assert ok("group") == "none\n"
+    nobody = kafka.run("group", "billing")
+    assert (nobody.returncode, nobody.stdout) == (2, "")
+    assert "broker 2" in ok("broker", "down", "2")
+    assert "is up" in ok("broker", "up", "2")
+    assert ok("clock").startswith("mode        real\n")
+    assert ok("journal", "mark", "half=time").rstrip().endswith("text=half=time")
+    assert "half=time" in ok("journal", "--event", "mark")
+    assert "c1" in ok("cluster", "create", "c1", "brokers=2", "--topics", "a:3")
+    assert "a: 3 partitions" in ok("topic", "--cluster", "c1")
+    assert ok("cluster", "delete", "c1") == "deleted  c1\n"
+
+
+async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[..., Outside], tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    kafka = outside("--topic", "orders:2", "--journal", str(directory), *FAST_GROUPS)
+
+    async def ok(*words: str) -> str:
+        done = await asyncio.to_thread(kafka.run, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    consumer = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id=GROUP, client_id="app")
+    async with consumer:
+        shown = await ok("group", GROUP, "--wait", "stable", "--members", "1")
+        assert f"{GROUP}: Stable, generation 1, 1 member" in shown
+        assert "app" in shown
+        assert "orders:0,1" in shown
+        assert GROUP in await ok("group")
+    live = await ok("explain", GROUP)
+    drawn = await ok("timeline", GROUP)
+    page, picture = tmp_path / "story.html", tmp_path / "story.svg"
+    assert await ok("timeline", GROUP, "--html", str(page), "--svg", str(picture)) == ""
+    assert page.read_text().lower().startswith("<!doctype html")
+    assert picture.read_text().startswith("<svg")
+    events = [json.loads(line) for line in (await ok("journal", "--group", GROUP, "--json")).splitlines()]
+    assert {"request", "group", "response"} <= {one["event"] for one in events}
+    kafka.close()
+    assert await ok("explain", GROUP, "--journal", str(directory)) == live
+    assert await ok("timeline", GROUP, "--journal", str(directory)) == drawn
+    offline = [
+        json.loads(line)
+        for line in (await ok("journal", "--group", GROUP, "--json", "--journal", str(directory))).splitlines()
+    ]
+    assert offline[: len(events)] == events
+
+
+def test_a_follower_that_is_cut_off_ends(kafka: Outside) -> None:
+    command = [sys.executable, "-m", "broker_sim", "journal", "--follow", "--control", kafka.url]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        kafka.run("journal", "mark", "here")
+        assert follower.stdout is not None
+        line = follower.stdout.readline()
+        assert "mark" in line
+        kafka.close()
+        out, errors = follower.communicate(timeout=DEADLINE_S)
+    finally:
+        follower.kill()
+        follower.communicate()
+    assert out == ""
+    assert follower.returncode in (0, 2), errors

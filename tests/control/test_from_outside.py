@@ -1,0 +1,401 @@
+"""What a user of another process can do to brokers, by HTTP alone: every kind of state and of fault, and what clients see of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiokafka
+import pytest
+
+from broker_sim.conditions import KINDS
+from broker_sim.rules import VERDICTS
+from protocol.errors import Err
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k03_metadata import MetadataRequest
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.record_batch import build_batch
+from tests.control.outside import Outside
+from tests.support.wire import Wire, WireClosedError
+
+DEADLINE_S = 20.0
+GROUP = "billing"
+
+
+def produced(topic: str = "orders") -> ProduceRequest:
+    data = PartitionProduceData(0, build_batch([(b"k", b"v")], 1_700_000_000_000, base_sequence=-1))
+    return ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(topic, partition_data=[data])])
+
+
+def commit(group: str = GROUP, offset: int = 5) -> OffsetCommitRequest:
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+    topics = [OffsetCommitRequestTopic(name="orders", partitions=rows)]
+    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
+
+
+async def connected(kafka: Outside, broker: int) -> Wire:
+    return await Wire.connect(kafka.bootstrap.split(",")[broker - 1])
+
+
+@pytest.fixture
+async def wire(kafka: Outside) -> AsyncIterator[Wire]:
+    """A connection to the leader of orders-0."""
+    one = await connected(kafka, (await kafka.do("log.get", log="orders-0"))["leader"])
+    yield one
+    await one.close()
+
+
+@pytest.fixture
+async def coordinator(kafka: Outside) -> AsyncIterator[Wire]:
+    """A connection to the coordinator of the group."""
+    one = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    yield one
+    await one.close()
+
+
+def error_of(response: Any) -> Err:
+    return Err(response.responses[0].partition_responses[0].error_code)
+
+
+def commit_error(response: Any) -> Err:
+    return Err(response.topics[0].partitions[0].error_code)
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+WAITS = {"stuck": {}, "slow": {"latency": "1h"}}
+REFUSED = {
+    "under_min_isr": Err.NOT_ENOUGH_REPLICAS,
+    "storage_error": Err.KAFKA_STORAGE_ERROR,
+    "full": Err.KAFKA_STORAGE_ERROR,
+    "readonly": Err.KAFKA_STORAGE_ERROR,
+    "too_large": Err.MESSAGE_TOO_LARGE,
+    "not_leader": Err.NOT_LEADER_OR_FOLLOWER,
+    "fenced": Err.FENCED_LEADER_EPOCH,
+    "no_leader": Err.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+def test_every_state_is_tried_here() -> None:
+    assert {*WAITS, *REFUSED, "loading"} == set(KINDS)
+
+
+@pytest.mark.parametrize("state", REFUSED)
+async def test_a_state_refuses_what_is_written_until_it_is_healed(kafka: Outside, wire: Wire, state: str) -> None:
+    told = await kafka.do("state.set", log="orders-0", state=state)
+    assert [one["state"] for one in told["states"]] == [state]
+    assert (await kafka.do("state.list"))["states"] == told["states"]
+    assert error_of(await wire.send(produced(), 9)) is REFUSED[state]
+    healed = await kafka.do("state.heal", log="orders-0", state=state)
+    assert healed["states"] == []
+    assert error_of(await wire.send(produced(), 9)) is Err.NONE
+
+
+@pytest.mark.parametrize("state", WAITS)
+async def test_a_state_keeps_writers_waiting_until_it_is_healed(kafka: Outside, wire: Wire, state: str) -> None:
+    await kafka.do("state.set", log="orders-0", state=state, **WAITS[state])
+    answer = wire.start(produced(), 9)
+    pending = await kafka.do("log.wait", log="orders-0", pending=1)
+    assert [one["api"] for one in pending["pending"]] == ["Produce"]
+    assert not answer.done()
+    told = await kafka.do("state.set", log="orders-0", state="online")
+    assert (told["high_watermark"], told["states"]) == (1, [])
+    async with asyncio.timeout(DEADLINE_S):
+        assert error_of(await answer) is Err.NONE
+
+
+async def test_loading_is_a_state_of_offsets_partitions(kafka: Outside, coordinator: Wire) -> None:
+    log = f"offsets({GROUP})"
+    await kafka.do("state.set", log=log, state="loading")
+    assert commit_error(await coordinator.send(commit(), 8)) is Err.COORDINATOR_LOAD_IN_PROGRESS
+    await kafka.do("state.heal", log=log)
+    await kafka.do("group.wait", group=GROUP, members=0)
+    async with asyncio.timeout(DEADLINE_S):
+        while commit_error(await coordinator.send(commit(), 8)) is not Err.NONE:
+            await asyncio.sleep(0)
+    failed = await kafka.refused("state.set", log="orders-0", state="loading")
+    assert (failed.status, failed.told["kind"]) == (400, "UsageError")
+
+
+async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: Outside) -> None:
+    await kafka.do("state.set", log="orders-0", state="stuck", **{"for": "1h"})
+    failed = await kafka.refused("state.set", log="orders-0", state="slow", latency="1s")
+    assert failed.status == 400
+    assert "orders-0 is stuck already" in str(failed)
+    told = await kafka.do("state.set", log="orders-0", state="slow", latency="1s", replace=True)
+    assert [one["state"] for one in told["states"]] == ["slow"]
+    failed = await kafka.refused("state.heal", log="orders-0", state="stuck")
+    assert str(failed) == "orders-0 is not stuck; it is slow"
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "error": {"error": "NOT_COORDINATOR"},
+    "error_after": {"error_after": 7},
+    "delay": {"delay": "30ms"},
+    "reply_delay": {"reply_delay": "30ms"},
+    "hang": {"hang": True},
+    "drop": {"drop": True},
+    "drop_after": {"drop_after": True},
+    "truncate": {"truncate": 6},
+    "split": {"split": 3, "gap": "10ms"},
+    "throttle_ms": {"throttle_ms": 20},
+}
+ANSWERED = {"error": Err.NOT_COORDINATOR, "error_after": Err.REQUEST_TIMED_OUT}
+APPLIED = {"error_after", "delay", "reply_delay", "drop_after", "truncate", "split", "throttle_ms"}
+
+
+def test_every_verdict_is_tried_here() -> None:
+    assert set(FAULTS) == set(VERDICTS)
+
+
+@pytest.mark.parametrize("verdict", FAULTS)
+async def test_a_fault_breaks_the_request_that_it_means(kafka: Outside, coordinator: Wire, verdict: str) -> None:
+    fault = await kafka.do("fault.add", api="offsetcommit", group=GROUP, times=1, **FAULTS[verdict])
+    assert (fault["hits"], fault["removed"]) == (0, False)
+    answer = coordinator.start(commit(), 8)
+    assert (await kafka.do("fault.wait", fault=fault["id"], hits=1))["hits"] == 1
+    async with asyncio.timeout(DEADLINE_S):
+        if verdict == "hang":
+            assert len((await kafka.do("fault.get", fault=fault["id"]))["waiting"]) == 1
+            assert not answer.done()
+        elif verdict in ("drop", "drop_after", "truncate"):
+            with pytest.raises(WireClosedError):
+                await answer
+        else:
+            response = await answer
+            assert commit_error(response) is ANSWERED.get(verdict, Err.NONE)
+            assert response.throttle_time_ms == (20 if verdict == "throttle_ms" else 0)
+        if verdict in APPLIED:
+            await kafka.do("group.wait", group=GROUP, committed={"orders-0": 5})
+    removed = await kafka.do("fault.remove", fault=fault["id"])
+    assert (removed["hits"], removed["removed"], removed["spent"]) == (1, True, True)
+    if verdict not in APPLIED:
+        assert (await kafka.refused("group.get", group=GROUP)).status == 404
+
+
+async def test_a_request_that_hangs_can_be_let_go(kafka: Outside, coordinator: Wire) -> None:
+    fault = await kafka.do("fault.add", api="ListGroups", hang=True)
+    answer = coordinator.start(ListGroupsRequest(), 4)
+    await kafka.do("fault.get", fault=fault["id"], wait_hits=1)
+    await kafka.do("fault.release", fault=fault["id"])
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await answer).error_code == 0
+
+
+async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Outside) -> None:
+    rules = [
+        (await kafka.do("fault.add", api="DeleteGroups", hang=True, **more))["id"]
+        for more in ({}, {"must_hit": False}, {})
+    ]
+    failed = await kafka.refused("fault.remove", fault=rules[0])
+    assert (failed.status, failed.told["kind"]) == (409, "NeverHit")
+    assert (await kafka.do("fault.remove", fault=rules[1]))["hits"] == 0
+    assert (await kafka.do("fault.remove", fault=rules[2], must_hit=False))["hits"] == 0
+    assert (await kafka.do("fault.list"))["faults"] == []
+
+
+async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Outside) -> None:
+    fault = await kafka.do("fault.add", api="DeleteGroups", hang=True)
+    failed = await kafka.refused("fault.wait", fault=fault["id"], timeout="50ms")
+    assert (failed.status, failed.told["kind"]) == (408, "WaitTimeout")
+    assert "1 hit of fault" in str(failed)
+    failed = await kafka.refused("group.wait", group="nobody", state="Stable", members=3, timeout=0.05)
+    assert failed.status == 408
+    assert "group 'nobody': state Stable, members 3: not within 50 ms" in str(failed)
+    assert isinstance(failed.told["history"], str)
+
+
+# --- with real consumers ----------------------------------------------------------------------------------------------
+
+
+def consumer(kafka: Outside, client_id: str = "app", **options: Any) -> aiokafka.AIOKafkaConsumer:
+    return aiokafka.AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=kafka.bootstrap,
+        group_id=GROUP,
+        client_id=client_id,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **options,
+    )
+
+
+async def test_a_consumers_commit_waits_out_a_stuck_offsets_partition(kafka: Outside) -> None:
+    await kafka.do("topic.fill", topic="orders", records=20)
+    async with consumer(kafka) as app:
+        async with asyncio.timeout(DEADLINE_S):
+            await app.getone()
+        stable = await kafka.do("group.get", group=GROUP, wait="stable", members=1)
+        assert [one["client_id"] for one in stable["members"]] == ["app"]
+        assert stable["members"][0]["assignment"] == {"orders": [0, 1]}
+
+        await kafka.do("state.set", log=f"offsets({GROUP})", state="stuck")
+        commits = asyncio.create_task(app.commit())
+        waiting = await kafka.do("log.wait", log=f"offsets({GROUP})")
+        assert waiting["log"] == stable["log"]
+        assert "OffsetCommit" in [one["api"] for one in waiting["pending"]]
+        assert (await kafka.do("group.get", group=GROUP))["offsets"] == {}
+        await kafka.do("state.heal", log=f"offsets({GROUP})")
+        async with asyncio.timeout(DEADLINE_S):
+            await commits
+        group = await kafka.do("group.wait", group=GROUP, lag_below=20)
+        assert (group["state"], group["generation"]) == ("Stable", stable["generation"])
+
+    told = await kafka.do("group.explain", group=GROUP)
+    assert GROUP in told["text"]
+    drawn = await kafka.do("group.timeline", group=GROUP)
+    assert "app" in drawn["text"]
+    for form, begins in (("svg", "<svg"), ("html", "<!doctype html")):
+        picture = await asyncio.to_thread(kafka.client.picture, "group.timeline", form, group=GROUP)
+        assert picture.lower().startswith(begins)
+        assert "http" not in picture.replace("http://www.w3.org", ""), "one file that needs no other"
+
+
+async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Outside) -> None:
+    async with consumer(kafka) as app:
+        group = await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
+        other = 3 - group["coordinator"]
+        moved = await kafka.do("leader.move", log=f"offsets({GROUP})", broker=other)
+        assert moved["leader"] == other
+        async with asyncio.timeout(DEADLINE_S):
+            await app.commit({aiokafka.TopicPartition("orders", 0): 3})
+        after = await kafka.do("group.wait", group=GROUP, committed={"orders-0": 3})
+        assert after["coordinator"] == other
+    failed = await kafka.refused("leader.move", log="orders-0", broker=9)
+    assert (failed.status, str(failed)) == (404, "no broker 9; there is 1, 2")
+
+
+async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Outside) -> None:
+    before = await kafka.do("broker.get", broker=1)
+    down = await kafka.do("broker.down", broker=1)
+    assert not down["alive"]
+    with pytest.raises(ConnectionError):
+        await connected(kafka, 1)
+    up = await kafka.do("broker.up", broker=1)
+    assert (up["alive"], up["port"]) == (True, before["port"])
+    wire = await connected(kafka, 1)
+    assert len((await wire.send(MetadataRequest(topics=[]), 12)).brokers) == 2
+    await wire.close()
+    assert (await kafka.do("broker.restart", broker=2))["alive"]
+    assert [one["alive"] for one in (await kafka.do("broker.list"))["brokers"]] == [True, True]
+
+
+async def test_an_operator_removes_a_member(kafka: Outside) -> None:
+    async with consumer(kafka, "app-1"):
+        await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
+        failed = await kafka.refused("group.remove_member", group=GROUP, member="app-2")
+        assert (failed.status, failed.told["nearest"]) == (404, "app-1")
+        group = await kafka.do("group.remove_member", group=GROUP, member="app-1")
+        assert group["members"] == []
+
+
+# --- order, time, topics, journal, clusters ---------------------------------------------------------------------------
+
+
+async def test_requests_are_held_and_let_go_one_by_one(kafka: Outside, coordinator: Wire) -> None:
+    hold = await kafka.do("order.hold", api="OffsetCommit", group=GROUP)
+    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    first = coordinator.start(commit(offset=1), 8)
+    await kafka.do("order.wait", hold=hold["id"], waiting=1)
+    second = other.start(commit(offset=2), 8)
+    held = await kafka.do("order.wait", hold=hold["id"], waiting=2)
+    assert len(held["waiting"]) == 2
+    assert (await kafka.do("order.list"))["holds"] == [held]
+    stepped = await kafka.do("order.step", hold=hold["id"])
+    assert "OffsetCommit" in stepped["stepped"]
+    async with asyncio.timeout(DEADLINE_S):
+        assert commit_error(await first) is Err.NONE
+        assert not second.done()
+        assert len((await kafka.do("order.release", hold=hold["id"], count=1))["waiting"]) == 0
+        assert commit_error(await second) is Err.NONE
+    assert (await kafka.do("group.get", group=GROUP))["offsets"] == {"orders-0": 2}
+    assert (await kafka.do("order.remove", hold=hold["id"]))["ended"]
+    await other.close()
+
+
+async def test_time_is_moved_by_hand(outside: Callable[..., Outside]) -> None:
+    kafka = outside("--topic", "orders:2", "--clock", "manual", "--seed", "7")
+    clock = await kafka.do("clock.get")
+    assert (clock["mode"], clock["rate"]) == ("manual", 0)
+    async with consumer(kafka, "slow", session_timeout_ms=45_000):
+        waiting = asyncio.create_task(kafka.do("group.wait", group=GROUP, state="Stable", members=1, timeout="20s"))
+        while not waiting.done():  # the window for the first members opens when they have come
+            await kafka.do("clock.advance", by="3s")
+        await waiting
+        moved = await kafka.do("clock.advance", by="46s", expire=["slow"])
+        assert any("session" in timer for timer in moved["fired"])
+        assert moved["now_ms"] - clock["now_ms"] >= 49_000
+        await kafka.do("group.wait", group=GROUP, generation=1)
+    failed = await kafka.refused("clock.advance", by="1s", expire=["nobody"])
+    assert failed.status == 400
+
+
+async def test_a_clock_that_moves_by_itself_is_not_moved(kafka: Outside) -> None:
+    failed = await kafka.refused("clock.advance", by="1s")
+    assert failed.status == 400
+    assert "manual" in str(failed)
+
+
+async def test_topics_are_made_filled_grown_and_deleted(kafka: Outside) -> None:
+    made = await kafka.do("topic.create", topic="audit", partitions=2, configs={"retention.ms": "1000"})
+    assert (made["partitions"], made["records"]) == (2, 0)
+    assert (await kafka.do("topic.fill", topic="audit", records=7, value_bytes=100))["records"] == 7
+    assert (await kafka.do("topic.grow", topic="audit", partitions=5))["partitions"] == 5
+    failed = await kafka.refused("topic.grow", topic="audit", partitions=3)
+    assert failed.status in (400, 409)
+    assert [one["topic"] for one in (await kafka.do("topic.list"))["topics"]] == ["orders", "audit"]
+    assert await kafka.do("topic.delete", topic="audit") == {"deleted": "audit"}
+    assert (await kafka.refused("topic.get", topic="audit")).status == 404
+
+
+async def test_the_journal_is_read_and_followed(kafka: Outside, coordinator: Wire) -> None:
+    mark = await kafka.do("journal.mark", text="deploy began")
+    follow = kafka.client.journal(follow=True, since=mark["seq"], api="OffsetCommit", group=GROUP)
+    later = asyncio.create_task(asyncio.to_thread(lambda: [next(follow), next(follow)]))
+    await coordinator.send(ListGroupsRequest(), 4)
+    await coordinator.send(commit("audit"), 8)
+    await coordinator.send(commit(), 8)
+    async with asyncio.timeout(DEADLINE_S):
+        request, response = await later
+    await asyncio.to_thread(follow.close)
+    assert (request["event"], response["event"]) == ("request", "response")
+    assert request["request"] == response["request"]
+    assert (request["api"], request["group"]) == ("OffsetCommit", GROUP)
+
+    def read(**filters: Any) -> list[dict[str, Any]]:
+        return list(kafka.client.journal(**filters))
+
+    assert await asyncio.to_thread(read, event="mark") == [mark]
+    of_request = await asyncio.to_thread(lambda: read(request=request["request"]))
+    assert {"request", "append", "offsets", "response"} <= {one["event"] for one in of_request}
+    assert len(await asyncio.to_thread(lambda: read(limit=3))) == 3
+    numbers = [one["seq"] for one in await asyncio.to_thread(lambda: read(since=mark["seq"]))]
+    assert numbers == list(range(mark["seq"] + 1, mark["seq"] + 1 + len(numbers)))
+
+
+async def test_virtual_clusters_live_side_by_side(kafka: Outside) -> None:
+    made = await kafka.do(
+        "cluster.create", id="old", brokers=3, topics={"a": 3}, as_version="3.9", clock="manual", seed=1
+    )
+    assert (made["id"], made["brokers"], made["as_version"], made["clock"]) == ("old", 3, "3.9", "manual")
+    wire = await Wire.connect(made["bootstrap"])
+    assert [topic.name for topic in (await wire.send(MetadataRequest(topics=None), 12)).topics] == ["a"]
+    await wire.close()
+    other = await kafka.do("cluster.create")
+    named = [one["id"] for one in (await kafka.do("cluster.list"))["clusters"]]
+    assert named == ["default", "old", other["id"]]
+    failed = await kafka.refused("cluster.create", id="old")
+    assert (failed.status, str(failed)) == (400, "there is a cluster 'old' already")
+    assert (await kafka.refused("cluster.create", as_version="1.0")).status == 400
+    assert (await kafka.refused("cluster.create", config={"num.partitons": 3})).status == 400
+    assert await kafka.do("cluster.delete", cluster="old") == {"deleted": "old"}
+    assert (await kafka.refused("cluster.get", cluster="old")).status == 404
+    assert (await kafka.refused("cluster.delete", cluster="default")).status == 400

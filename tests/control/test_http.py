@@ -1,0 +1,289 @@
+"""Who may ask the control server, and what it makes of bad input: over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from broker_sim.cluster import Cluster
+from broker_sim.control.http import MAX_BODY, ControlServer
+from broker_sim.words import UsageError
+
+DEADLINE_S = 20.0
+
+
+class Control:
+    """A control server and a client of it."""
+
+    def __init__(self, kafka: Cluster, server: ControlServer, session: aiohttp.ClientSession) -> None:
+        self.kafka, self.server, self.session = kafka, server, session
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        """Status and the JSON that came."""
+        async with (
+            asyncio.timeout(DEADLINE_S),
+            self.session.request(method, self.server.url + path, **options) as reply,
+        ):
+            assert reply.content_type == "application/json", await reply.text()
+            return reply.status, await reply.json()
+
+    async def raw(self, sent: bytes) -> bytes:
+        """What comes for these bytes, on a connection of their own."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        writer.write(sent)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await reader.readuntil(b"\r\n")
+        finally:
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def controlled(**options: Any) -> AsyncIterator[Control]:
+    async with Cluster(topics={"orders": 2}) as kafka, aiohttp.ClientSession() as session:
+        server = ControlServer(kafka, **options)
+        await server.start()
+        try:
+            yield Control(kafka, server, session)
+        finally:
+            await server.stop()
+
+
+@pytest.fixture
+async def control() -> AsyncIterator[Control]:
+    async with controlled() as one:
+        yield one
+
+
+# --- who may ask ------------------------------------------------------------------------------------------------------
+
+
+async def test_only_this_machine_is_served_without_a_token() -> None:
+    async with Cluster() as kafka:
+        with pytest.raises(UsageError, match="needs a token"):
+            ControlServer(kafka, "0.0.0.0")
+
+
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic c2VjcmV0", "secret", "Bearer s\u00e9cret"])
+async def test_a_wrong_token_is_refused(header: str | None) -> None:
+    async with controlled(host="0.0.0.0", token="secret") as control:
+        control.server.host = "127.0.0.1"
+        headers = {} if header is None else {"Authorization": header}
+        status, told = await control.ask("GET", "/v1/topics", headers=headers)
+        assert (status, told["kind"]) == (401, "Refused")
+        status, _ = await control.ask("GET", "/", headers=headers)
+        assert status == 401
+
+
+async def test_the_right_token_is_served_under_any_name() -> None:
+    async with controlled(token="secret") as control:
+        headers = {"Authorization": "Bearer secret", "Host": "kafka-sim:9099"}
+        status, told = await control.ask("GET", "/v1/topics", headers=headers)
+        assert status == 200
+        assert [one["topic"] for one in told["topics"]] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "[::2]:80", ""]
+)
+async def test_a_foreign_host_is_refused(control: Control, host: str) -> None:
+    status, told = await control.ask("GET", "/v1/topics", headers={"Host": host})
+    assert status == 403, told
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]:9099", "LOCALHOST"])
+async def test_this_machines_names_are_served(control: Control, host: str) -> None:
+    status, _ = await control.ask("GET", "/v1/topics", headers={"Host": host})
+    assert status == 200
+
+
+async def test_a_foreign_page_is_refused(control: Control) -> None:
+    status, _ = await control.ask("POST", "/v1/faults", json={"hang": True}, headers={"Origin": "http://evil.example"})
+    assert status == 403
+    status, _ = await control.ask("GET", "/v1/topics", headers={"Origin": control.server.url})
+    assert status == 200
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+async def test_unknown_paths_and_methods_are_told(control: Control) -> None:
+    status, told = await control.ask("GET", "/v1/topcs")
+    assert (status, told["kind"]) == (404, "NoSuchPath")
+    status, told = await control.ask("PATCH", "/v1/topics")
+    assert (status, told["error"]) == (405, "/v1/topics takes GET, POST, not PATCH")
+    status, _ = await control.ask("POST", "/openapi.json")
+    assert status == 405
+    status, told = await control.ask("GET", "/v1/clusters/nope/topics")
+    assert (status, told["error"]) == (404, "no cluster 'nope'; there is default")
+
+
+async def test_bodies_are_bounded(control: Control) -> None:
+    status, told = await control.ask("POST", "/v1/topics", data=b"x" * (MAX_BODY + 1), headers=JSON)
+    assert status == 413
+    assert "1048576" in told["error"]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b"y" * (MAX_BODY // 20)
+
+    with contextlib.suppress(aiohttp.ClientError):  # the server may hang up before it has read it all
+        status, _ = await control.ask("POST", "/v1/topics", data=chunks(), headers=JSON)
+        assert status == 413
+    assert (await control.ask("GET", "/v1/topics"))[0] == 200
+
+
+JSON = {"Content-Type": "application/json"}
+
+WRONG_BODIES = {
+    "no JSON": b"{",
+    "not UTF-8": b'{"topic": "\xff"}',
+    "a list": b"[]",
+    "a text": b'"orders"',
+    "NaN": b'{"topic": NaN}',
+    "very deep": b"[" * 200_000,
+    "very deep in a parameter": b'{"topic": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "a long number": b'{"topic": "a", "partitions": ' + b"9" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BODIES)
+async def test_a_body_that_is_no_object_is_refused(control: Control, case: str) -> None:
+    status, told = await control.ask("POST", "/v1/topics", data=WRONG_BODIES[case], headers=JSON)
+    assert (status, told["kind"]) == (400, "UsageError")
+    assert len(told["error"]) < 500
+
+
+async def test_a_form_is_refused(control: Control) -> None:
+    status, told = await control.ask("POST", "/v1/topics", data={"topic": "a"})
+    assert (status, told["kind"]) == (415, "Refused")
+
+
+async def test_wrong_parameters_name_the_nearest(control: Control) -> None:
+    status, told = await control.ask("PUT", "/v1/logs/orders-0/state", json={"state": "stuk"})
+    assert status == 400
+    assert told == {"error": "no state 'stuk'; did you mean 'stuck'?", "kind": "UsageError", "nearest": "stuck"}
+    status, told = await control.ask("POST", "/v1/topics", json={"topik": "a"})
+    assert (status, told["nearest"]) == (400, "topic")
+    status, told = await control.ask("GET", "/v1/topics?x=1")
+    assert status == 400
+    status, told = await control.ask("POST", "/v1/topics?topic=a", json={})
+    assert (status, told["error"]) == (400, "POST takes its parameters in the body, as JSON, not in the query")
+    status, told = await control.ask("GET", "/v1/groups/a?members=1&members=2")
+    assert (status, told["error"]) == (400, "members is given twice")
+    status, told = await control.ask("PUT", "/v1/logs/orders-0/state", json={"log": "orders-1", "state": "stuck"})
+    assert (status, told["error"]) == (400, "log: 'orders-1' in the parameters, 'orders-0' in the path")
+    status, told = await control.ask("GET", "/v1/topics", json={"a": 1})
+    assert status == 400
+
+
+async def test_things_that_are_not_there(control: Control) -> None:
+    for method, path, told in (
+        ("GET", "/v1/logs/ordrs-0", "did you mean 'orders'?"),
+        ("GET", "/v1/logs/orders-7", "no partition 7"),
+        ("DELETE", "/v1/topics/ordrs", "did you mean 'orders'?"),
+        ("POST", "/v1/brokers/7/down", "no broker 7; there is 1"),
+        ("GET", "/v1/faults/3", "no fault 3"),
+        ("DELETE", "/v1/order/3", "no hold 3"),
+        ("GET", "/v1/groups/nobody", "no group 'nobody'"),
+        ("GET", "/v1/clusters/nope", "no cluster 'nope'"),
+    ):
+        status, answer = await control.ask(method, path)
+        assert status == 404, (path, answer)
+        assert told in answer["error"]
+
+
+async def test_what_kafka_refuses_is_a_conflict_with_kafkas_name(control: Control) -> None:
+    status, told = await control.ask("POST", "/v1/topics", json={"topic": "orders"})
+    assert (status, told["kafka_error"]) == (409, "TOPIC_ALREADY_EXISTS")
+    status, told = await control.ask("POST", "/v1/topics", json={"topic": "../etc/passwd"})
+    assert (status, told["kafka_error"]) == (409, "INVALID_TOPIC_EXCEPTION")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /v1/topics HTTP/1.1\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"GET /v1/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /v1/topics\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://evil.example/v1/topics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    ],
+)
+async def test_what_is_no_decent_http_is_refused(control: Control, sent: bytes) -> None:
+    line = await control.raw(sent)
+    assert line.split()[1] in (b"400", b"403", b"404"), line
+    assert (await control.ask("GET", "/v1/topics"))[0] == 200
+
+
+async def test_names_that_climb_stay_names(tmp_path: Path) -> None:
+    async with controlled(data_root=tmp_path / "root") as control:
+        for data in ("../up", "/etc", "..", ".hidden", "a/b", "a\0b", "x" * 100):
+            status, told = await control.ask("POST", "/v1/clusters", json={"data": data})
+            assert status == 400, (data, told)
+        for name in ("../up", "a/b", "", "."):
+            status, told = await control.ask("POST", "/v1/clusters", json={"id": name})
+            assert status == 400, (name, told)
+        status, _ = await control.ask("GET", "/v1/clusters/..%2F..")
+        assert status == 404
+        assert list(tmp_path.iterdir()) == []
+    async with controlled() as control:
+        status, told = await control.ask("POST", "/v1/clusters", json={"data": "mine"})
+        assert status == 400
+        assert "--data" in told["error"]
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_page_shows_clusters_and_operations(control: Control) -> None:
+    async with control.session.get(control.server.url + "/") as reply:
+        text = await reply.text()
+    assert reply.content_type == "text/html"
+    assert control.kafka.bootstrap in text
+    assert "/v1/faults/{fault}" in text
+    assert "script" not in text.lower()
+    assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+
+
+async def test_the_document_names_this_server(control: Control) -> None:
+    status, api = await control.ask("GET", "/openapi.json")
+    assert status == 200
+    assert api["servers"] == [{"url": control.server.url}]
+
+
+async def test_default_is_meant_where_no_cluster_is_named(control: Control) -> None:
+    assert await control.ask("GET", "/v1/topics") == await control.ask("GET", "/v1/clusters/default/topics")
+
+
+async def test_answers_are_ascii_whatever_the_names(control: Control) -> None:
+    async with control.session.get(control.server.url + "/v1/groups/%E2%98%83") as reply:
+        body = await reply.read()
+    assert reply.status == 404
+    assert body.isascii()
+    assert "\N{SNOWMAN}" in json.loads(body)["error"]
+
+
+async def test_stop_ends_requests_that_wait() -> None:
+    async with Cluster() as kafka, aiohttp.ClientSession() as session:
+        server = ControlServer(kafka)
+        await server.start()
+        control = Control(kafka, server, session)
+        await control.ask("POST", "/v1/topics", json={"topic": "orders"})
+        waiting = asyncio.ensure_future(control.ask("GET", "/v1/groups/nobody?members=3&timeout=10m"))
+        following = asyncio.ensure_future(session.get(server.url + "/v1/journal?follow=true"))
+        assert (await following).status == 200
+        async with asyncio.timeout(DEADLINE_S):
+            await server.stop()
+            await asyncio.wait([waiting])
+        waiting.exception()
+        following.result().close()
