@@ -370,6 +370,8 @@ async def _serve_until_signal(
     import asyncio
     import signal
 
+    from broker_sim.memory import collect_rarely
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -383,6 +385,7 @@ async def _serve_until_signal(
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
+        loop.call_soon(collect_rarely)
         try:
             await stop.wait()
         finally:
