@@ -30,9 +30,9 @@ def keep_freed() -> bool:
 
 
 def collect_rarely() -> None:
-    """For a process of our own, once everything is loaded: what is there now is never looked at again by the garbage collector, and what
-    comes is looked at less often than Python would. Members and groups live long: looking for cycles among them at every 700 new
-    objects finds nothing, and costs a rebalance of a thousand members a twentieth of its time.
+    """For a process of our own, once everything is loaded: the garbage collector never looks again at what is there now, and less often
+    than Python would at what comes. Members and groups live long: looking for cycles among them at every 700 new objects finds
+    nothing, and costs a rebalance of a thousand members a twentieth of its time.
     """
     gc.collect()
     gc.freeze()
