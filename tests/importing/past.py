@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +17,12 @@ from typing import Any
 
 import confluent_kafka
 
+from protocol.codec import encode
 from protocol.errors import Err
+from protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -28,7 +35,15 @@ from protocol.messages.k47_offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.conformance.driver import Kafka, Member, create_topic, offsets_topic_ready, rejoin_all, sync_all, topic_known
+from tests.conformance.driver import (
+    Kafka,
+    Member,
+    create_topic,
+    offsets_topic_ready,
+    rejoin_all,
+    subscription,
+    topic_known,
+)
 from tests.support.real_kafka import RealKafka
 from tests.support.wire import Wire
 
@@ -129,20 +144,45 @@ async def _plain_later(hand: Kafka) -> None:
     await hand.commit({("orders", 2): 7}, group="again")
 
 
+def assignment(topics: dict[str, list[int]]) -> bytes:
+    """As consumers exchange it."""
+    parts = [ConsumerProtocolAssignmentTopicPartition(topic, partitions) for topic, partitions in topics.items()]
+    return b"\x00\x01" + encode(ConsumerProtocolAssignment(parts), 1)
+
+
+async def _stable(hand: Kafka, group: str, count: int = 2, **options: Any) -> list[Member]:
+    protocols = [("range", subscription("orders", "audit"))]
+    members = await hand.joined(count, group=group, session_ms=SESSION_MS, protocols=protocols, **options)
+    await _sync(members)
+    return members
+
+
+async def _sync(members: list[Member]) -> None:
+    """The leader, the first, hands out every partition of both topics."""
+    count = len(members)
+    assignments = {
+        member.id: assignment({"audit": [*range(n, 2, count)], "orders": [*range(n, 4, count)]})
+        for n, member in enumerate(members)
+    }
+    for member in members:
+        answer = await member.sync(assignments if member is members[0] else None)
+        assert answer.error_code == Err.NONE
+
+
 async def _with_members(hand: Kafka, past: Past) -> None:
-    members = await hand.stable(2, group="live", session_ms=SESSION_MS)
+    members = await _stable(hand, "live")
     await members[0].commit({("orders", 0): 3, ("orders", 1): 4})
     for _ in range(2):
         await rejoin_all(members)
-        await sync_all(members)
+        await _sync(members)
     await members[1].commit({("orders", 1): (8, "later")})
     _remember(past, members)
 
-    members = await hand.stable(2, group="static", session_ms=SESSION_MS, instances=["instance-1", None])
+    members = await _stable(hand, "static", instances=["instance-1", None])
     await members[0].commit({("audit", 0): 1})
     _remember(past, members)
 
-    member = (await hand.stable(1, group="emptied", session_ms=SESSION_MS))[0]
+    member = (await _stable(hand, "emptied", 1))[0]
     await member.commit({("orders", 0): 2})
     await member.leave()
 
@@ -193,12 +233,31 @@ def _newer(bootstrap: str, past: Past) -> None:
 
 async def _fill(hand: Kafka) -> None:
     """Enough of records that replace one another to roll every partition's segments several times."""
-    for number in range(12):
+    chance = random.Random(4)
+
+    def note() -> str:
+        return base64.b64encode(chance.randbytes(3000)).decode()  # nothing that a codec could make small
+
+    for number in range(12 if hand.old else 40):
         for group in FILLERS:
-            note = f"{number} ".ljust(4000, "x")
-            offsets = {("orders", p): (number, note) for p in range(4)} | {("audit", 0): (number, note)}
+            offsets = {("orders", p): (number, note()) for p in range(4)} | {("audit", 0): (number, note())}
             errors = await hand.commit(offsets, group=group)
             assert set(errors.values()) == {Err.NONE}
+
+
+async def commit_some(kafka: RealKafka) -> None:
+    """Commits of one group, each worth compressing."""
+    hand = Kafka(kafka.version[:3], "kafka", {1: kafka.bootstrap}, "packed")
+    try:
+        await create_topic(hand.watch, "orders", 2)
+        await topic_known(hand.watch, "orders", 2)
+        await offsets_topic_ready(hand.watch)
+        await offsets_of(await hand.wire(), "packed")
+        for offset in range(42):
+            errors = await hand.commit({("orders", p): (offset + p, "x" * 500) for p in range(2)})
+            assert set(errors.values()) == {Err.NONE}
+    finally:
+        await hand.close()
 
 
 def copy_of(source: Path, target: Path, *, only: Callable[[str], bool] = lambda name: True) -> Path:
