@@ -122,7 +122,7 @@ def read_rows(text: str) -> Iterator[Row]:
     """Every row of every table, and what is said of groups. Raises UsageError."""
     table: _Table | None = None
     for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.expandtabs().rstrip()
+        line = raw.replace("\t", " ").rstrip()
         words = line.split()
         said = _SAYS.fullmatch(line.strip())
         if not words or _BESIDE.match(line.lstrip()):
@@ -133,6 +133,7 @@ def read_rows(text: str) -> Iterator[Row]:
             raise UsageError(f"line {number}: the tool has failed there: {_shown(line)}")
         elif _is_header(words):
             table = _header(line, number)
+            table.squeezed = table.squeezed or "\t" in raw
         elif table is None:
             raise UsageError(
                 f"line {number}: {_shown(line)} stands before any table; expected what kafka-consumer-groups --describe "
@@ -175,6 +176,8 @@ def _header(line: str, number: int) -> _Table:
 
 def _row(table: _Table, line: str, number: int) -> Row:
     cells = _counted(table, line) if table.squeezed else _cut(table, line)
+    if cells is not None and any("  " in cell for cell in cells[:-1]):  # the places are not those of the names
+        cells = _counted(table, line)
     if cells is None:
         raise UsageError(
             f"line {number}: {_shown(line)} has {len(line.split())} values where {len(table.names)} columns are expected: "

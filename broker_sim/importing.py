@@ -60,7 +60,7 @@ MAX_INT64 = 2**63 - 1
 _BATCH_RECORDS = 2000
 _RECORD_ROOM = 32  # bytes of a record beside key and value, at most
 _ROOM = 128  # of a batch of one record
-_JSON = re.compile(r"\s*(\{|\[\s*[\]{])")  # a log's line may begin with a bracket, too
+_JSON = re.compile(r"\s*(\{|\[(?!\d{4}-))")  # a log's line may begin with a bracket, too: with a date
 _PROTOCOL_VERSION = b"\x00\x01"  # of ConsumerProtocol: subscriptions and assignments
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling")
