@@ -20,6 +20,12 @@ from protocol.messages.k19_create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.conformance.driver import commit_request
 from tests.stuck.cells import Cell
 from tests.stuck.target import (
     CONFIG,
@@ -86,11 +92,14 @@ class Campaign:
         self.outcomes: dict[Cell, BaseException | None] = {}
         self.partitions = sum(cell.partitions for cell in cells)
         self.started = time.monotonic()
+        self._choked = False
         self._frozen = 0.0
         self._kafka = RealKafka(RELEASES[version], 2, SETTINGS | {"offsets.topic.num.partitions": self.partitions})
         self._idle: dict[tuple[int, str], list[Wire]] = {}
         steps = {
             "prepared": self._nothing,
+            "choke": self._choke,
+            "unchoke": self._unchoke,
             "blink": self._pause,
             "unblink": self._resume,
             "freeze": self._freeze,
@@ -188,6 +197,29 @@ class Campaign:
     async def _nothing(self) -> None:
         """Everybody is prepared: that is all."""
 
+    async def _choke(self) -> None:
+        self._choked = True
+        await self._limit(1)
+
+    async def _unchoke(self) -> None:
+        if self._choked:
+            await self._limit(MAX_MESSAGE_BYTES)
+
+    async def _limit(self, max_message_bytes: int) -> None:
+        """Sets max.message.bytes; returns when the broker goes by it."""
+        config = AlterableConfig("max.message.bytes", 0, str(max_message_bytes))
+        resource = AlterConfigsResource(2, OFFSETS_TOPIC, [config])
+        response = await self._send(IncrementalAlterConfigsRequest([resource]), 1)
+        assert response.responses[0].error_code == Err.NONE, response
+        wanted = max_message_bytes >= MAX_MESSAGE_BYTES
+
+        async def seen() -> bool:
+            answer = await self._send(commit_request("limit", {(TOPIC, 0): 1}), 8)
+            return bool(answer.topics[0].partitions[0].error_code == Err.NONE) == wanted
+
+        await _until(f"max.message.bytes={max_message_bytes} to count", seen, 20)
+        await asyncio.sleep(SETTLE_S)  # one log after the other gets it
+
     async def _pause(self) -> None:
         self._kafka.nodes[2].pause()
 
@@ -254,7 +286,7 @@ class RealStuck(Stuck):
         super().__init__(cell.version.startswith("3"), cell.phase, partitions, campaign.partitions, TIMEOUT_MS)
         self.number = number
         self._campaign = campaign
-        self._briefly = False
+        self._heals = "heal"
         self._tasks: list[asyncio.Task[Answer]] = []
 
     async def close(self) -> None:
@@ -292,9 +324,11 @@ class RealStuck(Stuck):
 
     async def freeze(self, *, briefly: bool = False, shrinks: bool = False) -> None:
         stages = self._campaign.stages
-        self._briefly = briefly
         await stages["prepared"].arrive(self.number)
+        stages["choke"].leave(self.number)
+        await stages["unchoke"].arrive(self.number)
         if briefly:
+            self._heals = "unblink"
             await stages["blink"].arrive(self.number)
             return
         stages["blink"].leave(self.number)
@@ -302,6 +336,12 @@ class RealStuck(Stuck):
         await stages["freeze"].arrive(self.number)
         if self.phase == "B":
             await self._campaign.wait_shrunk()
+
+    async def choke(self) -> None:
+        self._heals = "unchoke"
+        stages = self._campaign.stages
+        await stages["prepared"].arrive(self.number)
+        await stages["choke"].arrive(self.number)
 
     async def shrinking(self, every_ms: int) -> AsyncIterator[None]:
         await self._campaign.shrink_is_near()
@@ -311,9 +351,11 @@ class RealStuck(Stuck):
         await self._campaign.wait_shrunk()
 
     async def heal(self) -> None:
-        await self._campaign.stages["unblink" if self._briefly else "heal"].arrive(self.number)
+        await self._campaign.stages[self._heals].arrive(self.number)
 
     async def move(self) -> None:
+        for name in ("blink", "unblink", "freeze", "heal"):
+            self._campaign.stages[name].leave(self.number)
         await self._campaign.stages["move"].arrive(self.number)
 
     def after(self, ms: int, answer: Answer) -> Answer:

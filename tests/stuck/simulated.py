@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_sim.conditions import Condition, Conditions
 from broker_sim.handlers.context import DEFERRED
-from broker_sim.metadata import OFFSETS_TOPIC
+from broker_sim.metadata import OFFSETS_TOPIC, Partition
 from broker_sim.runtime import GroupRuntime
 from tests.stuck.target import CONFIG, MAX_MESSAGE_BYTES, TOPIC, Answer, Asked, Exchange, Stuck, title, told
 from tests.support.ctx import FakeContext, Sim
@@ -63,7 +63,7 @@ class _Context(FakeContext):
 class SimStuck(Stuck):
     """A world for one body: two brokers, broker 1 leads."""
 
-    def __init__(self, version: str, phase: str, config: dict[str, object] | None = None) -> None:
+    def __init__(self, version: str, phase: str) -> None:
         self.sim = Sim(brokers=2, config=CONFIG | {"offsets.topic.num.partitions": PARTITIONS}, as_version=version)
         state = self.sim.state
         state.create_topic(TOPIC, 3)
@@ -86,6 +86,11 @@ class SimStuck(Stuck):
     def now_ms(self) -> int:
         return self.sim.clock.now_ms()
 
+    @property
+    def logs(self) -> list[Partition]:
+        """The body's partitions of __consumer_offsets."""
+        return [self._topic.partitions[index] for index in self.partitions]
+
     def hand_over(self, request: Any, version: int, broker: int, client_id: str, replied: Any) -> FakeContext:
         """Gives the request to its handler, as a connection does, and ends the turn."""
         module = type(request).__module__.rpartition(".")[2]
@@ -105,11 +110,17 @@ class SimStuck(Stuck):
         self.sim.clock.advance(ms)
 
     async def freeze(self, *, briefly: bool = False, shrinks: bool = False) -> None:
+        self._shrunk_ms = self.now_ms + SHRINKS_AFTER_MS
         args: dict[str, Any] = {"isr_shrinks_after": f"{SHRINKS_AFTER_MS}ms"} if shrinks else {}
         state = "stuck" if self.phase == "A" else "under_min_isr"
-        self._shrunk_ms = self.now_ms + SHRINKS_AFTER_MS
-        for index in self.partitions:
-            self._lasting.append(self.conditions.set(self._topic.partitions[index], state, **args))
+        self._set(state, **args)
+
+    async def choke(self) -> None:
+        self._set("too_large")
+
+    def _set(self, state: str, **args: Any) -> None:
+        for partition in self.logs:
+            self._lasting.append(self.conditions.set(partition, state, **args))
 
     async def shrinking(self, every_ms: int) -> AsyncIterator[None]:
         while self.now_ms < self._shrunk_ms:
@@ -122,8 +133,7 @@ class SimStuck(Stuck):
         self._lasting.clear()
 
     async def move(self) -> None:
-        for index in self.partitions:
-            partition = self._topic.partitions[index]
+        for partition in self.logs:
             self.sim.state.set_leader(partition, 2)
             self.runtime.reload(partition)
         self.sim.clock.advance(0)

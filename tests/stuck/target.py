@@ -8,7 +8,7 @@
 
 Rules:
 1. A body owns one offsets partition (or two), and every group name it makes is in it: it runs beside all others.
-2. `freeze`, `shrinking`, `heal` and `move` are the steps of the world. On a real cluster all bodies share them (the last
+2. `freeze`, `choke`, `heal` and `move` are the steps of the world. On a real cluster all bodies share them (the last
    to come makes the step); in the simulator a body has a world of its own, and its time is virtual.
 3. A request has its connection for itself until it is answered: nothing queues behind a parked one.
 4. Times are checked by `at_once`, `late` and `after`: to the millisecond in the simulator, in a window on a real broker.
@@ -123,6 +123,10 @@ class Stuck(abc.ABC):
         """The follower stops. `briefly`: a freeze before the others', healed while requests wait (phase A only);
         `shrinks`: the body will see the follower fall out of the ISR (`shrinking`).
         """
+
+    @abc.abstractmethod
+    async def choke(self) -> None:
+        """In place of `freeze`: from here on every record is larger than max.message.bytes, until `heal`."""
 
     @abc.abstractmethod
     def shrinking(self, every_ms: int) -> AsyncIterator[None]:
