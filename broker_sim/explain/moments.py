@@ -106,8 +106,9 @@ def _failure(past: History, run: list[Call]) -> Moment:
     who = listed(past, named) if named else first.client_id or "somebody"
     times = f" (×{len(run)})" if len(run) > len(members) else ""
     fault = f" [fault: {first.faults[-1]}]" if first.faults else ""
-    at = first.answered_ms or first.ts_ms
-    return Moment(at, f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{fault}", 4, named)
+    at, last = first.answered_ms or first.ts_ms, run[-1].answered_ms or run[-1].ts_ms
+    until = f", until {clock(last)}" if last - at >= 1000 else ""
+    return Moment(at, f"{first.api} of {who}: {first.outcome} {after(first.took_ms)}{times}{until}{fault}", 4, named)
 
 
 def _waiting(past: History) -> Iterator[Moment]:

@@ -85,16 +85,30 @@ class Scale:
         """Round times with their labels, at least ``apart`` from each other."""
         step = next((step for step in STEPS_MS if step * self.px_per_ms >= apart), STEPS_MS[-1])
         found: list[tuple[float, str]] = []
-        for segment in self.segments:
-            if segment.cut:
-                continue
-            first = -(-segment.from_ms // step) * step
-            moments: list[int] = list(range(first, segment.to_ms + 1, step)[: int(self.width / max(apart, 1)) + 2])
-            for ts_ms in moments or [segment.from_ms]:
+        for start, end in self._uncut():
+            for ts_ms in self._round_times(start, end, step, apart):
                 at = self.x(ts_ms)
-                if not found or at - found[-1][0] >= apart:
+                if (not found or at - found[-1][0] >= apart) and (at + apart * 0.75 <= self.width or not found):
                     found.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
         return found or [(0.0, clock(self.from_ms))]
+
+    def _uncut(self) -> list[tuple[int, int]]:
+        """The intervals between the cuts."""
+        found: list[tuple[int, int]] = []
+        start = self.from_ms
+        for segment in self.segments:
+            if segment.cut:
+                found.append((start, segment.from_ms))
+                start = segment.to_ms
+        return [*found, (start, self.to_ms)]
+
+    def _round_times(self, start: int, end: int, step: int, apart: float) -> list[int]:
+        """The round times in an interval; in one that is too short for any, the roundest one that there is."""
+        for unit in reversed([one for one in STEPS_MS if one <= step]):
+            first = -(-start // unit) * unit
+            if first <= end:
+                return list(range(first, end + 1, step)[: int(self.width / max(apart, 1)) + 2])
+        return []
 
 
 def _longest_gap(pieces: list[tuple[int, int, bool]]) -> float:

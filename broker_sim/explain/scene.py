@@ -22,6 +22,8 @@ __all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
 PARKING = ("JoinGroup", "SyncGroup")
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 SLOW_MS = 1000
+PLAIN_LANES = 8
+"""So many lanes stay in any case where others are folded."""
 
 
 @dataclass(slots=True)
@@ -220,7 +222,8 @@ def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:
         members = set(lane.members)
         return 1000 * lane.leads + 20 * min(bad, 20) + 10 * bool(members & held_up) + 5 * bool(members & leaders)
 
-    kept = {id(lane) for lane in sorted(lanes, key=interest, reverse=True)[: most - 1]}
+    ranked = sorted(lanes, key=interest, reverse=True)[: most - 1]
+    kept = {id(lane) for position, lane in enumerate(ranked) if position < PLAIN_LANES or interest(lane)}
     rest = [lane for lane in lanes if id(lane) not in kept]
     fold = Lane(f"{len(rest)} more", "folded", [name for lane in rest for name in lane.members], folded=len(rest))
     fold.present = [one for lane in rest for one in lane.present]

@@ -194,8 +194,7 @@ def _while_beating(rebalance: Rebalance, removal: Removal) -> str:
     """What it means that a member that did not rejoin went on sending heartbeats."""
     beats = removal.heartbeats
     if removal.member in rebalance.told:
-        number = count(len(beats), "heartbeat")
-        return f", though it was told to and went on sending heartbeats ({number}): its process lives, its application did not poll"
+        return f", though it was told to and went on sending heartbeats ({len(beats)}): its process lives, its application did not poll"
     answers = Counter(call.outcome for call in beats if call.outcome != "NONE")
     if not answers:
         return ""
@@ -395,8 +394,10 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
 def tell_stretch(past: History, stretch: Stretch) -> str:
     """``Rebalanced 8 times between .. and .. without becoming Stable: every time ..``"""
     failed = [one for one in stretch.rebalances if one.end == "failed"]
-    until = clock(stretch.to_ms) if stretch.to_ms is not None else f"{clock(past.last_ms)} (it still goes on)"
-    lasted = (stretch.to_ms or past.last_ms) - stretch.from_ms
+    lasted = duration_text((stretch.to_ms or past.last_ms) - stretch.from_ms)
+    when = f"since {clock(stretch.from_ms)}"
+    if stretch.to_ms is not None:
+        when = f"between {clock(stretch.from_ms)} and {clock(stretch.to_ms)}"
     reasons = Counter(failure_reason(past, one) for one in failed)
     if len(reasons) == 1:
         why = f"every time {next(iter(reasons))}"
@@ -406,8 +407,7 @@ def tell_stretch(past: History, stretch: Stretch) -> str:
         why += f"; {times(rest)} for other reasons" if rest else ""
     first, last = failed[0], stretch.rebalances[-1]
     words = [
-        f"Rebalanced {times(len(failed))} between {clock(stretch.from_ms)} and {until} ({duration_text(lasted)}) without becoming "
-        f"Stable: {why}.",
+        f"Rebalanced {times(len(failed))} {when} ({lasted}) without becoming Stable: {why}.",
     ]
     cause = because(past, first.cause, generation=first.generation_before)
     if cause:

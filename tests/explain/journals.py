@@ -9,6 +9,11 @@ START_MS = 1_730_628_000_000  # 2024-11-03 10:00:00 UTC
 LOG = "__consumer_offsets-12"
 
 
+def client_of(member: str) -> str:
+    """``app-1`` of ``app-1~aaaa``, ``web`` of the static ``web!~1111``."""
+    return member.partition("~")[0]
+
+
 class Script:
     """Writes events; ``at(seconds)`` sets the time of what follows."""
 
@@ -33,7 +38,7 @@ class Script:
     def ask(self, api: str, member: str = "", **body: Any) -> int:
         """A request of a member; the client id is the member's name without its random part."""
         self.requests += 1
-        client = member.partition("~")[0]
+        client = client_of(member)
         self.event(
             "request",
             request=self.requests,
@@ -93,7 +98,7 @@ class Script:
 
     @staticmethod
     def seat(member: str) -> dict[str, Any]:
-        client = member.partition("~")[0]
+        client = client_of(member)
         return {
             "member": member,
             "client_id": client,

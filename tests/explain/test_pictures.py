@@ -1,0 +1,215 @@
+"""The timelines: what is drawn, in characters and as SVG and HTML."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from broker_sim.explain.picture import html, svg
+from broker_sim.explain.scale import Scale
+from broker_sim.explain.terminal import timeline
+from tests.explain.journals import START_MS, Script
+from tests.explain.test_words import crashed, expires, stuck
+
+SVG = "{http://www.w3.org/2000/svg}"
+EVIL = '<script>alert("x")</script>&\'\x00\x1b[31m\ud800'
+
+
+def drawn(script: Script) -> ElementTree.Element:
+    return ElementTree.fromstring(svg(script.events, "billing").encode())
+
+
+def tooltips(root: ElementTree.Element) -> list[str]:
+    return [title.text or "" for title in root.iter(f"{SVG}title")]
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return [text.text or "" for text in root.iter(f"{SVG}text")]
+
+
+# --- terminal -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeline_of_eighty_columns() -> None:
+    assert timeline(crashed().events, "billing").splitlines() == [
+        "billing on __consumer_offsets-12: Stable in generation 2, 2 members: app-1",
+        "  (leader) and app-3",
+        "2024-11-03 10:00:00.000 to 10:01:01.112 UTC, 1 min 1 s; a column is 242 ms, : is",
+        "  idle time (52 s)",
+        "",
+        "           10:00:00",
+        "generation 1                              :                  2",
+        "state      ░░░░░░░░░░░░░━━━━━━━━━━━━━━━━━━:━━━━━━━━━━━━━━━━━━░░░░░░░░░░░░░░░░░░▒",
+        "* app-1    J░░░░░░░░░░░S──────────────────:───────────────────────────h──J░░░░░S",
+        "  app-2    J░░░░░░░░░░░S──────────────────:──────────────────X",
+        "  app-3    J░░░░░░░░░░░S──────────────────:───────────────────────────────────JS",
+        "",
+        "░ preparing   ▒ completing   ━ Stable   h heartbeat: told to rejoin",
+        "S SyncGroup   J JoinGroup   X removed   * leader",
+        "10:00:00.000  generation 1 Stable after 3 s: app-1 joined the empty group",
+        "10:00:57.000  generation 2 Stable after 4.1 s: app-2 fell silent: its session o…",
+    ]
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 200])
+def test_lines_fit_the_terminal(width: int) -> None:
+    for script in (crashed(), stuck()):
+        assert max(map(len, timeline(script.events, "billing", width=width).splitlines())) <= max(width, 40)
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    coloured = timeline(stuck().events, "billing", color=True)
+    assert "\x1b[31m" in coloured
+    plain = re.sub(r"\x1b\[\d+m", "", coloured)
+    assert [line.rstrip() for line in plain.splitlines()] == timeline(stuck().events, "billing").splitlines()
+
+
+def test_what_was_on_and_what_failed_is_seen() -> None:
+    lines = timeline(stuck().events, "billing", width=120).splitlines()
+    state = next(line for line in lines if line.startswith("state"))
+    assert state.count("x") == 8  # began again so many times
+    assert any(line.startswith("offsets-12") and "▓ stuck ▓" in line for line in lines)
+    assert "C commit failed" in "\n".join(lines)
+
+
+def test_many_members_are_folded() -> None:
+    members = [f"app-{number}~{number:04x}" for number in range(120)]
+    script = Script().formed(members).at(60)
+    expires(script, members[77], state="PreparingRebalance")
+    lines = timeline(script.events, "billing").splitlines()
+    assert len(lines) < 40
+    assert any(line.startswith("  app-77 ") and "X" in line for line in lines)
+    assert any(re.match(r"  \d+ more", line) for line in lines)
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_has_a_lane_for_each_member_and_a_band_for_each_generation() -> None:
+    root = drawn(crashed())
+    assert {"billing", "app-1", "app-2", "app-3", "1", "2"} <= set(texts(root))
+    tips = tooltips(root)
+    assert any(tip.startswith("Generation 2 began at 10:00:57.000 because app-2") for tip in tips)
+    assert any(tip.endswith("JoinGroup of app-3 was answered NONE at once") for tip in tips)
+    assert any("Heartbeat of app-1 was answered REBALANCE_IN_PROGRESS" in tip for tip in tips)
+    assert any("fell silent: its session of 45 s ran out" in text for text in texts(root))  # the words beneath
+
+
+def test_states_and_failed_commits_are_in_the_picture() -> None:
+    tips = tooltips(drawn(stuck()))
+    assert "__consumer_offsets-12 was stuck from 10:00:10.000 to 10:00:53.600 (43.6 s)" in tips
+    assert any("OffsetCommit of app-1 was answered REQUEST_TIMED_OUT after 6 s" in tip for tip in tips)
+    assert sum("SyncGroup of app-1 was answered REBALANCE_IN_PROGRESS after 5 s" in tip for tip in tips) >= 8
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    for document in (svg(stuck().events, "billing"), html(stuck().events, "billing")):
+        assert re.findall(r"(?:https?:)?//[^\s\"'<]+", document.replace("http://www.w3.org/2000/svg", "")) == []
+        assert not re.search(r"@import|url\(|<link|\bsrc=", document)
+    assert "<script" not in svg(stuck().events, "billing")
+
+
+class Page(HTMLParser):
+    """Tags and text of a page; raises for a tag that closes what isn't open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words += data
+
+
+def test_the_page_tells_the_story_beneath_the_picture() -> None:
+    page = Page()
+    page.feed(html(stuck().events, "billing", title="An incident & more"))
+    assert page.open == []
+    assert page.tags.count("svg") == 1
+    assert "An incident & more" in page.words
+    assert "Rebalanced 8 times between 10:00:11.000 and 10:00:53.600 (42.6 s) without becoming Stable" in page.words
+
+
+def evil() -> Script:
+    """Everything that users choose is an attack."""
+    script = Script(group=EVIL).formed([f"{EVIL}~1", f"{EVIL}~2"]).at(10)
+    script.event("mark", text=EVIL)
+    script.event("fault_added", fault=1, rule=EVIL, hits=0)
+    number = script.ask("OffsetCommit", f"{EVIL}~1", topics=[EVIL])
+    script.event("fault", fault=1, rule=EVIL, request=number, verdict=EVIL)
+    script.answer(number, EVIL)
+    number = script.ask("LeaveGroup", "", members=[{"member_id": f"{EVIL}~2", "reason": EVIL}])
+    cause = {"kind": "request", "request": number, "api": "LeaveGroup", "member": f"{EVIL}~2"}
+    script.step(cause, gone=[f"{EVIL}~2"], state="PreparingRebalance")
+    script.answer(number)
+    script.event("state", log=script.log, state=EVIL, args={EVIL: EVIL}, action="set")
+    return script
+
+
+def test_what_users_choose_is_escaped() -> None:
+    events = evil().events
+    root = ElementTree.fromstring(svg(events, EVIL).encode())
+    assert any("<script>alert" in tip for tip in tooltips(root))
+    page = Page()
+    page.feed(html(events, EVIL, title=EVIL))
+    assert page.open == []
+    assert page.tags.count("script") == 1  # ours
+
+
+def test_many_members_and_rebalances_make_a_picture_of_bearable_size() -> None:
+    members = [f"app-{number}~{number:04x}" for number in range(200)]
+    script = Script().formed(members)
+    root = drawn(script)
+    assert len(list(root.iter())) < 6000
+    assert any(re.fullmatch(r"\d+ more", text) for text in texts(root))
+    assert any("members at once" in tip for tip in tooltips(root))
+
+
+@pytest.mark.parametrize("events", [[], Script().events, [{"event": "mark", "text": "x", "ts_ms": 5, "seq": 1}]])
+def test_an_empty_journal_has_a_picture_too(events: list[dict[str, object]]) -> None:
+    ElementTree.fromstring(svg(events, "billing").encode())
+    assert "The journal holds nothing of group" in html(events, "billing")
+    assert timeline(events, "billing") == "The journal holds nothing of group 'billing'."
+
+
+# --- the scale ------------------------------------------------------------------------------------------------------------
+
+
+def test_idle_time_is_cut_and_the_rest_keeps_its_proportions() -> None:
+    hour = 3_600_000
+    scale = Scale(
+        START_MS, START_MS + hour, 100, [(START_MS, START_MS + 4000), (START_MS + hour - 4000, START_MS + hour)]
+    )
+    assert [segment.cut for segment in scale.segments] == [False, True, False]
+    assert scale.x(START_MS) == 0
+    assert scale.x(START_MS + hour) == 100
+    assert scale.x(START_MS + 4000) == pytest.approx(100 - scale.x(START_MS + hour - 4000))
+    assert scale.x(START_MS + 4000) > 20
+
+
+def test_nothing_is_cut_where_nothing_is_idle() -> None:
+    scale = Scale(0, 10_000, 100, [(0, 10_000)])
+    assert [scale.x(ts_ms) for ts_ms in (-5, 0, 2500, 10_000, 20_000)] == [0, 0, 25, 100, 100]
+    assert scale.ticks(20) == [
+        (0.0, "00:00:00"),
+        (20.0, "00:00:02"),
+        (40.0, "00:00:04"),
+        (60.0, "00:00:06"),
+        (80.0, "00:00:08"),
+    ]

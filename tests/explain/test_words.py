@@ -1,0 +1,356 @@
+"""What is said of a group: exact words for journals written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.explain import explain, recent
+from broker_sim.explain.model import Info
+from broker_sim.explain.names import short_names
+from tests.explain.journals import LOG, Script
+
+A, B, C = "app-1~aaaa", "app-2~bbbb", "app-3~cccc"
+
+
+def said(script: Script, generation: int | None = None, group: str = "billing") -> str:
+    """``explain`` in one line a paragraph."""
+    return explain(script.events, group, generation, width=100_000)
+
+
+def request(number: int, api: str, member: str) -> dict[str, Any]:
+    return {"kind": "request", "request": number, "api": api, "member": member}
+
+
+def timer(name: str, member: str | None = None) -> dict[str, Any]:
+    return {"kind": "timer", "timer": name, "group": "billing", **({"member": member} if member else {})}
+
+
+def expires(script: Script, member: str, **changes: Any) -> None:
+    script.event("timer", log=LOG, timer="session", group="billing", member=member, due_ms=script.ts_ms)
+    script.step(timer("session", member), gone=[member], **changes)
+
+
+def last_joins(script: Script, member: str, generation: int, leader: str, others: list[int], **changes: Any) -> None:
+    """The JoinGroup that closes the window."""
+    number = script.ask("JoinGroup", member, member_id=member)
+    script.closes(request(number, "JoinGroup", member), generation, leader, [*others, number], **changes)
+
+
+def test_a_group_that_forms() -> None:
+    script = Script().formed([A, B, C])
+    script.at(4).call("OffsetCommit", A, topics=["orders-0"])
+    assert said(script, 1) == (
+        "Generation 1 began at 10:00:00.000 because app-1 at /127.0.0.1 joined the empty group. app-2 joined after 100 ms; app-3 was "
+        "the last, after 200 ms. The window closed after 3 s, when the initial rebalance delay was over. The leader app-1 sent the "
+        "assignment after 12 ms; it was stored at once. Stable after 3 s with 3 members. It has been Stable for 988 ms. 1 commit "
+        "answered."
+    )
+
+
+def crashed() -> Script:
+    """app-2 dies; app-1 is quick to come back, app-3 slow."""
+    script = Script().formed([A, B, C])
+    script.at(12).call("Heartbeat", B)
+    script.at(13).event(
+        "connection", broker=1, connection=sum(map(ord, "app-2")), peer="127.0.0.1:5000", action="closed"
+    )
+    script.at(57)
+    expires(script, B, state="PreparingRebalance")
+    script.at(59.1).call("Heartbeat", A, "REBALANCE_IN_PROGRESS")
+    script.at(59.9)
+    first = script.joins(A)
+    script.at(61).call("Heartbeat", C, "REBALANCE_IN_PROGRESS")
+    script.at(61.1)
+    last_joins(script, C, 2, A, [first])
+    script.at(61.112)
+    syncs = script.syncs(A, [C], 2)
+    script.appends()
+    script.stable(syncs)
+    return script
+
+
+def test_a_member_that_dies_without_leaving() -> None:
+    assert said(crashed().at(70), 2) == (
+        "Generation 2 began at 10:00:57.000 because app-2 at /127.0.0.1 fell silent: its session of 45 s ran out (its last request "
+        "was a Heartbeat at 10:00:12.000; its connection was closed at 10:00:13.000 without a LeaveGroup). app-1 was told by its "
+        "Heartbeat after 2.1 s and rejoined 800 ms later; app-3 was the last, after 4.1 s (it was told by its Heartbeat after 4 s); "
+        "nobody else was removed. The leader app-1 sent the assignment after 12 ms; it was stored at once. Stable again after 4.1 s. "
+        "It has been Stable for 0 ms."
+    )
+
+
+def test_recent_history_is_a_line_each_and_says_how_the_group_stands() -> None:
+    assert recent(crashed().events, "billing", limit=5).splitlines() == [
+        "group billing: Stable in generation 2, 2 members: app-1 (leader) and app-3",
+        "  ... 4 earlier",
+        "  10:00:03.012  generation 1 Stable after 3 s",
+        "  10:00:57.000  rebalance begins: app-2 fell silent: its session of 45 s ran out",
+        "  10:00:59.100  Heartbeat of app-1 and app-3: REBALANCE_IN_PROGRESS at once, until 10:01:01.000",
+        "  10:01:01.100  generation 2: 2 members in, leader app-1",
+        "  10:01:01.112  generation 2 Stable after 4.1 s",
+    ]
+
+
+def test_a_member_that_leaves_gives_its_reason() -> None:
+    script = Script().formed([A, B]).at(20)
+    number = script.ask("LeaveGroup", "", members=[{"member_id": B, "reason": "consumer poll timeout has expired."}])
+    script.step(request(number, "LeaveGroup", B), gone=[B], state="PreparingRebalance")
+    script.answer(number)
+    words = said(script, 2)
+    assert words.startswith("The journal holds nothing of how generation 2")
+    assert 'because app-2 at /127.0.0.1 left (it said: "consumer poll timeout has expired.").' in said(script)
+    assert "It waits for app-1 to join again." in said(script)
+    assert said(script).endswith("It still goes on after 0 ms.")
+
+
+def test_the_leader_comes_back_because_a_topic_grew() -> None:
+    script = Script().formed([A, B]).at(10)
+    number = script.ask("CreatePartitions", "", topics=["orders"], group=None)
+    script.events[-1]["body"] = {"topics": [{"name": "orders", "count": 12}]}
+    script.answer(number)
+    script.at(15)
+    script.joins(A, state="PreparingRebalance")
+    assert "10:00:10.000  Topic orders was given 12 partitions." in said(script)
+    assert "because the leader app-1 at /127.0.0.1 joined again, as orders had been given more partitions." in said(
+        script
+    )
+
+
+def test_a_follower_with_another_subscription() -> None:
+    script = Script().formed([A, B]).at(10)
+    number = script.ask("JoinGroup", B, member_id=B)
+    seats = {B: {"topics": ["orders", "payments"]}}
+    script.step(request(number, "JoinGroup", B), state="PreparingRebalance", waits={B: "JoinGroup"}, seats=seats)
+    assert "because app-2 at /127.0.0.1 joined again with payments added to its subscription." in said(script)
+
+
+def hung(*, told: bool) -> Script:
+    """app-3 joins, app-2 goes on with heartbeats and does not rejoin."""
+    script = Script().formed([A, B]).at(10)
+    first = script.joins(C, state="PreparingRebalance")
+    script.at(11).call("Heartbeat", A, "REBALANCE_IN_PROGRESS")
+    second = script.joins(A)
+    for beat in range(4):
+        script.at(12 + beat).call("Heartbeat", B, "REBALANCE_IN_PROGRESS" if told else "COORDINATOR_NOT_AVAILABLE")
+    script.at(70)
+    script.closes(timer("rebalance"), 2, A, [first, second], gone=[B])
+    return script
+
+
+def test_an_application_that_hangs_holds_the_rebalance_up() -> None:
+    assert (
+        "app-1 was told by its Heartbeat after 1 s and rejoined at once; app-2 at /127.0.0.1 did not rejoin within the rebalance "
+        "timeout (1 min) and was removed, though it was told to and went on sending heartbeats (4): its process lives, "
+        "its application did not poll. The leader app-1 has not sent the assignment."
+    ) in said(hung(told=True), 2)
+
+
+def test_a_member_that_was_never_told_of_the_rebalance() -> None:
+    assert (
+        "and was removed; it was never told to, as its 4 heartbeats were answered COORDINATOR_NOT_AVAILABLE."
+    ) in said(hung(told=False), 2)
+
+
+def test_a_member_id_that_nobody_comes_back_with_holds_everybody_up() -> None:
+    script = Script().formed([A, B]).at(10)
+    expires(script, B, state="PreparingRebalance", pending=["app-9~eeee"])
+    first = script.at(10.5).joins(A)
+    script.at(13.5)
+    script.event("timer", log=LOG, timer="pending", group="billing", member="app-9~eeee", due_ms=script.ts_ms)
+    script.closes(timer("pending", "app-9~eeee"), 2, A, [first], pending=[])
+    assert "All were in, but app-9~eeee, which had been given a member id, held them up for 3 s." in said(script, 2)
+
+
+def test_a_leader_that_never_sends_the_assignment() -> None:
+    script = Script().at(0)
+    joins = [script.joins(A, state="PreparingRebalance", leader=A), script.joins(B)]
+    script.at(3)
+    script.closes(timer("rebalance"), 1, A, joins)
+    number = script.ask("SyncGroup", B, member_id=B, generation_id=1)
+    script.step(request(number, "SyncGroup", B), waits={B: "SyncGroup"})
+    script.at(63).event("timer", log=LOG, timer="sync", group="billing", due_ms=script.ts_ms)
+    script.step(timer("sync"), gone=[A], leader=B, state="PreparingRebalance", waits={B: None})
+    script.answer(number, "REBALANCE_IN_PROGRESS")
+    assert said(script, 1).endswith(
+        "The leader app-1 never sent the assignment. The group began again after 1 min 3 s, before it was Stable, because app-1 at "
+        "/127.0.0.1 owed a SyncGroup for the whole rebalance timeout and was removed."
+    )
+
+
+def stuck(rounds: int = 8, *, healed: bool = True) -> Script:
+    """The founding incident: the leader's SyncGroup is answered REBALANCE_IN_PROGRESS after 5 s, again and again."""
+    script = Script().formed([A]).at(10)
+    script.event("state", log=LOG, state="stuck", args={}, action="set")
+    commit = script.ask("OffsetCommit", A, topics=["orders-0"])
+    number = script.at(11).ask("JoinGroup", A, member_id=A)
+    generation = 2
+    script.closes(request(number, "JoinGroup", A), generation, A, [number])
+    for attempt in range(rounds):
+        start = 11 + 5.2 * attempt
+        (sync,) = script.at(start + 0.01).syncs(A, [], generation)
+        script.appends(committed=False)
+        script.at(start + 5.01)
+        if attempt == 0:
+            script.answer(commit, "REQUEST_TIMED_OUT")
+        script.event("timer", log=LOG, timer="append", ticket=attempt, due_ms=script.ts_ms)
+        script.step({"kind": "timer", "timer": "append"}, state="PreparingRebalance", waits={A: None})
+        script.answer(sync, "REBALANCE_IN_PROGRESS")
+        generation += 1
+        script.at(start + 5.2)
+        last_joins(script, A, generation, A, [])
+    if healed:
+        (sync,) = script.syncs(A, [], generation)
+        script.appends(committed=False)
+        script.at(11 + 5.2 * rounds + 1).event("state", log=LOG, state="stuck", args={}, action="healed")
+        script.event("committed", log=LOG, high_watermark=9, groups=["billing"])
+        script.step({"kind": "committed", "high_watermark": 9}, state="Stable", waits={A: None})
+        script.answer(sync)
+    return script
+
+
+def test_a_stretch_without_becoming_stable_is_told_as_one() -> None:
+    assert said(stuck()).splitlines()[3] == (
+        "10:00:11.000  Rebalanced 8 times between 10:00:11.000 and 10:00:53.600 (42.6 s) without becoming Stable: every time the "
+        "SyncGroup of the leader was answered REBALANCE_IN_PROGRESS after 5 s because __consumer_offsets-12 was stuck. It had begun "
+        "because the leader app-1 at /127.0.0.1 joined again. Generation 10 became Stable after __consumer_offsets-12 was healed at "
+        "10:00:53.600."
+    )
+
+
+def test_a_stretch_that_goes_on() -> None:
+    words = said(stuck(3, healed=False))
+    assert "Rebalanced 3 times since 10:00:11.000 (15.6 s) without becoming Stable" in words
+    assert "__consumer_offsets-12 is stuck since 10:00:10.000." in words
+
+
+def test_one_attempt_of_a_stretch() -> None:
+    assert said(stuck(), 3) == (
+        "Generation 3 began at 10:00:16.010 because the assignment of generation 2 could not be stored (REQUEST_TIMED_OUT). app-1 was "
+        "told by its SyncGroup at once and rejoined 190 ms later; nobody was removed. The leader app-1 sent the assignment after 10 "
+        "ms; it was not stored (REQUEST_TIMED_OUT) because __consumer_offsets-12 was stuck, and its SyncGroup was answered "
+        "REBALANCE_IN_PROGRESS after 5 s. The group began again after 5.2 s. Meanwhile __consumer_offsets-12 was stuck from "
+        "10:00:10.000 to 10:00:53.600 (43.6 s). It was number 2 of 9 rebalances in a stretch without becoming Stable that began at "
+        "10:00:11.000."
+    )
+
+
+def test_a_static_member_comes_back_without_a_rebalance() -> None:
+    old, new = "web-1!~1111", "web-1!~2222"
+    script = Script().formed([old, B]).at(30)
+    number = script.ask("JoinGroup", "", client_id="web-1!", group_instance_id="web-1")
+    script.step(request(number, "JoinGroup", "web-1"), gone=[old], join=[new], leader=new, waits={new: "JoinGroup"})
+    script.step({"kind": "append", "error": None}, waits={new: None})
+    script.answer(number, member_id=new)
+    assert said(script).splitlines()[-1] == (
+        "10:00:30.000  The static member web-1 came back under a new id; no rebalance was needed."
+    )
+    assert "Stable in generation 1, 2 members: app-2 and web-1 (leader)" in said(script)
+
+
+def test_the_coordinator_moves_away_in_the_middle_of_a_rebalance() -> None:
+    script = Script().formed([A]).at(10)
+    script.joins(B, state="PreparingRebalance")
+    script.at(12).event("leader", log=LOG, leader=2, epoch=5, reason="elected")
+    script.event("load", log=LOG, action="unloaded", groups=1)
+    script.step({"kind": "unload"}, state="Dead")
+    words = said(script)
+    assert "It ended after 2 s because the coordinator was unloaded." in words
+    assert "10:00:12.000  __consumer_offsets-12 is led by broker 2 now (epoch 5, elected)." in words
+    assert (
+        "10:00:12.000  its coordinator was unloaded: every waiting JoinGroup and SyncGroup was answered NOT_COORDINATOR."
+        in words
+    )
+
+
+def test_faults_on_the_way_are_named() -> None:
+    script = Script().formed([A]).at(10)
+    script.event("fault_added", fault=1, rule="OffsetCommit error=NOT_COORDINATOR", hits=0)
+    number = script.ask("OffsetCommit", A, topics=["orders-0"])
+    script.event(
+        "fault", fault=1, rule="OffsetCommit error=NOT_COORDINATOR", request=number, verdict="error NOT_COORDINATOR"
+    )
+    script.answer(number, "NOT_COORDINATOR")
+    script.at(12).event("fault_removed", fault=1, rule="OffsetCommit error=NOT_COORDINATOR", hits=1)
+    assert (
+        '10:00:10.000  The fault "OffsetCommit error=NOT_COORDINATOR" was on from 10:00:10.000 to 10:00:12.000 (2 s), 1 hit.'
+    ) in said(script)
+    assert "OffsetCommit of app-1: NOT_COORDINATOR at once [fault: error NOT_COORDINATOR]" in recent(
+        script.events, "billing"
+    )
+
+
+def test_requests_that_wait_are_in_the_recent_history() -> None:
+    script = Script().formed([A]).at(10)
+    script.ask("OffsetCommit", A, topics=["orders-0"])
+    script.at(14).event("mark", text="still nothing")
+    assert recent(script.events, "billing").splitlines()[-2:] == [
+        '  10:00:14.000  mark: "still nothing"',
+        "  10:00:14.000  OffsetCommit of app-1 waits since 10:00:10.000 (4 s)",
+    ]
+
+
+def test_commits_that_were_stored_although_their_answer_said_no() -> None:
+    script = Script().formed([A]).at(10)
+    number = script.ask("OffsetCommit", A, topics=["orders-0"])
+    script.at(15).answer(number, "COORDINATOR_NOT_AVAILABLE")
+    script.at(16).event("offsets", log=LOG, group="billing", request=number, offsets={"orders-0": 7})
+    assert (
+        "1 commit failed: COORDINATOR_NOT_AVAILABLE after 5 s. 1 of the failed commits was stored all the same."
+        in said(script)
+    )
+
+
+def test_clients_that_share_a_client_id_are_told_apart() -> None:
+    ids = ["app-1a2b3c", "app-1a2f99", "other-77"]
+    infos = [Info(one, client_id=one.partition("-")[0]) for one in ids]
+    assert short_names(infos) == {ids[0]: "app-1a2b", ids[1]: "app-1a2f", ids[2]: "other"}
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("biling", "The journal holds nothing of group 'biling'. Did you mean 'billing'?"),
+        ("zzz", "The journal holds nothing of group 'zzz'. It knows billing."),
+    ],
+)
+def test_a_group_that_is_not_there(group: str, words: str) -> None:
+    script = Script().formed([A])
+    assert said(script, group=group) == words
+    assert recent(script.events, group) == f"group {group}: the journal holds nothing of it"
+
+
+def test_an_empty_journal() -> None:
+    assert explain([], "billing") == "The journal is empty: nothing is known of group 'billing'."
+
+
+def test_a_generation_that_is_not_there() -> None:
+    assert said(crashed(), 9) == (
+        "The journal holds nothing of how generation 9 of group billing came about; it holds generations 1-2."
+    )
+
+
+def test_a_journal_that_begins_in_the_middle_says_so() -> None:
+    events = crashed().events
+    cut = next(position for position, one in enumerate(events) if one["event"] == "timer" and one["timer"] == "session")
+    words = explain(events[cut + 3 :], "billing", width=100_000)
+    assert "begins in the middle" in words
+    assert "Generation 2 had begun before the journal, which starts at 10:00:59.100." in words
+    assert "Stable again after 2 s." in words
+
+
+def test_a_journal_that_is_switched_on_later_shows_what_there_is() -> None:
+    script = Script().formed([A, B]).at(60)
+    whole = script.snapshot
+    script.events = [{"seq": 1, "ts_ms": script.ts_ms, "event": "group", "log": LOG, "group": "billing"}]
+    script.events[0] |= {"cause": {"kind": "load"}, "before": None, "after": whole}
+    assert said(script) == (
+        f"Group billing on {LOG}: Stable in generation 1, 2 members: app-1 (leader) and app-2. 0 rebalances in the journal, "
+        "2024-11-03 10:01:00.000 to 10:01:00.000 UTC."
+    )
+
+
+def test_lines_are_not_longer_than_asked_for() -> None:
+    for width in (40, 72, 100):
+        assert max(map(len, explain(stuck().events, "billing", width=width).splitlines())) <= width
