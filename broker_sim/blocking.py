@@ -11,6 +11,7 @@ Rules:
 2. Plain are: None, numbers, texts, bytes, enums, exceptions, frozen dataclasses, journal events, and lists, tuples, sets and dicts
    (copied over there).
 3. ``with`` enters and leaves what can be entered, asynchronous or not. An exception comes through as it is.
+4. On the cluster's own thread, as in a listener of the journal, a call would wait for itself: that is a RuntimeError.
 """
 
 from __future__ import annotations
@@ -112,7 +113,16 @@ class Blocking:
                 result = await result
             return _carried(result, self._thread)
 
+        if _running_loop() is getattr(self._thread, "_loop", self):
+            raise RuntimeError("this is the cluster's own thread, where a call would wait for itself")
         return _brought(self._thread._await(call()), self)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def plain(value: object) -> bool:

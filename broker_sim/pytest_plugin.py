@@ -150,7 +150,7 @@ def pytest_runtest_makereport(
     """A test that failed shows what became of its groups."""
     report = yield
     clusters = item.stash.get(_CLUSTERS, ())
-    if call.when == "call" and report.failed and clusters:
+    if call.when != "teardown" and report.failed and clusters:
         directory = item.config.getoption("--kafka-timeline")
         pictures = None if directory is None else Path(directory)
         try:

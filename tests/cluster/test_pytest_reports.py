@@ -127,6 +127,32 @@ async def test_passing(kafka):
     result.stdout.no_fnmatch_line("*Kafka groups*")
 
 
+def test_a_fixture_that_failed_shows_it_too(pytester: pytest.Pytester) -> None:
+    code = """
+@pytest.fixture
+async def billing(kafka):
+    return await kafka.group("billing").stable(members=1, timeout="10ms")
+
+@pytest.mark.kafka(topics={"orders": 1})
+async def test_failing(kafka, billing): pass
+
+@pytest.fixture
+async def app(kafka):
+    kafka.topic("orders").fill(1)
+    async with consumer(kafka) as app:
+        await app.getone()
+        yield await kafka.group("billing").stable(members=2, timeout="10ms")
+
+@pytest.mark.kafka(topics={"orders": 1})
+async def test_failing_with_a_member(kafka, app): pass
+"""
+    result = run(pytester, code)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*WaitTimeout: group 'billing': state Stable, members 1: not within 10 ms"])
+    result.stdout.fnmatch_lines(["*WaitTimeout: group 'billing': state Stable, members 2: not within 10 ms"])
+    result.stdout.fnmatch_lines(["*Kafka groups*", "group billing: *"])
+
+
 def test_a_rule_that_never_hit_fails_a_test_that_passed(pytester: pytest.Pytester) -> None:
     code = """
 async def test_left_over(kafka):
