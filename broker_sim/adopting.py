@@ -192,7 +192,7 @@ def partition_count(
     if not places:
         count = least if complete and least > 1 else max(least, USUAL_PARTITIONS)
         return count, "no group tells how many there are"
-    order = [least, USUAL_PARTITIONS] if complete and least > 1 else [USUAL_PARTITIONS, least]
+    order = [least, USUAL_PARTITIONS] if complete and least > 1 else [USUAL_PARTITIONS]
     proof = f"{len(places)} groups lie where their hashes put them" if len(places) > 1 else "its group hashes there"
     for count in order:
         if count >= least and not _misfits(places, count):
@@ -221,8 +221,8 @@ def _misfits(places: Iterable[tuple[str, int]], count: int) -> list[tuple[str, i
 def _lost(places: list[tuple[str, int]], count: int) -> str:
     group, index = places[0]
     return (
-        f"{len(places)} groups don't lie where {count} partitions put them, and clients won't find them: {group!r} is in "
-        f"{index}, not in {partition_for(group, count)}"
+        f"not found by clients is {group!r}: it lies in {index}, where {count} partitions put it into "
+        f"{partition_for(group, count)}; groups like it: {len(places)}"
     )
 
 
