@@ -99,7 +99,10 @@ class ControlClient:
 
 
 def _query(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
+    def text(value: Any) -> Any:
+        return json.dumps(value) if isinstance(value, bool | Mapping) else value
+
+    return {key: text(value) for key, value in given.items()}
 
 
 def _json(body: bytes, url: str) -> Any:

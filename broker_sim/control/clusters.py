@@ -78,6 +78,7 @@ class Clusters:
         self._starting.add(name)
         try:
             await cluster.start()
+            cluster.observe()
         finally:
             self._starting.discard(name)
         self._clusters[name] = cluster

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from broker_sim.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, add_command
-from broker_sim.control import render, token
+from broker_sim.control import on_groups, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
 from broker_sim.control.operations import Operation, Parameter, find
 from broker_sim.words import UsageError, unknown
@@ -398,24 +399,21 @@ def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
-    group = find("group.timeline").checked(given)["group"]
+    given.setdefault("width", max(40, min(400, shutil.get_terminal_size((100, 24)).columns)))
+    given = find("group.timeline").checked(given)
+    group = given["group"]
     pictures = {"html": arguments.html, "svg": arguments.svg}
     wanted = {form: path for form, path in pictures.items() if path is not None}
-    if arguments.journal is not None:
-        from broker_sim.control.on_groups import drawings
+    client = None if arguments.journal is not None else _client(arguments)
+    events = _events(arguments.journal) if arguments.journal is not None else []
 
-        draw, events = drawings(), _events(arguments.journal)
-
-        def drawn(form: str) -> str:
-            return draw[form](events, group)
-    else:
-        client = _client(arguments)
-
-        def drawn(form: str) -> str:
-            if form != "text":
-                return client.picture("group.timeline", form, group=group)
-            text: str = client.perform("group.timeline", group=group)["text"]
-            return text
+    def drawn(form: str) -> str:
+        if client is None:
+            return on_groups.drawn(events, group, form, given["width"])
+        if form != "text":
+            return client.picture("group.timeline", form, group=group)
+        text: str = client.perform("group.timeline", **given)["text"]
+        return text
 
     for form, path in wanted.items():
         try:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from broker_sim.control.clusters import Clusters
+from broker_sim.control.clusters import DEFAULT, Clusters
 from broker_sim.control.operations import perform
 from broker_sim.control.routes import FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
@@ -90,7 +90,7 @@ class ControlServer:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def start(self) -> None:
-        """Listen. Raises ControlError where the port can't be had."""
+        """Listen, and watch the cluster from now on. Raises ControlError where the port can't be had."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
@@ -100,6 +100,7 @@ class ControlServer:
         except OSError as error:
             await runner.cleanup()
             raise ControlError(f"port {self.port} of {self.host}: {error.strerror or error}") from None
+        self.clusters.get(DEFAULT).observe()
         self._runner = runner
         self.port = runner.addresses[0][1]
 

@@ -58,8 +58,17 @@ async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Bring a broker up again, on the port it had."""
     check_broker(cluster, given["broker"])
-    await cluster.broker(given["broker"]).up()
+    await _up(cluster, given["broker"])
     return shown(cluster, given["broker"])
+
+
+async def _up(cluster: Cluster, node_id: int) -> None:
+    from broker_sim.cluster import ClusterError
+
+    try:
+        await cluster.broker(node_id).up()
+    except OSError as error:
+        raise ClusterError(f"broker {node_id} can't have its port: {error.strerror or error}") from None
 
 
 @operation("broker.restart", "POST /brokers/{broker}/restart", NODE, GRACEFUL, answer=BROKER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.names import not_there
@@ -149,19 +149,26 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     "GET /groups/{group}/timeline",
     GROUP_ID,
     Parameter("form", "str", "text, or a picture", default="text", choices=lambda: ("text", "svg", "html")),
+    Parameter("width", "int", "of the text, in characters", default=100, least=40, most=400),
     answer={"group": "string", "text?": "string", "svg?": "string", "html?": "string"},
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Draw a group's history: members as lanes, generations as bands, faults as marks."""
-    form = given["form"]
-    return {"group": given["group"], form: drawings()[form](cluster.observe().events, given["group"])}
+    return {"group": given["group"], given["form"]: drawn(cluster.observe().events, **given)}
 
 
-def drawings() -> dict[str, Callable[[Iterable[dict[str, Any]], str], str]]:
-    """Form -> what draws a group's history in it, of a journal's events."""
-    from broker_sim import explain
+def drawn(events: Iterable[dict[str, Any]], group: str, form: str, width: int) -> str:
+    """A group's history as a picture of that form; ``width`` in characters, of the text alone."""
+    from broker_sim.explain.picture import html, svg
+    from broker_sim.explain.terminal import timeline
 
-    return {"text": explain.timeline, "svg": explain.svg, "html": explain.html}
+    return (
+        timeline(events, group, width)
+        if form == "text"
+        else svg(events, group)
+        if form == "svg"
+        else html(events, group)
+    )
 
 
 @operation(

@@ -158,7 +158,10 @@ def _parameter(name: str, one: Parameter | None, where: str) -> dict[str, Any]:
     one = one or _CLUSTER
     entry: dict[str, Any] = {"name": name, "in": where, "required": where == "path" or one.required}
     entry["description"] = one.doc
-    entry["schema"] = schema_of_parameter(one)
+    if one.kind == "map":
+        entry["content"] = {"application/json": {"schema": schema_of_parameter(one)}}
+    else:
+        entry["schema"] = schema_of_parameter(one)
     if one.kind == "list":
         entry["explode"] = True
     if one.example is not None:

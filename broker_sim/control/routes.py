@@ -120,6 +120,8 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     from broker_sim.cluster import ClusterError
     from broker_sim.faults import NeverHit
     from broker_sim.metadata import KafkaError
+    from broker_sim.storage.errors import StorageError
+    from broker_sim.time_control import Livelock
     from broker_sim.waits import WaitTimeout
 
     told: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
@@ -138,4 +140,6 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
         return 409, told
     if isinstance(error, KafkaError):
         return 409, {"error": error.message or error.error.name, "kind": "KafkaError", "kafka_error": error.error.name}
-    return (409, told) if isinstance(error, ClusterError) else None
+    if isinstance(error, StorageError):
+        return 409, {**told, "kafka_error": error.error.name}
+    return (409, told) if isinstance(error, ClusterError | Livelock) else None

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -152,7 +153,12 @@ def _read_list(parameter: Parameter, value: Any) -> list[Any]:
 
 
 def _read_map(parameter: Parameter, value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise _wrong(parameter, value, "a map of names to values") from None
+    elif isinstance(value, str):
         pairs = [part.partition("=" if "=" in part else ":") for part in value.split(",") if part.strip()]
         value = {name.strip(): rest.strip() for name, _, rest in pairs}
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from broker_sim.cluster import Cluster
+from broker_sim.control import on_journal
 from broker_sim.control.http import MAX_BODY, ControlServer
 from broker_sim.words import UsageError
 
@@ -126,7 +128,7 @@ async def test_unknown_paths_and_methods_are_told(control: Control) -> None:
 
 
 async def test_bodies_are_bounded(control: Control) -> None:
-    status, told = await control.ask("POST", "/v1/topics", data=b"x" * (MAX_BODY + 1), headers=JSON)
+    status, told = await control.ask("POST", "/v1/topics", data=io.BytesIO(b"x" * (MAX_BODY + 1)), headers=JSON)
     assert status == 413
     assert "1048576" in told["error"]
 
@@ -240,6 +242,87 @@ async def test_names_that_climb_stay_names(tmp_path: Path) -> None:
         status, told = await control.ask("POST", "/v1/clusters", json={"data": "mine"})
         assert status == 400
         assert "--data" in told["error"]
+
+
+async def test_every_documented_path_is_served(control: Control) -> None:
+    values = {
+        "log": "orders-0",
+        "broker": "1",
+        "topic": "orders",
+        "fault": "1",
+        "hold": "1",
+        "group": "g",
+        "member": "m",
+        "cluster": "default",
+    }
+    _, api = await control.ask("GET", "/openapi.json")
+    for path, methods in api["paths"].items():
+        for method in methods:
+            if path.endswith((".svg", ".html")) or (path.endswith("/journal") and method == "get"):
+                continue  # not JSON; tried elsewhere
+            status, told = await control.ask(
+                method.upper(), path.format(**values), json={} if method in ("post", "put") else None
+            )
+            assert status in (200, 201, 400, 404, 409), (method, path, told)
+            assert told.get("kind") != "NoSuchPath", (method, path)
+
+
+async def test_a_port_that_is_taken_is_told(control: Control) -> None:
+    async with Cluster() as kafka:
+        with pytest.raises(UsageError, match=f"port {control.server.port} of 127.0.0.1"):
+            await ControlServer(kafka, port=control.server.port).start()
+
+
+async def test_what_the_log_refuses_is_a_conflict(control: Control) -> None:
+    await control.ask("PUT", "/v1/logs/orders-0/state", json={"state": "readonly"})
+    status, told = await control.ask("POST", "/v1/topics/orders/records", json={"records": 10})
+    assert (status, told["kafka_error"]) == (409, "KAFKA_STORAGE_ERROR")
+
+
+async def test_a_client_that_leaves_leaves_nothing_behind(control: Control) -> None:
+    journal = control.kafka.observe()
+    before = len(journal._listeners)
+    reply = await control.session.get(control.server.url + "/v1/journal?follow=true")
+    waiting = asyncio.ensure_future(control.ask("GET", "/v1/groups/nobody?members=3&timeout=10m"))
+    async with asyncio.timeout(DEADLINE_S):
+        while len(journal._listeners) < before + 2:
+            await asyncio.sleep(0)
+        reply.close()
+        waiting.cancel()
+        while len(journal._listeners) > before:
+            await asyncio.sleep(0)
+
+
+async def test_a_change_is_finished_for_a_client_that_leaves(control: Control) -> None:
+    gate = asyncio.Event()
+    down = control.kafka.broker_down
+
+    async def slowly(node_id: int, **options: Any) -> None:
+        await gate.wait()
+        await down(node_id, **options)
+
+    control.kafka.broker_down = slowly  # type: ignore[method-assign]
+    asked = asyncio.ensure_future(control.ask("POST", "/v1/brokers/1/down"))
+    async with asyncio.timeout(DEADLINE_S):
+        while not control.server._changes:
+            await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait([asked])
+        gate.set()
+        while control.kafka.state.brokers[1].alive:
+            await asyncio.sleep(0)
+
+
+async def test_a_follower_that_falls_behind_is_given_up(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_journal, "MAX_BEHIND", 3)
+    kafka = control.kafka
+    journal = kafka.observe()
+    lines = on_journal.lines(kafka, {"follow": True, "event": "mark"}, asyncio.Event())
+    assert await anext(lines) == b""
+    for number in range(6):
+        journal.write("mark", text=f"{number}")
+    [told] = [json.loads(line) async for line in lines]
+    assert told["kind"] == "TooSlow"
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------
