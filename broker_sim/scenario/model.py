@@ -7,7 +7,8 @@
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
 
-A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Signs: see signs.py.
+A step begins when the one before is done, its ``when`` holds (a deadline: ``within``) and ``after`` has passed. Events that its sign
+counts are those since the step before began to act. Signs: see signs.py.
 An action is an operation of the control plane (``op: leader.move``, with its parameters), or one of these short forms:
 
     {log: offsets(billing), state: stuck, for: 40s}      {log: offsets(billing), state: online}

@@ -195,6 +195,9 @@ class _Stage:
         if step.after_s:
             await self.pass_time(step.after_s)
         self.began[step.name] = True
+        place = self.scenario.steps.index(step) + 1
+        for sign in self.scenario.steps[place].when or () if place < len(self.scenario.steps) else ():
+            sign.begin()
         self.journal.write("mark", text=step.name)
         for action in step.actions:
             try:

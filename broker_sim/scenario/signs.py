@@ -48,6 +48,9 @@ class Sign:
     what = ""
     """In words."""
 
+    def begin(self) -> None:
+        """Forget what was seen: count from here."""
+
     def seen(self, event: Event, run: Run) -> None:
         """An event of the journal."""
 
@@ -126,6 +129,9 @@ class EventSign(Sign):
                 raise table.error(f"{kind}: {unknown('field', key, sorted(known))}", key)
         self.kind, self.hits = kind, 0
         self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
+
+    def begin(self) -> None:
+        self.hits = 0
 
     def seen(self, event: Event, run: Run) -> None:
         if event["event"] != self.kind:
