@@ -2,6 +2,7 @@
 
 Node 1 is the controller and leads every partition of __consumer_offsets; node 2 follows. Phase A is from the freeze to
 the end of node 2's session with the controller (broker.session.timeout.ms), which takes it out of every ISR: phase B.
+Before it there are rounds for few bodies, one after the other (ROUNDS), while the others wait.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tests.stuck.target import (
     title,
     told,
 )
-from tests.support.real_kafka import RealKafka, reassignment_frame
+from tests.support.real_kafka import RealKafka, election_frame, reassignment_frame
 from tests.support.wire import Wire
 
 RELEASES = {"3.4": "3.4.0", "4.1": "4.1.0"}
@@ -49,6 +50,7 @@ SESSION_MS = 8000
 BEFORE_SHRINK_MS = 1600
 EARLY_MS, LATE_MS = 150, 1300
 SETTLE_S = 0.5
+ROUNDS = ("choke", "blink", "handover")
 SETTINGS: dict[str, object] = CONFIG | {
     "offsets.commit.timeout.ms": TIMEOUT_MS,
     "replica.lag.time.max.ms": 60_000,
@@ -99,9 +101,11 @@ class Campaign:
         steps = {
             "prepared": self._nothing,
             "choke": self._choke,
-            "unchoke": self._unchoke,
+            "choke ends": self._unchoke,
             "blink": self._pause,
-            "unblink": self._resume,
+            "blink ends": self._resume,
+            "handover": self._pause,
+            "handover ends": self._resume,
             "freeze": self._freeze,
             "heal": self._heal,
             "move": self._move,
@@ -249,12 +253,21 @@ class Campaign:
         await _until("node 2 to be in every ISR", lambda: self._in_sync([1, 2]), 40)
         await asyncio.sleep(SETTLE_S)  # until the leader has heard how far the follower is
 
+    async def hand_over(self, partitions: Sequence[int]) -> None:
+        """Node 2 is elected leader, as the preferred one, whether it runs or not."""
+        replicas = {index: [2, 1] for index in partitions}
+        await self._tell_controller(reassignment_frame(OFFSETS_TOPIC, replicas))
+        await self._tell_controller(election_frame(OFFSETS_TOPIC, partitions))
+
     async def _move(self) -> None:
+        await self._tell_controller(reassignment_frame(OFFSETS_TOPIC, {index: [2] for index in range(self.partitions)}))
+        await _until("node 2 to coordinate every group", lambda: self._coordinated(2), 30)
+
+    async def _tell_controller(self, request: bytes) -> None:
         wire = await self.wire(1, "campaign")
-        wire.write_raw(reassignment_frame(OFFSETS_TOPIC, {index: [2] for index in range(self.partitions)}))
+        wire.write_raw(request)
         await wire.next_frame()
         await wire.close()
-        await _until("node 2 to coordinate every group", lambda: self._coordinated(2), 30)
 
 
 async def _until(what: str, seen: Callable[[], Awaitable[bool]], deadline_s: float) -> None:
@@ -286,7 +299,7 @@ class RealStuck(Stuck):
         super().__init__(cell.version.startswith("3"), cell.phase, partitions, campaign.partitions, TIMEOUT_MS)
         self.number = number
         self._campaign = campaign
-        self._heals = "heal"
+        self._round: str | None = None
         self._tasks: list[asyncio.Task[Answer]] = []
 
     async def close(self) -> None:
@@ -322,26 +335,32 @@ class RealStuck(Stuck):
     async def sleep(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
 
-    async def freeze(self, *, briefly: bool = False, shrinks: bool = False) -> None:
+    async def _enter(self, wanted: str | None) -> None:
+        """Lets the rounds before the `wanted` one (None: all) pass, and begins that one."""
         stages = self._campaign.stages
+        self._round = wanted
         await stages["prepared"].arrive(self.number)
-        stages["choke"].leave(self.number)
-        await stages["unchoke"].arrive(self.number)
-        if briefly:
-            self._heals = "unblink"
-            await stages["blink"].arrive(self.number)
-            return
-        stages["blink"].leave(self.number)
-        stages["unblink"].leave(self.number)
-        await stages["freeze"].arrive(self.number)
-        if self.phase == "B":
-            await self._campaign.wait_shrunk()
+        for name in ROUNDS:
+            if name == wanted:
+                await stages[name].arrive(self.number)
+                return
+            stages[name].leave(self.number)
+            await stages[f"{name} ends"].arrive(self.number)
+
+    async def freeze(self, *, briefly: bool = False, shrinks: bool = False) -> None:
+        await self._enter("blink" if briefly else None)
+        if not briefly:
+            await self._campaign.stages["freeze"].arrive(self.number)
+            if self.phase == "B":
+                await self._campaign.wait_shrunk()
 
     async def choke(self) -> None:
-        self._heals = "unchoke"
-        stages = self._campaign.stages
-        await stages["prepared"].arrive(self.number)
-        await stages["choke"].arrive(self.number)
+        await self._enter("choke")
+
+    async def freeze_and_hand_over(self, waiting: Callable[[], Awaitable[None]]) -> None:
+        await self._enter("handover")
+        await waiting()
+        await self._campaign.hand_over(self.partitions)
 
     async def shrinking(self, every_ms: int) -> AsyncIterator[None]:
         await self._campaign.shrink_is_near()
@@ -351,11 +370,13 @@ class RealStuck(Stuck):
         await self._campaign.wait_shrunk()
 
     async def heal(self) -> None:
-        await self._campaign.stages[self._heals].arrive(self.number)
+        await self._campaign.stages[f"{self._round} ends" if self._round else "heal"].arrive(self.number)
 
     async def move(self) -> None:
-        for name in ("blink", "unblink", "freeze", "heal"):
-            self._campaign.stages[name].leave(self.number)
+        if self._round:
+            for name, stage in self._campaign.stages.items():
+                if name != "move":
+                    stage.leave(self.number)
         await self._campaign.stages["move"].arrive(self.number)
 
     def after(self, ms: int, answer: Answer) -> Answer:

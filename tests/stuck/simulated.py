@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from broker_sim import leadership
 from broker_sim.conditions import Condition, Conditions
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import OFFSETS_TOPIC, Partition
@@ -118,6 +119,11 @@ class SimStuck(Stuck):
     async def choke(self) -> None:
         self._set("too_large")
 
+    async def freeze_and_hand_over(self, waiting: Callable[[], Awaitable[None]]) -> None:
+        await self.freeze()
+        await waiting()
+        await self.move()
+
     def _set(self, state: str, **args: Any) -> None:
         for partition in self.logs:
             self._lasting.append(self.conditions.set(partition, state, **args))
@@ -134,7 +140,7 @@ class SimStuck(Stuck):
 
     async def move(self) -> None:
         for partition in self.logs:
-            self.sim.state.set_leader(partition, 2)
+            leadership.move(self.sim.state, partition, 2)
             self.runtime.reload(partition)
         self.sim.clock.advance(0)
 

@@ -129,6 +129,12 @@ class Stuck(abc.ABC):
         """In place of `freeze`: from here on every record is larger than max.message.bytes, until `heal`."""
 
     @abc.abstractmethod
+    async def freeze_and_hand_over(self, waiting: Callable[[], Awaitable[None]]) -> None:
+        """In place of `freeze`: the follower stops, `waiting` sends what it likes, then the follower is elected leader
+        all the same (phase A only). It leads once it runs again (`heal`).
+        """
+
+    @abc.abstractmethod
     def shrinking(self, every_ms: int) -> AsyncIterator[None]:
         """Turns of `every_ms` each, until the frozen follower is out of the ISR: at least three."""
 

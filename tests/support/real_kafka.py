@@ -173,6 +173,16 @@ def reassignment_frame(topic: str, replicas: Mapping[int, Sequence[int]], correl
     return struct.pack(">i", len(payload)) + payload
 
 
+def election_frame(topic: str, partitions: Sequence[int], correlation_id: int = 2**30) -> bytes:
+    """An ElectLeaders v1 request: every partition's first replica leads it, if it is in the ISR. Used as the above."""
+    name = topic.encode()
+    topics = struct.pack(f">ih{len(name)}s", 1, len(name), name) + struct.pack(
+        f">i{len(partitions)}i", len(partitions), *partitions
+    )
+    payload = struct.pack(">hhihb", 43, 1, correlation_id, -1, 0) + topics + struct.pack(">i", 20_000)
+    return struct.pack(">i", len(payload)) + payload
+
+
 def _compact(numbers: Sequence[int]) -> bytes:
     return _varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
 
