@@ -104,9 +104,7 @@ def _add_scenario(commands: Any) -> None:
 
 def shipped() -> Path:
     """Where the scenarios are that come with broker-sim."""
-    here = Path(__file__).resolve()
-    beside = here.parents[2] / "scenarios"
-    return beside if beside.is_dir() else here.parent / "shipped"
+    return Path(__file__).parent / "shipped"
 
 
 def find(name: str) -> Path:
