@@ -1,0 +1,217 @@
+"""Unmodified clients on a broker whose time stands still: they work, and what takes minutes takes milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from confluent_kafka import Consumer, Producer
+
+from broker_sim import Cluster, ClusterThread
+
+PARTITIONS = 4
+SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+MANUAL: dict[str, Any] = {"clock": "manual", "topics": {"orders": PARTITIONS}, "config": SOON}
+SILENT_MS = 25_000
+"""A heartbeat interval that no test lasts for."""
+
+
+@pytest.fixture
+async def kafka() -> AsyncIterator[Cluster]:
+    async with Cluster(**MANUAL) as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def consumer(kafka: Cluster, name: str, *, heartbeat_ms: int = 50, **options: Any) -> AsyncIterator[Any]:
+    """An aiokafka consumer of ``billing`` that has joined."""
+    app = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=kafka.bootstrap,
+        group_id="billing",
+        client_id=name,
+        session_timeout_ms=45_000,
+        heartbeat_interval_ms=heartbeat_ms,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        metadata_max_age_ms=300_000,
+        **options,
+    )
+    await app.start()
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
+async def assigned(app: Any, count: int) -> None:
+    """Until ``app`` owns so many partitions."""
+    async with asyncio.timeout(20):
+        while len(app.assignment()) != count:
+            await app.getmany(timeout_ms=20)
+
+
+async def test_aiokafka_produces_consumes_and_commits(kafka: Cluster) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+        for number in range(20):
+            await producer.send_and_wait("orders", b"%d" % number, partition=number % PARTITIONS)
+    async with consumer(kafka, "app-1") as app:
+        got: list[bytes] = []
+        async with asyncio.timeout(20):
+            while len(got) < 20:
+                for records in (await app.getmany(timeout_ms=100)).values():
+                    got += [record.value for record in records]
+        await app.commit()
+        assert sorted(map(int, got)) == list(range(20))
+        assert await app.committed(TopicPartition("orders", 0)) == 5
+
+
+async def test_aiokafka_the_survivor_owns_all_when_a_session_ends(kafka: Cluster) -> None:
+    began = time.monotonic()
+    async with consumer(kafka, "app-1") as one, consumer(kafka, "app-2", heartbeat_ms=SILENT_MS) as two:
+        await asyncio.gather(assigned(one, 2), assigned(two, 2))
+        fired = await kafka.time.advance("46s", expire=["app-2"])
+        assert [text.startswith("session of app-2-") for text in fired] == [True]
+        await assigned(one, PARTITIONS)
+        assert [member.client_id for member in kafka.group("billing").members] == ["app-1"]
+    assert time.monotonic() - began < 20
+
+
+async def test_aiokafka_a_hung_member_holds_the_rebalance_for_five_minutes(kafka: Cluster) -> None:
+    began = time.monotonic()
+    async with consumer(kafka, "hung", heartbeat_ms=SILENT_MS, max_poll_interval_ms=300_000) as hung:
+        await assigned(hung, PARTITIONS)
+        newcomer = consumer(kafka, "new")
+        joining = asyncio.create_task(newcomer.__aenter__())
+        billing = await kafka.group("billing").state_is("PreparingRebalance")
+        assert kafka.time.next_timer() is not None
+        assert "rebalance timeout of billing" in await kafka.time.advance("5m")
+        new = await joining
+        await assigned(new, PARTITIONS)
+        assert [member.client_id for member in billing.members] == ["new"]
+        await newcomer.__aexit__(None, None, None)
+    assert time.monotonic() - began < 20
+
+
+async def test_aiokafka_lives_through_a_week(kafka: Cluster) -> None:
+    async with consumer(kafka, "app-1") as app:
+        await assigned(app, PARTITIONS)
+        billing = kafka.group("billing")
+        generation = billing.generation
+        await kafka.time.advance("7d")
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+            await producer.send_and_wait("orders", b"still here", partition=1)
+        async with asyncio.timeout(20):
+            assert (await app.getone()).value == b"still here"
+        await app.commit()
+        assert billing.generation == generation
+
+
+# --- clients with threads of their own --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def thread() -> Iterator[ClusterThread]:
+    with ClusterThread(**MANUAL) as cluster:
+        yield cluster
+
+
+def until(what: str, condition: Callable[[], object], step: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"waited 20 s for {what}"
+        step()
+
+
+class Polling:
+    """``poll`` called again and again on a thread; from its death on the client is as good as hung, but connected."""
+
+    def __init__(self, poll: Callable[[], object]) -> None:
+        self._poll, self._over = poll, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._poll()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # kafka-python, at its import
+def test_kafka_python_under_a_manual_clock(thread: ClusterThread) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=thread.bootstrap)
+    producer.send("orders", b"one", partition=0).get(timeout=20)
+    producer.close()
+
+    def make(name: str, heartbeat_ms: int) -> Any:
+        return KafkaConsumer(
+            "orders",
+            bootstrap_servers=thread.bootstrap,
+            group_id="billing",
+            client_id=name,
+            session_timeout_ms=45_000,
+            heartbeat_interval_ms=heartbeat_ms,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+
+    one, two = make("app-1", 50), make("app-2", SILENT_MS)
+    got: list[Any] = []
+    until("the record", lambda: got, lambda: got.extend(one.poll(timeout_ms=50).values()))
+    one.commit()
+    polling = Polling(lambda: two.poll(timeout_ms=50))
+    until("a share", lambda: len(one.assignment()) == 2, lambda: one.poll(timeout_ms=50))
+    until("the other's share", lambda: len(two.assignment()) == 2, lambda: one.poll(timeout_ms=50))
+    polling.end()
+    fired = thread.time.advance("46s", expire=["app-2"])
+    assert [text.startswith("session of app-2-") for text in fired] == [True]
+    until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(timeout_ms=50))
+    two.close(autocommit=False)
+    one.close(autocommit=False)
+
+
+def test_confluent_kafka_under_a_manual_clock(thread: ClusterThread) -> None:
+    producer = Producer({"bootstrap.servers": thread.bootstrap})
+    producer.produce("orders", b"one", partition=0)
+    assert producer.flush(20) == 0
+
+    def make(name: str, heartbeat_ms: int) -> Any:
+        app = Consumer(
+            {
+                "bootstrap.servers": thread.bootstrap,
+                "group.id": "billing",
+                "client.id": name,
+                "session.timeout.ms": 45_000,
+                "heartbeat.interval.ms": heartbeat_ms,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        app.subscribe(["orders"])
+        return app
+
+    one = make("app-1", 50)
+    got: list[Any] = []
+    until("the record", lambda: any(got), lambda: got.append(one.poll(0.05)))
+    one.commit(asynchronous=False)
+    two = make("app-2", SILENT_MS)
+    polling = Polling(lambda: two.poll(0.05))
+    until("a share", lambda: len(one.assignment()) == 2, lambda: one.poll(0.05))
+    thread.group("billing").stable(members=2)
+    fired = thread.time.advance("46s", expire=["app-2"])
+    assert [text.startswith("session of app-2-") for text in fired] == [True]
+    until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(0.05))
+    polling.end()
+    two.close()
+    one.close()
