@@ -17,6 +17,10 @@
   3000}`` has it back. And the cluster keeps a journal from its start; ``journal=False`` is without.
 * When a test fails, its report has a section "Kafka groups": what happened to each group lately, and who still waits for an answer.
   ``--kafka-timeline DIR`` draws each of these groups into a file of its own and names it there.
+* Scenario files are tests, too: those that are named on the command line (``pytest incidents/2024-11-03.yaml``) or match the ini option
+  ``kafka_scenarios`` (``kafka_scenarios = incidents/*.yaml``). ``@pytest.mark.scenario("stuck-offsets-partition-3.4")`` plays one, by
+  its path or by the name of one that comes with broker-sim, before a test of yours, which fails if its verdict is broken; the fixture
+  ``scenario`` is what came of it. The marker takes ``clients``, ``as_version``, ``clock`` and ``seed``, as ``broker-sim run`` does.
 * A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
   ``must_hit=False``.
 
@@ -28,22 +32,30 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from _pytest._code.code import ExceptionInfo, TerminalRepr
+
     from broker_sim.cluster import Cluster, ClusterThread
+    from broker_sim.scenario.runner import Outcome
 
 MARKER = "kafka"
+
+SCENARIO = "scenario"
 
 SECTION = "Kafka groups"
 """The heading in the report of a test that failed."""
 
 _CLUSTERS: pytest.StashKey[list[Cluster | ClusterThread]] = pytest.StashKey()
 """The clusters of a test."""
+
+_OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
+"""What came of a test's scenario."""
 
 _ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
 """The fixtures behind ``kafka`` in an async test, by the plugin that runs it."""
@@ -55,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="draw the groups of each failed test that used a simulated cluster into DIR, a file for each",
     )
+    parser.addini("kafka_scenarios", "scenario files that are tests: patterns of paths below the root", type="args")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,6 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARKER}(brokers=1, topics=None, as_version='4.1', config=None, ...): the arguments of broker_sim.Cluster"
         " for the fixtures kafka, kafka_server and kafka_bootstrap",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{SCENARIO}(file, clients=None, as_version=None, clock=None, seed=None): play a scenario before the test",
     )
     fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
     if config.pluginmanager.has_plugin("asyncio"):
@@ -136,10 +153,13 @@ def kafka_bootstrap(kafka_server: ClusterThread) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that passed fails if a rule of it that had to hit did not."""
+    """A test that passed fails if a rule of it that had to hit did not, or if the verdict of its scenario is broken."""
     result = yield
     for cluster in item.stash.get(_CLUSTERS, ()):
         _on(cluster, lambda kafka: kafka.faults.check())
+    outcome = item.stash.get(_OUTCOME, None)
+    if outcome is not None and outcome.code:
+        pytest.fail(outcome.report(), pytrace=False)
     return result
 
 
@@ -149,12 +169,16 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that failed shows what became of its groups."""
     report = yield
-    clusters = item.stash.get(_CLUSTERS, ())
-    if call.when != "teardown" and report.failed and clusters:
+    if call.when != "teardown" and report.failed:
         directory = item.config.getoption("--kafka-timeline")
         pictures = None if directory is None else Path(directory)
         try:
-            texts = [_on(cluster, lambda kafka: _story(kafka, item.nodeid, pictures)) for cluster in clusters]
+            texts = [
+                _on(each, lambda kafka: _story(kafka, item.nodeid, pictures)) for each in item.stash.get(_CLUSTERS, ())
+            ]
+            outcome = item.stash.get(_OUTCOME, None)
+            if outcome is not None and pictures is not None:
+                texts += _timelines(outcome.events, outcome.groups, pictures, item.nodeid)
         except Exception as error:
             texts = [f"could not be told: {error!r}"]
         text = "\n".join(text for text in texts if text)
@@ -182,21 +206,117 @@ def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
     from broker_sim.journal import request_text
 
     journal = kafka.journal
-    lines = []
-    for number, group in enumerate(dict.fromkeys(e["group"] for e in journal.events if e.get("group"))):
-        lines.append(recent(journal.events, group))
-        if pictures is not None:
-            lines.append(f"  timeline: {_draw(kafka, group, pictures, f'{test}-{number + 1}-{group}')}")
+    groups = list(dict.fromkeys(e["group"] for e in journal.events if e.get("group")))
+    lines = [recent(journal.events, group) for group in groups]
+    if pictures is not None:
+        lines += _timelines(journal.events, groups, pictures, test)
     waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
     if waiting:
         lines.append(f"unanswered: {', '.join(waiting)}")
     return "\n".join(lines)
 
 
-def _draw(kafka: Cluster, group: str, directory: Path, name: str) -> Path:
+def _timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Path, test: str) -> list[str]:
+    """Draw each group into a file of its own; a line that names it."""
     from broker_sim.explain.picture import html
 
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / (re.sub(r"[^\w.-]+", "-", name).strip("-.") + ".html")
-    path.write_text(html(kafka.journal.events, group), encoding="utf-8")
-    return path
+    lines = []
+    for number, group in enumerate(groups, 1):
+        path = directory / (re.sub(r"[^\w.-]+", "-", f"{test}-{number}-{group}").strip("-.") + ".html")
+        path.write_text(html(events, group), encoding="utf-8")
+        lines.append(f"timeline of {group}: {path}")
+    return lines
+
+
+# --- scenarios -------------------------------------------------------------------------------------------------------
+
+_TOP_KEYS = re.compile(r"^(cluster|clients|steps|expect):", re.MULTILINE)
+"""What tells a scenario file that somebody names on the command line from other tools' files."""
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    if file_path.suffix not in (".yaml", ".yml"):
+        return None
+    config = parent.config
+    patterns: list[str] = config.getini("kafka_scenarios")
+    if file_path.is_relative_to(config.rootpath):
+        below = file_path.relative_to(config.rootpath)
+        if any(below.match(pattern) for pattern in patterns):
+            return ScenarioFile.from_parent(parent, path=file_path)
+    if parent.session.isinitpath(file_path) and _TOP_KEYS.search(
+        file_path.read_text(encoding="utf-8", errors="replace")
+    ):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file: one test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield ScenarioItem.from_parent(self, name=self.path.stem)
+
+
+class ScenarioItem(pytest.Item):
+    """Plays the file; passes if its verdict holds."""
+
+    def runtest(self) -> None:
+        self.stash[_OUTCOME] = _play(self.path, {})  # its verdict is looked at by pytest_runtest_call
+
+    def repr_failure(self, excinfo: ExceptionInfo[BaseException]) -> str | TerminalRepr:  # type: ignore[override]
+        from broker_sim.words import UsageError
+
+        if isinstance(excinfo.value, UsageError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"scenario {self.name}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test with the marker plays its scenario whether or not it asks for the fixture."""
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and item.get_closest_marker(SCENARIO)
+            and SCENARIO not in item.fixturenames
+        ):
+            item.fixturenames.insert(0, SCENARIO)
+
+
+@pytest.fixture
+def scenario(request: pytest.FixtureRequest) -> Outcome:
+    """What came of the marker's scenario: ``.code`` (0: its verdict holds), ``.results``, ``.events``, ``.report()``."""
+    from broker_sim.scenario.commands import find
+
+    marker = request.node.get_closest_marker(SCENARIO)
+    if marker is None or len(marker.args) != 1:
+        raise pytest.UsageError(
+            f"@pytest.mark.{SCENARIO} takes a file, or the name of a scenario that comes with broker-sim"
+        )
+    name = str(marker.args[0])
+    here = [folder / name for folder in (request.node.path.parent, request.config.rootpath)]
+    path = next((each for each in here if each.is_file()), None) or find(name)
+    outcome = request.node.stash[_OUTCOME] = _play(path, marker.kwargs)
+    return outcome
+
+
+def _play(path: Path, options: dict[str, Any]) -> Outcome:
+    """Run a scenario on a loop and a thread of its own, whatever loop the test is on. Raises UsageError."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from broker_sim.scenario.model import read
+    from broker_sim.scenario.runner import Options, run
+    from broker_sim.words import unknown
+
+    known = ("clients", "as_version", "clock", "seed")
+    for option in options:
+        if option not in known:
+            raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
+    clients = options.get("clients") or {}
+    settings = Options(**{**options, "clients": {"*": clients} if isinstance(clients, str) else clients})
+    with ThreadPoolExecutor(1, thread_name_prefix="broker-sim scenario") as thread:
+        return thread.submit(lambda: asyncio.run(run(read(path), settings))).result()
