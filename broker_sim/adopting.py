@@ -156,8 +156,8 @@ def _told_of(content: OffsetsContent, count: int, here: int, told: str) -> list[
         lines.append(f"{total} records of kinds that classic groups don't have are skipped: {kinds}")
     for producer_id, names in content.open.items():
         lines.append(
-            f"the transaction of producer {producer_id} was never ended: what it committed for "
-            f"{', '.join(names)} does not show"
+            f"the transaction of producer {producer_id} has no end: what it committed for {', '.join(names)} does not "
+            "show, and is aborted in a minute"
         )
     return lines
 

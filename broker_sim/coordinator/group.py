@@ -127,6 +127,7 @@ class Group:
     joining: int = 0  # members with a parked JoinGroup
     supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
     offset_changes: int = 0  # counts every change of ``offsets``
+    in_transactions: dict[tuple[str, int], None] = field(default_factory=dict)  # open ones: what they commit
     new_member_added: bool = False  # somebody joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
     in_initial_delay: bool = False

@@ -184,6 +184,8 @@ def _commit_error(group: Group, request: CommitOffsets) -> Err:
 
 def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
     """The partitions whose commits are still on their way into the log (OffsetFetch with require_stable)."""
+    if not shard.writes:
+        return set()
     return {
         (r.topic, r.partition)
         for write in shard.writes.values()
@@ -191,6 +193,18 @@ def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
         for r in write.records
         if isinstance(r, OffsetRecord) and r.group_id == group_id and r.value is not None
     }
+
+
+def in_transactions(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
+    """The partitions that a transaction without an end has committed (OffsetFetch with require_stable)."""
+    group = shard.groups.get(group_id)
+    return set() if group is None else set(group.in_transactions)
+
+
+def transactions_aborted(shard: ShardState, key: TimerKey) -> None:
+    """Nobody has ended the transactions that were open in the log: their coordinator does, and nothing of them shows."""
+    for group in shard.groups.values():
+        group.in_transactions.clear()
 
 
 def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:
@@ -209,6 +223,7 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         results[topic, partition] = Err.NONE
+        group.in_transactions.pop((topic, partition), None)
         if group.offset(topic, partition) is not None:
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     if records:
@@ -358,7 +373,7 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             if _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.state is State.EMPTY and _count(group) == len(expired):
+        if group.state is State.EMPTY and _count(group) == len(expired) and not group.in_transactions:
             records += _group_tombstone(shard, group)
             shard.remove_group(group)
     if records:

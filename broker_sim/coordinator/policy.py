@@ -184,5 +184,7 @@ class Settings:
     offsets_retention_ms: int = 10080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
+    open_transaction_timeout_ms: int = 60_000
+    """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""
     reads_later_records: bool = True
     """Whether flexible values are read and unknown records skipped at load (KIP-915, since 3.5)."""

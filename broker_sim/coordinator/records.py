@@ -225,8 +225,11 @@ class Loader:
             if group is None:
                 group = out[group_id] = Group(group_id, state_ts_ms=-1)
             group.offsets.setdefault(topic, {})[partition] = offset
-        for group_id in self.met | {key[0]: None for keys in self.pending.values() for key in keys}:
+        for group_id in self.met:
             out.setdefault(group_id, Group(group_id, state_ts_ms=-1))
+        for group_id, topic, partition in (key for keys in self.pending.values() for key in keys):
+            group = out.setdefault(group_id, Group(group_id, state_ts_ms=-1))
+            group.in_transactions[topic, partition] = None
         return out
 
 

@@ -62,6 +62,8 @@ class Shard(ShardState):
                 rebalance.restart_session(self, group, member)
             if len(group.members) > self.settings.max_group_size:
                 rebalance.prepare_rebalance(self, group)
+        if any(group.in_transactions for group in groups.values()):
+            self.arm(("transactions",), self.settings.open_transaction_timeout_ms)
         offsets.arm_expiry(self)
         return out
 
@@ -140,4 +142,5 @@ _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
     "sync": syncing.pending_sync_expired,
     "append": Shard._append_timed_out,
     "expire": offsets.expire,
+    "transactions": offsets.transactions_aborted,
 }

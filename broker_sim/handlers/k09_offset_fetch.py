@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from broker_sim.coordinator import queries
-from broker_sim.coordinator.offsets import unstable
+from broker_sim.coordinator.offsets import in_transactions, unstable
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
@@ -102,7 +102,9 @@ def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None
         asked = [(name, list(dict.fromkeys(indexes))) for name, indexes in asked if indexes]
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
-    moving = unstable(shard, group_id) if stable_at_once and shard.writes else set()
+    moving = unstable(shard, group_id) if stable_at_once else set()
+    if require_stable:
+        moving |= in_transactions(shard, group_id)
     if asked is None:
         asked = [(name, list(partitions)) for name, partitions in offsets.items()]
     rows: _Rows = []

@@ -66,7 +66,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "timer": {
         "log": _LOG,
         "timer": "`session`, `pending` (told MEMBER_ID_REQUIRED, never came back), `rebalance`, `sync`, `append` "
-        "(offsets.commit.timeout.ms), `expire` (of offsets)",
+        "(offsets.commit.timeout.ms), `expire` (of offsets), `transactions` (that a loaded log left open)",
         "group?": "whose group",
         "member?": "whose session",
         "ticket?": "number of the write that waits for the log",

@@ -25,7 +25,11 @@ from protocol.messages.consumer_protocol import (
 )
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from protocol.messages.k16_list_groups import ListGroupsRequest
@@ -84,6 +88,8 @@ class Answers:
 
     groups: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, Any] = field(default_factory=dict)
+    stable: dict[str, Any] = field(default_factory=dict)
+    """Errors of an OffsetFetch with require_stable, by partition."""
     heartbeats: list[Any] = field(default_factory=list)
     listed: set[tuple[str, str, str]] = field(default_factory=set)
     topics: dict[str, Any] = field(default_factory=dict)
@@ -129,6 +135,7 @@ async def _plain(hand: Kafka) -> None:
     for offset in range(5):
         await hand.commit({("orders", p): (offset + p, f"note {p}") for p in range(4)}, group="simple")
     await hand.commit({("audit", 1): 2}, group="simple")
+    await hand.commit({("orders", 0): 1, ("orders", 1): 2}, group="txn-open")
     for group in ("deleted", "again"):
         await hand.commit({("orders", 0): 5, ("audit", 0): 6}, group=group)
     gone = [OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(3)])]
@@ -289,6 +296,7 @@ async def ask_all(bootstrap: str, past: Past, groups: Iterable[str]) -> Answers:
         for group in groups:
             answers.offsets[group] = await offsets_of(wire, group)
             answers.groups[group] = await described(wire, group)
+            answers.stable[group] = await unstable_in(wire, group)
         for group, member_id, instance_id, generation in past.members:
             for number in (generation, generation - 1):
                 request = HeartbeatRequest(group, number, member_id, instance_id)
@@ -315,6 +323,18 @@ async def offsets_of(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int,
     assert answer.error_code == Err.NONE
     return {
         (topic.name, p.partition_index): (p.committed_offset, p.committed_leader_epoch, p.metadata)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+async def unstable_in(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+    """What OffsetFetch answers of orders-0 and orders-1 to those who want stable offsets alone."""
+    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", [0, 1])])
+    answer = (await wire.send(OffsetFetchRequest(groups=[asked], require_stable=True), 8)).groups[0]
+    assert answer.error_code == Err.NONE
+    return {
+        (topic.name, p.partition_index): (p.committed_offset, Err(p.error_code).name)
         for topic in answer.topics
         for p in topic.partitions
     }

@@ -19,7 +19,7 @@ from protocol import compression
 from protocol.messages.k16_list_groups import ListGroupsRequest
 from protocol.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, TOPIC_ID, batch_of, commit, gone, group_of, write_groups, write_log
-from tests.importing.past import described, offsets_of, topic_of
+from tests.importing.past import described, offsets_of, topic_of, unstable_in
 from tests.support.wire import Wire
 
 OFFSETS = "__consumer_offsets"
@@ -159,7 +159,30 @@ async def test_transactions_and_their_markers(tmp_path: Path, caplog: pytest.Log
     write_log(tmp_path, OFFSETS, partition_for("g", 50), (0, data))
     async with served(tmp_path) as seen:
         assert await seen.offsets("g") == {("orders", 0): 1, ("orders", 2): 4}
-    assert "the transaction of producer 12 was never ended: what it committed for g does not show" in caplog.text
+    assert (
+        "the transaction of producer 12 has no end: what it committed for g does not show, and is aborted in a minute"
+        in caplog.text
+    )
+
+
+async def test_a_transaction_without_an_end_is_unstable_until_it_is_aborted(tmp_path: Path) -> None:
+    plain = batch_of([commit("g", "orders", 0, 1), commit("g", "orders", 1, 2)], 0)
+    pending = [commit("g", "orders", 0, 5), commit("h", "orders", 0, 6)]
+    options = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "attributes": TRANSACTIONAL}
+    write_log(tmp_path, OFFSETS, 0, (0, plain + batch_of(pending, 2, **options)))
+    config = {"offsets.topic.num.partitions": 1}
+    async with served(tmp_path, clock="manual", config=config) as seen:
+        assert await seen.offsets("g") == {("orders", 0): 1, ("orders", 1): 2}
+        unstable = -1, "UNSTABLE_OFFSET_COMMIT"
+        assert await unstable_in(seen.wire, "g") == {("orders", 0): unstable, ("orders", 1): (2, "NONE")}
+        assert await seen.offsets("h") == {}
+        assert (await seen.group("h"))[0] == "Empty"
+        assert await unstable_in(seen.wire, "h") == {("orders", 0): unstable, ("orders", 1): (-1, "NONE")}
+        await seen.cluster.time.advance(59)
+        assert (await unstable_in(seen.wire, "g"))["orders", 0] == unstable
+        await seen.cluster.time.advance(1)
+        assert await unstable_in(seen.wire, "g") == {("orders", 0): (1, "NONE"), ("orders", 1): (2, "NONE")}
+        assert await unstable_in(seen.wire, "h") == {("orders", 0): (-1, "NONE"), ("orders", 1): (-1, "NONE")}
 
 
 async def test_records_of_other_kinds_are_skipped_with_a_count(

@@ -106,6 +106,8 @@ async def test_groups_are_as_the_broker_has_them_after_a_restart(incident: Incid
     answers = await here(incident, copy_of(incident.stopped, tmp_path / "copy"))
     assert answers.offsets == incident.answers.offsets
     assert answers.groups == incident.answers.groups
+    assert answers.stable == incident.answers.stable
+    assert answers.stable["txn-open"] == {("orders", 0): (-1, "UNSTABLE_OFFSET_COMMIT"), ("orders", 1): (2, "NONE")}
     assert answers.heartbeats == incident.answers.heartbeats
     listed = {one for one in answers.listed if one[0] not in NEWER}
     assert listed == {one for one in incident.answers.listed if one[0] not in NEWER}
