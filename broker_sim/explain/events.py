@@ -74,6 +74,17 @@ class Call:
     action: str | None = None
     faults: list[str] = field(default_factory=list)
     stored_ms: int | None = None
+    body: Event = field(default_factory=dict, repr=False)
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """What an OffsetCommit or TxnOffsetCommit commits: ``orders-0`` -> offset."""
+        found: dict[str, int] = {}
+        for topic in items(self.body, "topics"):
+            for partition in items(topic, "partitions") if isinstance(topic, Mapping) else ():
+                if isinstance(partition, Mapping) and (offset := number(partition, "committed_offset")) is not None:
+                    found[f"{text(topic, 'name')}-{number(partition, 'partition_index')}"] = offset
+        return found
 
     @property
     def took_ms(self) -> int | None:
@@ -110,6 +121,7 @@ class Call:
             generation=generation,
             reason=text(body, "reason") or text(leaver, "reason"),
             topics=names_in(event, "topics"),
+            body=body,
         )
 
 

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ from broker_sim.words import duration_text
 
 __all__ = ["history"]
 
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 ASKS_TO_REJOIN = "REBALANCE_IN_PROGRESS"
 
 
@@ -78,6 +80,7 @@ class _Reader:
         self.broker_spans: dict[int, Span] = {}
         self.relevant_faults: set[str] = set()
         self.just_loaded = False
+        self.failed_commits: deque[Call] = deque(maxlen=100)
         self.handlers = {
             "request": self._request,
             "response": self._response,
@@ -149,6 +152,8 @@ class _Reader:
             return
         call.answered_ms = self.ts_ms
         call.error, call.action = text(event, "error"), text(event, "action")
+        if call.failed and call.api in COMMITS:
+            self.failed_commits.append(call)
         if not call.member:
             call.member = text(table(event, "body"), "member_id") or ""
         rebalance = self.open
@@ -393,12 +398,14 @@ class _Reader:
         if text(event, "group") != self.group:
             return
         self.history.log = text(event, "log") or self.history.log
-        request = number(event, "request")
-        call = self.calls.get(request or 0) or next(
-            (c for c in reversed(self.history.calls) if c.request == request), None
-        )
+        request, offsets = number(event, "request"), table(event, "offsets")
+        call = self.calls.get(request or 0)
+        if call is None:  # a commit that was answered before: too late, then
+            call = next((c for c in self.failed_commits if c.request == request or c.offsets == offsets), None)
         if call is not None:
             call.stored_ms = self.ts_ms
+            if call in self.failed_commits:
+                self.failed_commits.remove(call)
 
     # --- what was on ----------------------------------------------------------------------------------------------------
 

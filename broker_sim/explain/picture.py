@@ -151,7 +151,7 @@ class _Picture:
         self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
 
     def _axis(self) -> None:
-        for at, label in self.scale.ticks(96):
+        for at, label in self.scale.ticks(96, 62):
             x = LEFT + at
             self.canvas.line(x, RIBBON_Y - 18, x, RIBBON_Y - 3, "grid")
             self.canvas.line(x, RIBBON_Y + RIBBON_HEIGHT + 3, x, self.bottom, "grid")

@@ -81,15 +81,22 @@ class Scale:
         share = (ts_ms - segment.from_ms) / max(segment.to_ms - segment.from_ms, 1)
         return segment.start + min(share, 1.0) * (segment.end - segment.start)
 
-    def ticks(self, apart: float) -> list[tuple[float, str]]:
-        """Round times with their labels, at least ``apart`` from each other."""
+    def ticks(self, apart: float, room: float) -> list[tuple[float, str]]:
+        """Round times with their labels, at least ``apart`` from each other and ``room`` from the end. Between two cuts stands at least
+        one, if it is not all too short."""
         step = next((step for step in STEPS_MS if step * self.px_per_ms >= apart), STEPS_MS[-1])
+        most = int(self.width / max(apart, 1)) + 2
         found: list[tuple[float, str]] = []
         for start, end in self._uncut():
-            for ts_ms in self._round_times(start, end, step, apart):
-                at = self.x(ts_ms)
-                if (not found or at - found[-1][0] >= apart) and (at + apart * 0.75 <= self.width or not found):
-                    found.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
+            before = len(found)
+            for unit in reversed([one for one in STEPS_MS if one <= step]):
+                first = -(-start // unit) * unit
+                for ts_ms in range(first, end + 1, unit)[:most]:
+                    at = self.x(ts_ms)
+                    if (not found or at - found[-1][0] >= apart) and at + room <= self.width:
+                        found.append((at, clock(ts_ms) if ts_ms % 1000 else clock(ts_ms)[:-4]))
+                if len(found) > before:
+                    break
         return found or [(0.0, clock(self.from_ms))]
 
     def _uncut(self) -> list[tuple[int, int]]:
@@ -101,14 +108,6 @@ class Scale:
                 found.append((start, segment.from_ms))
                 start = segment.to_ms
         return [*found, (start, self.to_ms)]
-
-    def _round_times(self, start: int, end: int, step: int, apart: float) -> list[int]:
-        """The round times in an interval; in one that is too short for any, the roundest one that there is."""
-        for unit in reversed([one for one in STEPS_MS if one <= step]):
-            first = -(-start // unit) * unit
-            if first <= end:
-                return list(range(first, end + 1, step)[: int(self.width / max(apart, 1)) + 2])
-        return []
 
 
 def _longest_gap(pieces: list[tuple[int, int, bool]]) -> float:

@@ -108,7 +108,7 @@ class _Drawing:
 
     def _axis(self) -> str:
         cells = [BLANK] * self.columns
-        for at, label in self.scale.ticks(14):
+        for at, label in self.scale.ticks(14, 8):
             start = min(int(at), self.columns - len(label))
             if start >= 0 and all(cell == BLANK for cell in cells[max(start - 1, 0) : start + len(label)]):
                 cells[start : start + len(label)] = [(letter, "90") for letter in label]

@@ -40,7 +40,7 @@ def test_a_timeline_of_eighty_columns() -> None:
         "2024-11-03 10:00:00.000 to 10:01:01.112 UTC, 1 min 1 s; a column is 242 ms, : is",
         "  idle time (52 s)",
         "",
-        "           10:00:00",
+        "           10:00:00                                      10:00:56",
         "generation 1                              :                  2",
         "state      ░░░░░░░░░░░░░━━━━━━━━━━━━━━━━━━:━━━━━━━━━━━━━━━━━━░░░░░░░░░░░░░░░░░░▒",
         "* app-1    J░░░░░░░░░░░S──────────────────:───────────────────────────h──J░░░░░S",
@@ -206,7 +206,7 @@ def test_idle_time_is_cut_and_the_rest_keeps_its_proportions() -> None:
 def test_nothing_is_cut_where_nothing_is_idle() -> None:
     scale = Scale(0, 10_000, 100, [(0, 10_000)])
     assert [scale.x(ts_ms) for ts_ms in (-5, 0, 2500, 10_000, 20_000)] == [0, 0, 25, 100, 100]
-    assert scale.ticks(20) == [
+    assert scale.ticks(20, 20) == [
         (0.0, "00:00:00"),
         (20.0, "00:00:02"),
         (40.0, "00:00:04"),
