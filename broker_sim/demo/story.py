@@ -14,6 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from broker_sim.demo import incident
 from broker_sim.demo.consumer import COMMIT_EVERY, GROUP, SESSION_MS, TOPIC
 from broker_sim.demo.ledger import Ledger
 from broker_sim.demo.processes import PARTITIONS, Broker, DemoFailed, Member, tail
@@ -265,14 +266,16 @@ def run(data: str | None, as_version: str) -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix="broker-sim-demo-")))
         directory.mkdir(parents=True, exist_ok=True)
+        pictures = directory if data else Path(tempfile.gettempdir()) / "broker-sim-demo"
+        pictures.mkdir(exist_ok=True)
         logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
         try:
-            return asyncio.run(_run(directory, as_version))
+            return asyncio.run(_run(directory, as_version, pictures))
         except KeyboardInterrupt:
             return 130
 
 
-async def _run(directory: Path, as_version: str) -> int:
+async def _run(directory: Path, as_version: str, pictures: Path) -> int:
     story = Story(directory, as_version)
     view, ledger = story.view, story.ledger
     try:
@@ -296,4 +299,7 @@ async def _run(directory: Path, as_version: str) -> int:
     view.say("check", f"{total} records written, all of them read: nothing was lost")
     view.say("check", f"{ledger.twice} read twice, each of them not committed when its reader crashed")
     view.say("check", "every commit that was acknowledged was there after SIGKILL, and everybody went on exactly there")
-    return 0
+    broken = await incident.play(view, as_version, pictures)
+    for problem in broken:
+        view.say("PROBLEM", problem)
+    return 1 if broken else 0

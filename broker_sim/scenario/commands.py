@@ -188,7 +188,7 @@ def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
 
 def picture(outcome: Outcome, path: Path) -> None:
     """Write the groups' timelines: one file, or one for each group with its name in it."""
-    from broker_sim.explain import html, svg
+    from broker_sim.explain.picture import html, svg
 
     draw = svg if path.suffix == ".svg" else html
     for group in outcome.groups:

@@ -163,13 +163,13 @@ class _Stage:
     def _say(self, kind: str, event: Event) -> None:
         if kind == "group":
             after = event["after"]
-            line = f"{after['state']} generation {after['generation']}, {after['size']} members" if after else "is gone"
-            if not event["before"] or not after or _told(event["before"]) != _told(after):
-                self.story.append(f"{event['group']}: {line}")
-                self.options.progress(f"{self.at(event)}  {event['group']}: {line}")
-        elif kind in ("state", "fault_added", "fault_removed", "broker", "leader", "load", "mark"):
-            shown = {key: value for key, value in event.items() if key not in ("seq", "ts_ms", "event", "args")}
-            self.options.progress(f"{self.at(event)}  {kind}: {', '.join(f'{k} {v}' for k, v in shown.items())}")
+            if event["before"] and after and _told(event["before"]) == _told(after):
+                return
+            line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is gone")
+            self.story.append(line)
+            self.options.progress(f"{self.at(event)}  {line}")
+        elif kind in _TOLD:
+            self.options.progress(f"{self.at(event)}  {_TOLD[kind].format(**event)}")
 
     def at(self, event: Event) -> str:
         """The broker's time since the start."""
@@ -291,6 +291,19 @@ class _Stage:
         return results
 
     finished_s = 0.0
+
+
+_TOLD = {
+    "group": "{state}, generation {generation}, members: {size}",
+    "mark": "== {text}",
+    "state": "{log}: {state}, {action}",
+    "leader": "{log}: {reason}, led by broker {leader} in epoch {epoch}",
+    "load": "{log}: load {action}",
+    "broker": "broker {broker}: {action}",
+    "fault_added": "fault {fault}: {rule}",
+    "fault_removed": "fault {fault} is gone after {hits} hits",
+}
+"""The events that are progress, and how they are told."""
 
 
 def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
