@@ -307,6 +307,15 @@ or at the end. A killed process leaves a `.part` whose last line may be torn; re
 A request's number goes through everything that follows from it: its `request`, the `fault` that hit it, the `group` that it changed
 (in the cause), the `append` of its records, the `offsets` that it published, its `response`.
 
+```sh
+broker-sim serve --journal DIR ...                                                  # write one
+jq -c 'select(.group == "billing" and .event != "request")' DIR/*.ndjson*           # what became of a group
+jq -c 'select(.request == 17 or .cause.request == 17 or (.requests // [] | index(17)))' DIR/*.ndjson*   # of request 17
+broker-sim explain billing --journal DIR                                            # in words
+```
+
+In Python: `for event in broker_sim.journal.read(DIR): ...`.
+
 ## Every event has
 
 {always}

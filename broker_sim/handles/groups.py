@@ -7,7 +7,7 @@ print(billing.explain())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -258,10 +258,15 @@ class GroupHandle:
             wanted = dict(topic)
         return await self.wait(committed=wanted, timeout=timeout)
 
-    async def commit(self, timeout: object = TIMEOUT) -> Offsets:
-        """Wait for the next commit that is published, and return what it committed."""
-        seen = await self._journal.next(event="offsets", group=self.group_id, timeout=timeout)
-        return {split_name(name): offset for name, offset in seen.offsets.items() if offset is not None}
+    def commit(self, timeout: object = TIMEOUT) -> Coroutine[Any, Any, Offsets]:
+        """Wait for the next commit that is published, counted from this call, and return what it committed."""
+        coming = self._journal.next(event="offsets", group=self.group_id, timeout=timeout)
+
+        async def offsets() -> Offsets:
+            committed = (await coming).offsets.items()
+            return {split_name(name): offset for name, offset in committed if offset is not None}
+
+        return offsets()
 
     async def lag_below(self, records: int, timeout: object = TIMEOUT) -> GroupHandle:
         """Wait until it has something to read, and less than ``records`` of that is left."""

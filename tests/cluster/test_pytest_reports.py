@@ -46,7 +46,7 @@ async def test_failing(kafka):
             "*Kafka groups*",
             "group billing: Empty in generation 2, 0 members",
             "*OffsetCommit of app: REQUEST_TIMED_OUT after 5 s*",
-            "*timeline: pictures/*test_failing-1-billing.html",
+            "timeline of billing: pictures/*test_failing-1-billing.html",
         ]
     )
     (picture,) = (pytester.path / "pictures").iterdir()
