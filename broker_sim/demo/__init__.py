@@ -1,4 +1,4 @@
-"""The demo: real aiokafka consumers share a topic, one crashes, the broker is killed and comes back; then an offsets partition is stuck.
+"""The demo: real aiokafka consumers share a topic, one crashes, the broker is killed and comes back; an offsets partition is stuck.
 
     broker-sim demo                          # everything in a temporary directory; exit code 1 if a check fails
 

@@ -1,7 +1,8 @@
 """A crowd of members in one process: ``python -m broker_sim.scenario.apps.crowd SETTINGS``; for storms of hundreds.
 
 Each member is a connection of its own that speaks the group protocol and nothing else: FindCoordinator, JoinGroup, SyncGroup,
-Heartbeat, LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn. ``members`` of the settings says how many.
+Heartbeat, LeaveGroup, in versions that every Kafka has. The leader deals the partitions out in turn.
+``members`` of the settings says how many.
 Told: ``assigned`` for each member and generation, ``error``, and at the end ``left``.
 """
 
