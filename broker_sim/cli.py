@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -93,22 +94,35 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = parse(sys.argv[1:] if argv is None else argv)
+    if arguments.command is None:
+        arguments.parser.print_help()
+        return 0
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads our stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command, with ``run``. Exits with code 2 for what it doesn't know."""
+    words = list(argv)
     if words and words[0] in ELSEWHERE:
         spelled_out = getattr(importlib.import_module(ELSEWHERE[words[0]][0]), "spelled_out", None)
         words = spelled_out(words) if spelled_out is not None else words
     parser = _parser(words)
     arguments, rest = parser.parse_known_args(words)
     if arguments.command is None:
-        parser.print_help()
-        return 0
+        arguments.parser = parser
     wrong = [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]
     if wrong:
         arguments.parser.error(f"unrecognized arguments: {' '.join(wrong)}")
     if rest:
         arguments.words += rest  # argparse takes words behind an option for strangers
-    code: int = arguments.run(arguments)
-    return code
+    return arguments
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
