@@ -431,6 +431,14 @@ class Connection(asyncio.Protocol):
         self._defer(context)
         return context
 
+    def park(self, correlation_id: int) -> RequestContext:
+        """See ``context``: a fast path has handed this frame to somebody who will answer it."""
+        assert self._route is not None
+        context = RequestContext(self, self._route, correlation_id)
+        self._stop |= _PARKED
+        self._queue(context)
+        return context
+
     def late(self) -> list[bytes]:
         """See ``context``: the place of a reply that comes at the end of the turn."""
         reply: list[bytes] = []
@@ -470,8 +478,29 @@ class Connection(asyncio.Protocol):
 
     def replied(self, context: RequestContext | None = None) -> None:
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
-        if not self._handling and self._deferring < 0:
-            self._drain()
+        if self._handling or self._deferring >= 0:
+            return
+        pending, transport = self._pending, self._transport
+        if (  # one request was parked, this is its reply, and nothing waits behind it: the usual case
+            context is not None
+            and self._stop == _PARKED
+            and self._rest == b""
+            and pending is not None
+            and len(pending) == 1
+            and pending[0] is context
+            and not self._out
+            and self._tail is None
+            and self._reading
+            and transport is not None
+            and context.frames is not None
+            and len(context.frames) == 1
+        ):
+            pending.clear()
+            self._stop, self._rest = 0, None
+            self.last_active = self._owner.tick
+            transport.write(context.frames[0])
+            return
+        self._drain()
 
     def turn_ended(self) -> None:
         """The turn was flushed: every deferred request has its reply, or is parked from now on."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig
-from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
 from broker_sim.coordinator.outcome import (
     Append,
     Appended,
@@ -40,6 +39,7 @@ from broker_sim.coordinator.records import Loader
 from broker_sim.coordinator.shard import Shard
 from broker_sim.group_watch import GroupWatch
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
+from broker_sim.late_commits import LateCommit, commit_turn
 from broker_sim.metadata import OFFSETS_TOPIC, Broker, ClusterState, Partition
 from broker_sim.presence import Presence
 from broker_sim.storage import partition_for
@@ -75,7 +75,6 @@ class Slot:
     """A shard with what it needs of the world: its partition, its open batch, how far it is loaded."""
 
     __slots__ = (
-        "answers",
         "failed",
         "loading",
         "open",
@@ -90,8 +89,7 @@ class Slot:
     def __init__(self, shard: Shard, partition: Partition) -> None:
         self.shard, self.partition = shard, partition
         self.open: list[Append] = []  # appends that wait for the end of the turn to share a batch
-        self.turn: list[tuple[CommitShape, Sequence[bytes]]] = []  # commits that wait for it to be looked at
-        self.answers: list[Callable[[Any], object]] = []  # to these
+        self.turn: list[LateCommit] = []  # commits that wait for it to be looked at
         self.turn_bytes = 0  # what their batch will have
         self.open_records = 0
         self.loading = False
@@ -323,28 +321,28 @@ class GroupRuntime:
         """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""
         return self._slots[shard.partition]
 
-    def commit_later(
-        self, slot: Slot, shape: CommitShape, chunks: Sequence[bytes], answered: Callable[[Any], object]
-    ) -> None:
-        """Collect a commit that repeats a layout for this turn; ``answered(error)`` is called from :meth:`flush_turn`, or later
-        where the log holds it up by then."""
-        if slot.open or slot.turn_bytes + shape.size_bytes > slot.partition.log.config.max_message_bytes:
+    def commit_later(self, slot: Slot, commit: LateCommit) -> None:
+        """Collect a commit that repeats a layout for this turn; it is answered from :meth:`flush_turn`, or later where the log holds
+        it up by then."""
+        size_bytes = commit[0].size_bytes
+        if slot.open or slot.turn_bytes + size_bytes > slot.partition.log.config.max_message_bytes:
             self._flush(slot)
         if not slot.turn:
             self._dirty.append(slot)
-        slot.turn.append((shape, chunks))
-        slot.answers.append(answered)
-        slot.turn_bytes += shape.size_bytes
+        slot.turn.append(commit)
+        slot.turn_bytes += size_bytes
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
         dirty = self._dirty
-        while dirty:
-            slot = dirty.pop()
-            if slot.open:
-                self._flush(slot)
-            elif slot.turn:
-                self._commit_turn(slot)
+        if dirty:
+            now_ms = self.clock.now_ms()
+            while dirty:
+                slot = dirty.pop()
+                if slot.open:
+                    self._flush(slot)
+                elif slot.turn:
+                    commit_turn(self, slot, now_ms)
 
     def topic_deleted(self, topic: str) -> None:
         """Drop the offsets of a deleted topic."""
@@ -400,28 +398,7 @@ class GroupRuntime:
         if appends:
             self._append(slot, appends)
         if slot.turn:
-            self._commit_turn(slot)
-
-    def _commit_turn(self, slot: Slot) -> None:
-        """Step the shard with the turn's commits. The usual case - all are taken, and the log has them at once - goes straight
-        through, without a look-up for each."""
-        commits, answers = slot.turn, slot.answers
-        slot.turn, slot.answers, slot.turn_bytes = [], [], 0
-        first, now_ms = self._next_token, self.clock.now_ms()
-        self._next_token = first + len(answers)
-        outcome = slot.shard.step(Request(first, _NOBODY, CommitBlocks(commits, now_ms)), now_ms)
-        if not outcome.replies and outcome.appends:
-            partition, arm = slot.shard.partition, self._timers.set
-            for key, deadline_ms in outcome.timers:
-                assert deadline_ms is not None  # a commit restarts sessions, no more
-                arm((partition, key), deadline_ms)
-            outcome = self._to_log(slot, outcome.appends, now_ms)
-            if len(outcome.replies) == len(answers):
-                for answered, (_, error) in zip(answers, outcome.replies, strict=True):
-                    answered(error)
-                return
-        self._tokens.update(enumerate(answers, first))
-        self._perform(slot, outcome)
+            commit_turn(self, slot, self.clock.now_ms())
 
     def _append(self, slot: Slot, appends: list[Append]) -> None:
         self._perform(slot, self._to_log(slot, appends, self.clock.now_ms()))
@@ -438,8 +415,17 @@ class GroupRuntime:
             try:
                 last_offset = _append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
-                error = failure.error
-                log.warning("append to %s failed: %s", partition.name, failure)
+                error = self.append_failed(partition, failure)
+        return self._logged(slot, appends, error, last_offset, now_ms)
+
+    def append_failed(self, partition: Partition, failure: StorageError | record_batch.RecordBatchError) -> Err:
+        """Tell the operator, and the error."""
+        log.warning("append to %s failed: %s", partition.name, failure)
+        return failure.error
+
+    def _logged(self, slot: Slot, appends: list[Append], error: Err, last_offset: int, now_ms: int) -> Outcome:
+        """Tell the shard what became of its appends."""
+        partition = slot.partition
         high_watermark = partition.high_watermark
         if high_watermark <= last_offset:
             self._await_high_watermark(slot)

@@ -1,15 +1,15 @@
 """OffsetCommits that repeat a layout: what stays the same is encoded once, what changes is carried as the bytes it came in.
 
 A consumer commits the same partitions again and again; only offsets and leader epochs change. A ``CommitShape`` holds what is common to
-all of its commits, a ``CommitBlock`` is one of them. A block means exactly what the ``CommitOffsets`` of its offsets means, and passes
-the same checks; it only becomes ``Offset`` objects where somebody looks at them (``Group.offsets``).
+all of its commits. Such a commit means exactly what the ``CommitOffsets`` of its offsets means, and passes the same checks; it only
+becomes ``Offset`` objects where somebody looks at them (``Group.offsets``).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from protocol.offsets_log import offset_commit_key, offset_commit_value
@@ -29,7 +29,7 @@ _VALUE_TAIL = 9  # commit timestamp and tags
 _BATCH_HEAD = 61
 _RECORD_HEAD = 5 + 1 + 1 + 5  # at most: length, attributes, timestamp and offset delta
 _CHUNK = struct.Struct(">qi")
-_TIMESTAMP = struct.Struct(">q")
+_END = struct.Struct(">q2x")  # of each record: commit timestamp, no tags, no headers
 
 
 class CommitShape:
@@ -41,6 +41,7 @@ class CommitShape:
         "_parts",
         "_sizes",
         "_tails",
+        "armed",
         "command",
         "count",
         "partitions",
@@ -53,6 +54,8 @@ class CommitShape:
         self.count = len(command.offsets)
         self.passed: tuple[Group, State, int, Member, TimerKey] | None = None
         """For the coordinator: the group, its state and generation, the member and its session, when this passed the checks."""
+        self.armed: Any = None
+        """For the runtime: the member's session among its timers."""
         self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
         heads: list[bytes] = []  # of each record: key, and the value up to the chunk
         self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata
@@ -78,14 +81,26 @@ class CommitShape:
             self._even if len(set(self._sizes)) == 1 and len(set(self._tails)) == 1 else self._uneven
         )
 
+    def offsets(self, chunks: Sequence[bytes], commit_ts_ms: int) -> list[tuple[str, int, Offset]]:
+        """As ``CommitOffsets.offsets``."""
+        unpack = _CHUNK.unpack
+        return [
+            (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms))
+            for (topic, partition, like), (offset, epoch) in zip(self.command.offsets, map(unpack, chunks), strict=True)
+        ]
+
+    def alone(self, chunks: Sequence[bytes], commit_ts_ms: int) -> Sequence[bytes]:
+        """The records of a commit that has a batch for itself, in pieces that are good until the next call."""
+        parts = self._first
+        if parts is None:
+            return (self.body(chunks, commit_ts_ms, 0),)
+        parts[1::3] = chunks
+        parts[2::3] = [self._tails[0] + _END.pack(commit_ts_ms)] * self.count
+        return parts
+
     def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
         """The records of a commit as a batch holds them, numbered from ``first`` on."""
-        end = _TIMESTAMP.pack(commit_ts_ms) + b"\0\0"
-        parts = self._first
-        if first == 0 and parts is not None:
-            parts[1::3] = chunks
-            parts[2::3] = [self._tails[0] + end] * self.count
-            return b"".join(parts)
+        end = _END.pack(commit_ts_ms)
         parts = self._parts
         parts[2::4] = chunks
         return self._bodies(parts, end, first)
@@ -102,56 +117,27 @@ class CommitShape:
         return b"".join(parts)
 
 
-class CommitBlock:
-    """One commit of a shape: ``chunks`` are the request's bytes for each partition, in the shape's order."""
-
-    __slots__ = ("chunks", "commit_ts_ms", "shape")
-
-    def __init__(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
-        self.shape, self.chunks, self.commit_ts_ms = shape, chunks, commit_ts_ms
-
-    def offsets(self) -> list[tuple[str, int, Offset]]:
-        """As ``CommitOffsets.offsets``."""
-        ts, unpack = self.commit_ts_ms, _CHUNK.unpack
-        return [
-            (topic, partition, Offset(offset, epoch, like.metadata, ts))
-            for (topic, partition, like), (offset, epoch) in zip(
-                self.shape.command.offsets, map(unpack, self.chunks), strict=True
-            )
-        ]
+Commit = tuple[CommitShape, Sequence[bytes], *tuple[Any, ...]]
+"""A commit of a shape: the request's bytes for each partition, in the shape's order. What comes behind is the caller's."""
 
 
 class CommitBlocks:
-    """The commits of one turn, in their order: (shape, chunks) of each. Each has a token of its own, counted on from the request's, and
-    each is answered as a ``CommitOffsets`` of the same instant is."""
+    """The commits of one turn, in their order. Each has a token of its own, counted on from the request's, and each is answered as a
+    ``CommitOffsets`` of the same instant is."""
 
     __slots__ = ("commit_ts_ms", "commits")
 
-    def __init__(self, commits: Sequence[tuple[CommitShape, Sequence[bytes]]], commit_ts_ms: int) -> None:
+    def __init__(self, commits: Sequence[Commit], commit_ts_ms: int) -> None:
         self.commits, self.commit_ts_ms = commits, commit_ts_ms
 
-    def blocks(self) -> list[CommitBlock]:
-        """Every commit as a block of its own."""
-        return [CommitBlock(shape, chunks, self.commit_ts_ms) for shape, chunks in self.commits]
-
-    def last_blocks(self) -> list[CommitBlock]:
-        """The last commit of each shape, in the order in which they came: what is left when all were applied."""
-        if len(self.commits) == 1:
-            return [CommitBlock(*self.commits[0], self.commit_ts_ms)]
-        last: dict[CommitShape, Sequence[bytes]] = {}
-        for shape, chunks in reversed(self.commits):
-            if shape not in last:
-                last[shape] = chunks
-        return [CommitBlock(shape, last[shape], self.commit_ts_ms) for shape in reversed(last)]
-
-    def bodies(self) -> tuple[list[bytes], int]:
-        """The records as one batch holds them, in pieces, and their number."""
+    def bodies(self) -> tuple[Sequence[bytes], int]:
+        """The records as one batch holds them, in pieces that are good until the next call, and their number."""
         ts, first = self.commit_ts_ms, 0
         if len(self.commits) == 1:
-            shape, chunks = self.commits[0]
-            return [shape.body(chunks, ts, 0)], shape.count
+            shape, chunks, *_ = self.commits[0]
+            return shape.alone(chunks, ts), shape.count
         out: list[bytes] = []
-        for shape, chunks in self.commits:
+        for shape, chunks, *_ in self.commits:
             out.append(shape.body(chunks, ts, first))
             first += shape.count
         return out, first

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from broker_sim.coordinator.blocks import CommitBlock, CommitShape
+from broker_sim.coordinator.blocks import CommitShape
 from broker_sim.coordinator.outcome import Offset
 from protocol.consumer_protocol import subscribed_topics
 from protocol.errors import Err
@@ -136,7 +137,8 @@ class Group:
     committed: bool = True  # False while its first record is on its way, where readers see what is committed alone
     _subscriptions: tuple[int, frozenset[str] | None] | None = None
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
-    _blocks: dict[CommitShape, CommitBlock] | None = None  # committed later than what _offsets says, each shape's last
+    _blocks: dict[CommitShape, tuple[Sequence[bytes], int]] | None = None
+    # committed later than what _offsets says: each shape's last chunks, and when
 
     def enter(self, state: State, now_ms: int) -> None:
         """Change state; raises ValueError for a transition that Kafka doesn't have."""
@@ -277,20 +279,19 @@ class Group:
             self._settle(self._blocks)
         return self._offsets
 
-    def take(self, block: CommitBlock) -> None:
-        """A block is committed. It stays as it is until ``offsets`` is asked for, or a later one of its shape takes its place."""
+    def take(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
+        """A commit of a shape is committed. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""
         self.offset_changes += 1
         blocks = self._blocks
         if blocks is None:
             blocks = self._blocks = {}
-        shape = block.shape
         if shape not in blocks and not all(shape.partitions.isdisjoint(other.partitions) for other in blocks):
             self._settle(blocks)  # of two shapes with a partition in common the later one's offset counts
-        blocks[shape] = block
+        blocks[shape] = chunks, commit_ts_ms
 
-    def _settle(self, blocks: dict[CommitShape, CommitBlock]) -> None:
-        for block in blocks.values():
-            for topic, partition, offset in block.offsets():
+    def _settle(self, blocks: dict[CommitShape, tuple[Sequence[bytes], int]]) -> None:
+        for shape, (chunks, commit_ts_ms) in blocks.items():
+            for topic, partition, offset in shape.offsets(chunks, commit_ts_ms):
                 self._offsets.setdefault(topic, {})[partition] = offset
         blocks.clear()
 

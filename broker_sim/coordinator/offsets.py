@@ -19,7 +19,7 @@ from broker_sim.coordinator.outcome import (
     TopicDeleted,
 )
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_block, replay_offset
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_chunks, replay_offset
 from broker_sim.coordinator.state import Held, ShardState, Write
 from protocol.errors import Err
 
@@ -52,9 +52,9 @@ class BlocksWrite(Write):
     def records(self) -> list[Record]:  # type: ignore[override]
         """For those who look at what is on its way."""
         return [
-            OffsetRecord(block.shape.command.group_id, topic, partition, offset)
-            for block in self.blocks.blocks()
-            for topic, partition, offset in block.offsets()
+            OffsetRecord(shape.command.group_id, topic, partition, offset)
+            for shape, chunks, *_ in self.blocks.commits
+            for topic, partition, offset in shape.offsets(chunks, self.blocks.commit_ts_ms)
         ]
 
     def append(self, ticket: int, policy: Policy) -> Append:
@@ -63,8 +63,8 @@ class BlocksWrite(Write):
 
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""
-        for block in self.blocks.last_blocks():
-            replay_block(shard.groups, block)
+        for shape, chunks, *_ in self.blocks.commits:
+            replay_chunks(shard.groups, shape, chunks, self.blocks.commit_ts_ms)
         self._answer(shard, Err.NONE)
 
     def failed(self, shard: ShardState, error: Err) -> None:
@@ -110,10 +110,10 @@ def commit_blocks(shard: ShardState, token: int, client: Client, request: Commit
         else:
             shard.reply(token, refusal)
         return
-    errors = {shape: _block_refusal(shard, shape) for shape in dict(request.commits)}
+    errors = {shape: _block_refusal(shard, shape) for shape in dict.fromkeys(one[0] for one in request.commits)}
     tokens: Sequence[int] = range(token, token + len(request.commits))
     if any(error is not Err.NONE for error in errors.values()):
-        refusals = [errors[shape] for shape, _ in request.commits]
+        refusals = [errors[one[0]] for one in request.commits]
         for each, error in zip(tokens, refusals, strict=True):
             if error is not Err.NONE:
                 shard.reply(each, error)

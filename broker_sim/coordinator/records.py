@@ -6,9 +6,10 @@ live shard, and at load to the shard that is being rebuilt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from broker_sim.coordinator.blocks import CommitBlock
+from broker_sim.coordinator.blocks import CommitShape
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.policy import Settings
@@ -106,13 +107,13 @@ def replay(groups: dict[str, Group], record: Record) -> None:
                 member.assignment = stored.assignment
 
 
-def replay_block(groups: dict[str, Group], block: CommitBlock) -> None:
-    """Apply a block of committed offsets."""
-    group_id = block.shape.command.group_id
+def replay_chunks(groups: dict[str, Group], shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
+    """Apply a commit of a shape."""
+    group_id = shape.command.group_id
     group = groups.get(group_id)
     if group is None:
         group = groups[group_id] = Group(group_id, state_ts_ms=-1)
-    group.take(block)
+    group.take(shape, chunks, commit_ts_ms)
 
 
 def replay_offset(groups: dict[str, Group], group_id: str, topic: str, partition: int, value: Offset | None) -> None:

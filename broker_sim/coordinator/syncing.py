@@ -35,7 +35,7 @@ class SyncWrite(Write):
             replay(shard.groups, record)
         group.enter(State.STABLE, shard.now_ms)
         for member in group.members.values():
-            if answer_sync(shard, member, _sync_answer(group, member)):
+            if answer_sync(shard, member, sync_answer(group, member)):
                 restart_session(shard, group, member)
 
     def failed(self, shard: ShardState, error: Err) -> None:
@@ -46,7 +46,8 @@ class SyncWrite(Write):
             prepare_rebalance(shard, group)
 
 
-def _sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+    """A member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
@@ -62,7 +63,7 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
     member = group.members[request.member_id]
     _has_synced(shard, group, member)
     if group.state is State.STABLE:
-        shard.reply(token, _sync_answer(group, member))
+        shard.reply(token, sync_answer(group, member))
         if shard.settings.policy.stable_sync_restarts_session:
             restart_session(shard, group, member)
         return

@@ -33,6 +33,7 @@ class Route:
     __slots__ = (
         "_decode",
         "_encode",
+        "_in_pieces",
         "_request_class",
         "_tagged",
         "api_key",
@@ -58,6 +59,7 @@ class Route:
         self.api_key, self.api_version, self.name = api_key, api_version, name
         self.flexible = is_flexible(api_key, api_version)
         self._tagged = response_is_tagged(api_key, api_version)
+        self._in_pieces = api_key == ApiKey.FETCH  # records are not copied once more
         self._request_class = request_class
         self._decode: Decoder | None = None if request_class is None else decoder(request_class, api_version)
         self._encode: Encoder = encoder(response_class, api_version if response_version is None else response_version)
@@ -80,16 +82,15 @@ class Route:
 
     def frames_of(self, correlation_id: int, response: Any) -> list[bytes]:
         """The whole reply, in pieces to be written one after the other. Raises EncodeError."""
-        frames: list[bytes] = [b""]
+        frames: list[bytes] = []
         try:
             self._encode(response, frames.append)
         except EncodeError:
             raise
         except (struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
             raise EncodeError(f"{type(response).__name__} v{self.api_version}: {error}") from error
-        if self.api_key == ApiKey.FETCH:
-            frames[0] = encode_response_head(self._tagged, correlation_id, sum(map(len, frames)))
-            return frames  # in pieces: records are not copied once more
+        if self._in_pieces:
+            return [encode_response_head(self._tagged, correlation_id, sum(map(len, frames))), *frames]
         body = b"".join(frames)
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 

@@ -98,6 +98,10 @@ class ConnectionLike(Protocol):
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
 
+    def park(self, correlation_id: int) -> RequestContext:
+        """For fast paths: the context with which somebody answers this frame later, or has answered before the fast path returns;
+        return DEFERRED after it."""
+
     def late(self) -> list[bytes]:
         """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
         DEFERRED after it. Whoever fills it calls :meth:`replied` then."""

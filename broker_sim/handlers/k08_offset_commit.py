@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from functools import partial
 
 from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.handlers.scratch import scratch_of
 from broker_sim.runtime import Slot
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
@@ -137,7 +137,7 @@ class _Shapes(dict[int, "_Known"]):
 class _Known:
     """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
 
-    __slots__ = ("_reply", "_version", "constants", "request", "shape", "slot", "state_version", "unpack")
+    __slots__ = ("_version", "constants", "good", "request", "shape", "slot", "state_version", "unpack")
 
     def __init__(self, body: bytes, request: OffsetCommitRequest, version: int, slot: Slot, state_version: int) -> None:
         layout, constants = _layout(body, request, version)
@@ -145,7 +145,7 @@ class _Known:
         self.constants = constants
         self.request = request
         self._version = version
-        self._reply = _pieces(request, version, Err.NONE)
+        self.good = _pieces(request, version, Err.NONE)
         self.slot, self.state_version = slot, state_version
         offsets = [
             (topic.name, part.partition_index, Offset(0, -1, part.committed_metadata or "", 0))
@@ -156,7 +156,7 @@ class _Known:
 
     def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
         """Fill in a reply that was late."""
-        before, behind = self._reply if error is Err.NONE else _pieces(self.request, self._version, error)
+        before, behind = self.good if error is Err.NONE else _pieces(self.request, self._version, error)
         reply += (before, correlation_id, behind)
         connection.replied()
 
@@ -227,9 +227,12 @@ def _fast(version: int) -> FastHandler:
     """A commit whose bytes are those of an earlier one of the connection, but for offsets and leader epochs."""
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> Deferred | None:
-        shapes = connection.scratch
+        scratch = connection.scratch
+        if scratch is None:
+            scratch = scratch_of(connection)
+        shapes = scratch.commits
         if shapes is None:
-            shapes = connection.scratch = _Shapes()
+            shapes = scratch.commits = _Shapes()
         known = shapes.get(len(frame) - body << 4 | version)
         if known is not None:
             pieces = known.unpack(frame, body)
@@ -238,8 +241,8 @@ def _fast(version: int) -> FastHandler:
                 slot = known.slot
                 if not slot.partition.held and slot.partition.gate is None:
                     shapes.used += 1
-                    answered = partial(known.answer, connection, connection.late(), frame[8:12])
-                    broker.runtime.commit_later(slot, known.shape, pieces[1::2], answered)
+                    commit = (known.shape, pieces[1::2], connection.late(), frame[8:12], known, connection)
+                    broker.runtime.commit_later(slot, commit)
                     return DEFERRED
         if shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)

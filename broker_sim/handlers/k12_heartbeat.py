@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from broker_sim.again import beat
+from broker_sim.coordinator.group import HEARTBEAT_ANSWER
 from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.handlers.scratch import learn, scratch_of
+from protocol.api_keys import ApiKey, is_flexible
 from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -34,9 +38,17 @@ def _response(error: Err) -> HeartbeatResponse:
 def _fast(version: int) -> FastHandler:
     """The same without a context, and remembered: the next heartbeats of the member are the same bytes."""
 
-    replies: dict[Err, bytes] = {}
+    replies = {error: encode(_response(error), version) for error in (Err.NONE, *HEARTBEAT_ANSWER.values())}
+    flexible = is_flexible(ApiKey.HEARTBEAT, version)
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
+        scratch = scratch_of(connection)
+        known = scratch.beat
+        generation = None if known is None else known.generation(frame, body)
+        if known is not None and generation is not None:
+            answer = beat(known.place, generation)
+            if answer is not None and (answer is not Err.NONE or not connection.seen(frame)):
+                return replies[answer]
         request = decode(HeartbeatRequest, version, frame, body)
         shard = gate(connection, request.group_id)
         if isinstance(shard, Err):
@@ -53,6 +65,8 @@ def _fast(version: int) -> FastHandler:
             again = broker.runtime.heartbeat_again(shard, broker.node_id, command)
             if again is not None:
                 connection.remember(frame, reply, again)
+        elif generation is None and error in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
+            scratch.beat = learn(scratch, connection, frame[body:], request, flexible=flexible)
         return reply
 
     return fast

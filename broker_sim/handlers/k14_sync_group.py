@@ -3,9 +3,14 @@ until the leader's assignment is stored."""
 
 from __future__ import annotations
 
+from broker_sim.again import sync
 from broker_sim.coordinator.rebalance import sync_error
-from broker_sim.handlers.context import RequestContext
+from broker_sim.coordinator.syncing import sync_answer
+from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.handlers.scratch import LARGEST, Scratch, learn, scratch_of
+from protocol.api_keys import ApiKey, is_flexible
+from protocol.codec import decode, encode, encoder
 from protocol.errors import Err
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -21,3 +26,37 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
         return sync_error(shard)
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
+
+
+def _fast(version: int) -> FastHandler:
+    """A member that brings no assignment sends the same bytes in every generation, but for that."""
+    flexible = is_flexible(ApiKey.SYNC_GROUP, version)
+    encode_answer = encoder(SyncGroupResponse, version)
+
+    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | Deferred | None:
+        scratch = scratch_of(connection)
+        known = scratch.sync
+        generation = None if known is None else known.generation(frame, body)
+        if known is None or generation is None:
+            _learn(connection, scratch, frame[body:])
+            return None
+        found = sync(known.place, generation, known.protocol, connection, correlation_id)
+        if found is True:
+            return DEFERRED
+        if found is False:
+            return None
+        out: list[bytes] = []
+        encode_answer(sync_answer(*found), out.append)
+        return b"".join(out)
+
+    def _learn(connection: ConnectionLike, scratch: Scratch, body: bytes) -> None:
+        if len(body) <= LARGEST:
+            request = decode(SyncGroupRequest, version, body)
+            if not request.assignments and encode(request, version) == body:
+                protocol = request.protocol_type, request.protocol_name
+                scratch.sync = learn(scratch, connection, body, request, flexible=flexible, protocol=protocol)
+
+    return fast
+
+
+FAST: dict[int, FastHandler] = {version: _fast(version) for version in range(6)}
