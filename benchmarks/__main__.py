@@ -15,6 +15,7 @@ from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdict
 from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
 from benchmarks.scale import Figure, flatness, memory, start_up
+from benchmarks.seam import seam
 from benchmarks.systems import System, has_uvloop, simulator
 
 _EXAMPLES = """\
@@ -25,7 +26,7 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat")
+_SCALE = ("start", "memory", "flat", "seam")
 
 
 def main() -> int:
@@ -113,6 +114,9 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
             figures += memory(system)
         if _wanted(arguments, "flat"):
             figures += flatness(system, arguments.seconds, _say)
+    if _wanted(arguments, "seam"):
+        _say("what unused seams cost")
+        figures.append(seam())
     for figure in figures:
         print(report.figure_text(figure))
         out["figures"].append(report.figure_json(figure))
