@@ -47,6 +47,15 @@ examples:
 """
 
 
+def spelled_out(words: list[str]) -> list[str]:
+    """All that stands behind ``--attach`` is one command, whatever its options: as one word that argparse leaves alone."""
+    if words[0] != "run" or "--attach" not in words:
+        return words
+    place = words.index("--attach")
+    command = words[place + 1 :]
+    return [*words[: place + 1], json.dumps(command[1:] if command[:1] == ["--"] else command)]
+
+
 def register(commands: Any, name: str) -> None:
     """Add the parser of one of the two."""
     if name == "run":
@@ -82,7 +91,7 @@ def _add_run(commands: Any) -> None:
     add("--quiet", action="store_true", help="no progress")
     add(
         "--attach",
-        nargs=argparse.REMAINDER,
+        type=json.loads,  # see spelled_out
         default=[],
         metavar="-- COMMAND",
         help="run this program against the cluster; everything behind it is its own",
@@ -132,7 +141,6 @@ def run(arguments: argparse.Namespace) -> int:
     from broker_sim.scenario.runner import run as play
     from broker_sim.words import UsageError
 
-    attach = arguments.attach[1:] if arguments.attach[:1] == ["--"] else arguments.attach
     worst, stories = 0, []
     try:
         options = Options(
@@ -140,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
             as_version=arguments.as_version,
             seed=arguments.seed,
             clients=_clients(arguments.client),
-            attach=attach,
+            attach=arguments.attach,
             journal=None if arguments.journal is None else Path(arguments.journal),
             progress=(lambda line: None) if arguments.quiet else _progress,
         )
