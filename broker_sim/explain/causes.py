@@ -14,6 +14,10 @@ from broker_sim.explain.model import COMPLETING, EMPTY, PREPARING, STABLE, Cause
 __all__ = ["Causes"]
 
 
+REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
+"""Answers after which a client gives up its generation and joins again."""
+
+
 class Causes:
     """Remembers what explains later events: who was heard last, on which connection, which connections closed, which topics grew."""
 
@@ -21,11 +25,11 @@ class Causes:
         self.past = past
         self.last_call: dict[str, Call] = {}
         self.beats: dict[str, list[Call]] = defaultdict(list)  # the heartbeats of each member
+        self.last_refusal: dict[str, Call] = {}  # the last answer of each member that made it join again
         self.closed_at: dict[int, int] = {}
         self.asked: dict[int, list[tuple[str, int | None]]] = {}
         self.grown: list[tuple[int, str]] = []
         self.grown_incidents: list[Incident] = []
-        self.known_log_error: str | None = None
 
     # what is remembered
 
@@ -34,6 +38,10 @@ class Causes:
             self.last_call[call.member] = call
             if call.api == "Heartbeat":
                 self.beats[call.member].append(call)
+
+    def answered(self, call: Call) -> None:
+        if call.error in REFUSALS and call.api in ("Heartbeat", "OffsetCommit", "TxnOffsetCommit", "SyncGroup"):
+            self.last_refusal[call.member] = call
 
     def heartbeats_since(self, member: str, since_ms: int) -> list[Call]:
         """A member's heartbeats from a moment on, the last one first."""
@@ -145,6 +153,13 @@ class Causes:
             since = self.past.rebalances[-1].began_ms if self.past.rebalances else 0
             found.grown_topics = list(dict.fromkeys(topic for ts, topic in self.grown if ts >= since and topic in has))
         changed = bool(found.added_topics or found.lost_topics)
+        refusal = self.last_refusal.get(name)
+        if (
+            refusal is not None
+            and self.past.rebalances
+            and (refusal.answered_ms or 0) >= self.past.rebalances[-1].began_ms
+        ):
+            found.after = refusal
         leads = before is not None and before.leader == name
         if before is not None and before.state == PREPARING:
             found.kind = "rejoined"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker_sim.explain.causes import Causes
-from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.events import Call, Event, Snapshot, clean, items, names_in, number, table, text
 from broker_sim.explain.model import (
     COMPLETING,
     DEAD,
@@ -30,9 +30,9 @@ from broker_sim.explain.model import (
     Removal,
     Replacement,
     Span,
-    Stretch,
 )
 from broker_sim.explain.names import short_names
+from broker_sim.explain.stretches import stretches
 from broker_sim.words import duration_text
 
 __all__ = ["history"]
@@ -43,23 +43,11 @@ ASKS_TO_REJOIN = "REBALANCE_IN_PROGRESS"
 
 def history(events: Iterable[Event], group: str) -> History:
     """Read everything that concerns ``group``. An event that is not an object is passed over."""
-    reader = _Reader(group)
+    reader = _Reader(clean(group))
     for event in events:
         if isinstance(event, Mapping):
             reader.take(event)
     return reader.finish()
-
-
-def log_of(events: Iterable[Event], group: str) -> str | None:
-    """The offsets partition of a group, as its last ``group``, ``offsets`` or ``append`` event names it."""
-    log = None
-    for event in events:
-        if isinstance(event, Mapping) and (
-            (event.get("event") in ("group", "offsets") and event.get("group") == group)
-            or (event.get("event") == "append" and group in items(event, "groups"))
-        ):
-            log = text(event, "log") or log
-    return log
 
 
 class _Reader:
@@ -152,6 +140,7 @@ class _Reader:
             return
         call.answered_ms = self.ts_ms
         call.error, call.action = text(event, "error"), text(event, "action")
+        self.causes.answered(call)
         if call.failed and call.api in COMMITS:
             self.failed_commits.append(call)
         if not call.member:
@@ -378,7 +367,7 @@ class _Reader:
             window.timer_fired += 1
 
     def _append(self, event: Event) -> None:
-        if self.group not in items(event, "groups"):
+        if self.group not in names_in(event, "groups"):
             return
         self.history.log = text(event, "log") or self.history.log
         rebalance = self.open or (self.history.rebalances[-1] if self.history.rebalances else None)
@@ -391,7 +380,7 @@ class _Reader:
         rebalance.append_committed = high_watermark is None or last is None or high_watermark > last
 
     def _committed(self, event: Event) -> None:
-        if self.group in items(event, "groups") and self.open is not None and self.open.appended_ms is not None:
+        if self.group in names_in(event, "groups") and self.open is not None and self.open.appended_ms is not None:
             self.open.append_committed = True
 
     def _offsets(self, event: Event) -> None:
@@ -542,7 +531,7 @@ class _Reader:
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
         past.names = short_names(past.members.values())
-        past.stretches = _stretches(past.rebalances)
+        past.stretches = stretches(past.rebalances)
         return past
 
 
@@ -572,22 +561,3 @@ def _overlap(span: Span, rebalance: Rebalance) -> bool:
     return (span.to_ms is None or span.to_ms >= rebalance.began_ms) and (
         rebalance.ended_ms is None or span.from_ms <= rebalance.ended_ms
     )
-
-
-def _stretches(rebalances: list[Rebalance]) -> list[Stretch]:
-    """Runs of at least two rebalances that failed, with the one that ended them."""
-    found: list[Stretch] = []
-    run: list[Rebalance] = []
-    for rebalance in [*rebalances, None]:
-        if rebalance is not None and rebalance.end == "failed":
-            run.append(rebalance)
-            continue
-        if len(run) >= 2:
-            members = run if rebalance is None or rebalance.end == "" else [*run, rebalance]
-            last = rebalance if rebalance is not None else None
-            if last is not None and last.end == "":
-                members = [*run, last]
-            to_ms = last.ended_ms if last is not None else None
-            found.append(Stretch(members, run[0].began_ms, to_ms, last.end if last is not None else ""))
-        run = []
-    return found

@@ -44,6 +44,7 @@ class Cause:
     grown_topics: list[str] = field(default_factory=list)  # topics that got more partitions before
     last_call: Call | None = None  # expired: the last that was heard of the member
     closed_ms: int | None = None  # expired: when its connection closed
+    after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
 
 
 @dataclass(slots=True)
@@ -154,12 +155,14 @@ class Incident:
 
 @dataclass(slots=True)
 class Stretch:
-    """Rebalances one after the other of which none became Stable; ``to_ms``: when one did at last, None if none has."""
+    """Rebalances one after the other of which none became Stable, or not for long. ``last``: the one after them, which ended the
+    stretch at ``to_ms``, or goes on. ``stable_ms``: the longest time in between that the group was Stable, None if it never was."""
 
     rebalances: list[Rebalance]
+    last: Rebalance | None
     from_ms: int
     to_ms: int | None
-    ended: str = ""
+    stable_ms: int | None = None
 
 
 @dataclass(slots=True)

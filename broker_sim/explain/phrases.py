@@ -93,10 +93,10 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "expired":
         return _expired(past, cause, whom, brief)
     if kind == "changed":
-        return f"{whom} joined again {_changes(cause)}{said}"
+        return f"{whom} joined again {_changes(cause)}{_refused(cause)}{said}"
     if kind == "leader_rejoined":
         grown = f", as {joined(cause.grown_topics)} had been given more partitions" if cause.grown_topics else ""
-        return f"the leader {whom} joined again{grown}{said}"
+        return f"the leader {whom} joined again{grown}{_refused(cause)}{said}"
     if kind == "replaced":
         return f"the static member {whom} came back under a new id{said}"
     if kind == "sync_timeout":
@@ -107,6 +107,10 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "too_large":
         return "the group, just loaded, has more members than group.max.size allows"
     return ""
+
+
+def _refused(cause: Cause) -> str:
+    return "" if cause.after is None else f", after its {cause.after.api} had been answered {cause.after.error}"
 
 
 def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:

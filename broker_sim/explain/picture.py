@@ -241,14 +241,15 @@ class _Picture:
         y = RIBBON_Y + RIBBON_HEIGHT + 8
         names: set[str] = set()
         for row in self.rows:
-            for span in row:
+            for position, span in enumerate(row):
                 x = self.x(span.from_ms)
                 end = self.x(self.scene.to_ms if span.to_ms is None else span.to_ms)
                 words = span_words(self.scene.past, span, self.scene.to_ms)
                 style = "faulty" if span.kind == "fault" else "warn" if span.kind == "loading" else "bad"
                 self.canvas.rect(x, y + 3, max(end - x, 2), ROW - 7, f"{style} veil", words, radius=4)
                 self.canvas.rect(x, y + 3, 2.5, ROW - 7, style, words)
-                self.canvas.text(x + 8, y + 16, span.label, "ink small", words, room=max(end - x - 10, 0))
+                following = self.x(row[position + 1].from_ms) if position + 1 < len(row) else WIDTH - RIGHT
+                self.canvas.text(x + 8, y + 16, span.label, "ink small", words, room=max(end, following) - x - 10)
             name = "faults" if row[0].kind == "fault" else row[0].key.removeprefix("__consumer_") or "brokers"
             if name not in names:
                 self.canvas.text(24, y + 16, name, "muted h2", row[0].key, room=LEFT - 34)

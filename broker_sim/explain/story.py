@@ -160,9 +160,14 @@ def _meddlers(past: History, rebalance: Rebalance) -> list[str]:
     began = rebalance.began_ms
     left = [cause for cause in rebalance.also if cause.kind == "left"]
     others = [cause for cause in rebalance.also if cause.kind in ("expired", "replaced")]
-    clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others[:FEW]]
-    if len(others) > FEW:
-        clauses.append(f"{len(others) - FEW} more fell silent or came back")
+    clauses = [f"meanwhile {because(past, cause)} ({after(cause.ts_ms - began)})" for cause in others]
+    silent = [one for cause in others if cause.kind == "expired" for one in cause.members]
+    if len(others) > 1 and len(silent) == len(others):
+        clauses = [
+            f"meanwhile the sessions of {listed(past, silent)} ran out as well ({after(others[-1].ts_ms - began)})"
+        ]
+    elif len(clauses) > FEW:
+        clauses = [*clauses[:FEW], f"{len(others) - FEW} more fell silent or came back"]
     leavers = [one for cause in left for one in cause.members]
     if leavers:
         reasons = list(dict.fromkeys(cause.reason for cause in left if cause.reason))
@@ -228,6 +233,8 @@ def _assignment(past: History, rebalance: Rebalance) -> list[str]:
             return [f"The leader {leader} {verb} the assignment."]
         return []
     words = f"The leader {leader} sent the assignment {after(sync.ts_ms - rebalance.closed_ms)}"
+    if sync.faults:
+        words += f", where a fault hit it ({sync.faults[-1]})"
     if rebalance.end == "stable" and rebalance.ended_ms is not None:
         return [f"{words}; it was stored {after(rebalance.ended_ms - sync.ts_ms)}."]
     if rebalance.end == "":
@@ -393,36 +400,55 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
 
 def tell_stretch(past: History, stretch: Stretch) -> str:
     """``Rebalanced 8 times between .. and .. without becoming Stable: every time ..``"""
-    failed = [one for one in stretch.rebalances if one.end == "failed"]
+    run, last = stretch.rebalances, stretch.last
     lasted = duration_text((stretch.to_ms or past.last_ms) - stretch.from_ms)
     when = f"since {clock(stretch.from_ms)}"
     if stretch.to_ms is not None:
         when = f"between {clock(stretch.from_ms)} and {clock(stretch.to_ms)}"
-    reasons = Counter(failure_reason(past, one) for one in failed)
-    if len(reasons) == 1:
-        why = f"every time {next(iter(reasons))}"
-    else:
-        why = "; ".join(f"{times(number)} {reason}" for reason, number in reasons.most_common(FEW))
-        rest = len(failed) - sum(number for _, number in reasons.most_common(FEW))
-        why += f"; {times(rest)} for other reasons" if rest else ""
-    first, last = failed[0], stretch.rebalances[-1]
-    words = [
-        f"Rebalanced {times(len(failed))} {when} ({lasted}) without becoming Stable: {why}.",
-    ]
-    cause = because(past, first.cause, generation=first.generation_before)
+    words = [f"Rebalanced {times(len(run))} {when} ({lasted}) {restless(stretch)}: {_reasons(past, stretch)}."]
+    cause = because(past, run[0].cause, generation=run[0].generation_before)
     if cause:
         words.append(f"It had begun because {cause}.")
-    if stretch.ended == "stable":
+    if last is not None and last.end == "stable":
         healed = [
             span
-            for span in first.conditions
+            for span in run[0].conditions
             if span.to_ms is not None and last.began_ms - 6000 <= span.to_ms <= (stretch.to_ms or 0)
         ]
         ends = [
             f"{span.key or span.label} was healed at {clock(span.to_ms)}" for span in healed if span.to_ms is not None
         ]
-        words.append(f"Generation {last.generation} became Stable" + (f" after {joined(ends)}." if ends else "."))
-    elif stretch.ended == "empty":
+        stays = "became Stable" if stretch.stable_ms is None else "stayed Stable"
+        words.append(f"Generation {last.generation} {stays}" + (f" after {joined(ends)}." if ends else "."))
+    elif last is not None and last.end == "empty":
         words.append("Then the group was empty.")
-    words += commits_between(past, stretch.from_ms, last.began_ms if stretch.ended == "stable" else None)
+    ends_ms = last.began_ms if last is not None and last.end == "stable" else None
+    words += commits_between(past, stretch.from_ms, ends_ms)
     return " ".join(words)
+
+
+def restless(stretch: Stretch) -> str:
+    if stretch.stable_ms is None:
+        return "without becoming Stable"
+    return f"and was never Stable for longer than {duration_text(stretch.stable_ms)}"
+
+
+def _reasons(past: History, stretch: Stretch) -> str:
+    """Why the rebalances failed; where some became Stable: why the next ones began."""
+    run, last = stretch.rebalances, stretch.last
+    if stretch.stable_ms is None:
+        reasons = Counter(failure_reason(past, one) for one in run)
+    else:
+        following = [*run[1:], *([last] if last is not None else [])]
+        told = (because(past, one.cause, generation=one.generation_before, brief=True) for one in following)
+        reasons = Counter(f"because {one}" if one else "for a reason that the journal doesn't hold" for one in told)
+    if len(reasons) == 1:
+        return f"every time {next(iter(reasons))}"
+    most = reasons.most_common(FEW)
+    rest = sum(reasons.values()) - sum(number for _, number in most)
+    return "; ".join(
+        [
+            *(f"{times(number)} {reason}" for reason, number in most),
+            *([f"{times(rest)} for other reasons"] if rest else []),
+        ]
+    )

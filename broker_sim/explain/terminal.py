@@ -155,8 +155,12 @@ class _Drawing:
             if inside:
                 fill = f"▓{text}{fill[len(text) + 1 :]}"
             cells[first : last + 1] = [(letter, "31") for letter in fill]
+            if not inside and last + 1 + len(text) <= self.columns:
+                cells[last + 1 : last + 1 + len(text)] = [(letter, "31") for letter in text]
+            elif not inside and len(text) <= first:
+                cells[first - len(text) : first] = [(letter, "31") for letter in text]
             name = "fault" if span.kind == "fault" else span.key.removeprefix("__consumer_")
-            lines.append(self._row(name if inside and name else span.label, cells))
+            lines.append(self._row(name or span.kind, cells))
         return lines
 
     def _lane(self, lane: Lane) -> str:

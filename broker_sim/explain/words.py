@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker_sim.explain.events import Event, items, text
+from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
 from broker_sim.explain.phrases import clock, count, date, incident_words, joined, listed, span_words
-from broker_sim.explain.story import commit_words, life_of, tell, tell_stretch
+from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
 from broker_sim.words import duration_text, nearest
 
 __all__ = ["explain", "recent"]
@@ -46,9 +46,7 @@ def _fill(paragraphs: Iterable[str], width: int) -> str:
 
 def _not_there(events: list[Event], group: str) -> str:
     known = {name for event in events if isinstance(event, dict) and (name := text(event, "group"))}
-    known |= {
-        name for event in events if isinstance(event, dict) for name in items(event, "groups") if isinstance(name, str)
-    }
+    known |= {name for event in events if isinstance(event, dict) for name in names_in(event, "groups")}
     if not events:
         return f"The journal is empty: nothing is known of group {group!r}."
     meant = nearest(group, sorted(known))
@@ -96,10 +94,9 @@ def _one(past: History, generation: int) -> list[str]:
     for rebalance in found:
         words = [tell(past, rebalance), life_of(past, rebalance)]
         words += [
-            f"It was number {stretch.rebalances.index(rebalance) + 1} of {len(stretch.rebalances)} rebalances in a stretch "
-            f"without becoming Stable that began at {clock(stretch.from_ms)}."
+            f"It was one of {len(stretch.rebalances)} rebalances {restless(stretch)}, which began at {clock(stretch.from_ms)}."
             for stretch in past.stretches
-            if rebalance in stretch.rebalances
+            if any(one is rebalance for one in stretch.rebalances)
         ]
         paragraphs.append(" ".join(word for word in words if word))
     return paragraphs
@@ -127,7 +124,12 @@ class Paragraph:
 
 def paragraphs(past: History) -> list[Paragraph]:
     """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
-    in_stretch = {id(one) for stretch in past.stretches for one in stretch.rebalances if one.end == "failed"}
+    in_stretch = {
+        id(one)
+        for stretch in past.stretches
+        for one in stretch.rebalances
+        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in one.removals)
+    }
     told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.") for one in past.incidents]
     told += [Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.") for one in past.spans]
     told += [

@@ -231,8 +231,7 @@ def test_one_attempt_of_a_stretch() -> None:
         "told by its SyncGroup at once and rejoined 190 ms later; nobody was removed. The leader app-1 sent the assignment after 10 "
         "ms; it was not stored (REQUEST_TIMED_OUT) because __consumer_offsets-12 was stuck, and its SyncGroup was answered "
         "REBALANCE_IN_PROGRESS after 5 s. The group began again after 5.2 s. Meanwhile __consumer_offsets-12 was stuck from "
-        "10:00:10.000 to 10:00:53.600 (43.6 s). It was number 2 of 9 rebalances in a stretch without becoming Stable that began at "
-        "10:00:11.000."
+        "10:00:10.000 to 10:00:53.600 (43.6 s). It was one of 8 rebalances without becoming Stable, which began at 10:00:11.000."
     )
 
 
