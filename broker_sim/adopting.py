@@ -8,12 +8,12 @@ Rules:
 1. Nothing is written here. What can't be served as it was is a StoreError, and the directory stays as it is.
 2. How many partitions the offsets topic has decides which broker a group asks and which log it is in, so the number is
    proved by the groups that are found: each has to hash to the partition that it lies in.
+   Where the cluster's metadata is there, it tells, and so it does for the other topics and their settings.
 3. A topic that groups have committed and whose logs were not copied is known by name, partitions and least size.
 """
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_sim.cluster_store import StoreError
+from broker_sim.kraft_metadata import KnownTopic, read_topics, records_of, segments
 from broker_sim.storage import Origin, PartitionLog, partition_for
 from broker_sim.topics import METADATA_TOPIC, OFFSETS_TOPIC
 from protocol import record_batch as rb
@@ -85,6 +86,8 @@ class Survey:
     """Topic -> how many partitions it has."""
     missing: dict[str, dict[int, int]] = field(default_factory=dict)
     """Topics that groups have committed and that have no logs here -> partition -> largest committed offset."""
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Topic -> its settings, where the cluster's metadata tells them."""
     lines: list[str] = field(default_factory=list)
     """What was found, for people."""
 
@@ -96,11 +99,15 @@ def survey(
     topics that need no logs, ``old`` says that the broker to be can't read what Kafka 3.5 and later write. Raises StoreError, OSError.
     """
     out = Survey(lines=passed_over(directory))
+    topics = read_topics(directory)
+    if topics:
+        out.configs = {name: topic.configs for name, topic in topics.items()}
+        out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
     for topic, logs in found.items():
         for path in logs.values():
             _check_formats(path)
         if topic != OFFSETS_TOPIC:
-            out.counts[topic] = max(logs) + 1
+            out.counts[topic] = max(max(logs) + 1, _partitions(topics, topic))
             _tell_gaps(out, topic, logs)
     logs = found.get(OFFSETS_TOPIC, {})
     if not logs:
@@ -108,7 +115,11 @@ def survey(
     content = OffsetsContent()
     for index, path in logs.items():
         read_offsets_log(path, index, content)
-    count, told = partition_count(content.places, logs, partitions)
+    known_count = _partitions(topics, OFFSETS_TOPIC)
+    if partitions is None and known_count > max(logs):
+        count, told = known_count, "by the cluster's metadata"
+    else:
+        count, told = partition_count(content.places, logs, partitions)
     out.counts[OFFSETS_TOPIC] = count
     out.lines += _told_of(content, count, len(logs), told)
     if old and content.needs_later_reader:
@@ -117,6 +128,9 @@ def survey(
             "--as-version 4.1 reads them"
         )
     out.missing = {topic: ends for topic, ends in content.topics().items() if topic not in found and topic not in known}
+    for name, ends in out.missing.items():
+        if (last := _partitions(topics, name) - 1) >= 0:
+            ends.setdefault(last, 0)
     if out.missing:
         names = ", ".join(f"{name} ({max(ends) + 1})" for name, ends in sorted(out.missing.items()))
         out.lines.append(
@@ -126,6 +140,11 @@ def survey(
     return out
 
 
+def _partitions(topics: Mapping[str, KnownTopic], name: str) -> int:
+    """The number of a topic's partitions by the cluster's metadata; 0 where that doesn't tell."""
+    return topics[name].partitions if name in topics else 0
+
+
 def passed_over(directory: Path) -> list[str]:
     """A line for every directory that looks like a log and is none."""
     lines = []
@@ -133,15 +152,15 @@ def passed_over(directory: Path) -> list[str]:
         leaving = _LEAVING.fullmatch(path.name)
         if leaving is not None and path.is_dir():
             lines.append(f"{path.name} is passed over: {_WHY[leaving['why']]}")
-        elif path.name.startswith(f"{METADATA_TOPIC}-") and path.is_dir():
-            lines.append(f"{path.name} is passed over: topics have the settings of this broker, not those in it")
     return lines
 
 
 def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
-    absent = [index for index in range(max(logs)) if index not in logs]
+    absent = [index for index in range(out.counts[topic]) if index not in logs]
     if absent:
-        out.lines.append(f"{topic}: of its {max(logs) + 1} partitions {numbers(absent)} are not here and begin empty")
+        out.lines.append(
+            f"{topic}: of its {out.counts[topic]} partitions {numbers(absent)} are not here and begin empty"
+        )
 
 
 def _told_of(content: OffsetsContent, count: int, here: int, told: str) -> list[str]:
@@ -231,35 +250,22 @@ def _lost(places: list[tuple[str, int]], count: int) -> str:
 
 def _check_formats(path: Path) -> None:
     """Raise StoreError where a segment begins with a message of a format before 2."""
-    for file in _segments(path):
+    for file in segments(path):
         with file.open("rb") as handle:
             head = handle.read(rb.MAGIC_END)
         if len(head) == rb.MAGIC_END and head[16] in (0, 1):
             raise StoreError(f"{file} has messages of format {head[16]} (before Kafka 0.11), which nothing here reads")
 
 
-def _segments(path: Path) -> list[Path]:
-    return sorted(file for file in path.iterdir() if file.name.endswith(".log") and file.stem.isdigit())
-
-
 def _records(path: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
-    """Every record of a log's segments; a segment ends where a batch is damaged or cut: opening the log tells."""
-    for file in _segments(path):
-        if file.stat().st_size == 0:
-            continue
-        with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            try:
-                for position, header in rb.batches(data):  # type: ignore[arg-type]
-                    batch = data[position : position + header.size]
-                    rb.check_crc(batch, 0, header)
-                    for record in rb.records(batch, 0, header):
-                        yield header, record
-            except rb.UnsupportedCompression as error:
-                raise StoreError(f"{path.name} can't be read: {error}") from None
-            except rb.UnsupportedForMessageFormat as error:
-                raise StoreError(f"{file}: {error}") from None
-            except rb.RecordBatchError:
-                continue
+    """Every record of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
+    for file in segments(path):
+        try:
+            yield from records_of(file)
+        except rb.UnsupportedCompression as error:
+            raise StoreError(f"{path.name} can't be read: {error}") from None
+        except rb.UnsupportedForMessageFormat as error:
+            raise StoreError(f"{file}: {error}") from None
 
 
 def read_offsets_log(path: Path, index: int, content: OffsetsContent) -> None:

@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import shutil
@@ -21,7 +22,7 @@ from typing import Any
 from broker_sim import adopting
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
-from broker_sim.config import BrokerConfig
+from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from protocol.errors import Err
@@ -38,9 +39,10 @@ MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
 
 
-_KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
-_KEPT_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+_KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "min.cleanable.dirty.ratio": "1.0"}
 """Settings under which the logs of another broker stay as they are: Kafka cleans above this ratio alone."""
+
+_ENDS_KEEPING = ("max.compaction.lag.ms",)
 
 _COMPACTED = INTERNAL_TOPICS | {"__share_group_state"}
 
@@ -256,9 +258,9 @@ class SavedCluster:
         )
         self._adopted = True
         for name, logs in found.items():
-            self._adopt(name, logs, survey.counts[name])
+            self._adopt(name, logs, survey.counts[name], survey.configs.get(name, {}))
         for name, ends in survey.missing.items():
-            self._adopt(name, {}, max(ends) + 1)
+            self._adopt(name, {}, max(ends) + 1, survey.configs.get(name, {}))
             for partition in self.topics[name].partitions:
                 end = ends.get(partition.index, 0)
                 adopting.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
@@ -271,17 +273,21 @@ class SavedCluster:
             self.data_dir,
         )
 
-    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int) -> None:
-        """A topic of these log directories; gaps become empty partitions."""
+    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, configs: Mapping[str, str]) -> None:
+        """A topic of these log directories, as far as its settings let its logs stay as they are; gaps become empty
+        partitions.
+        """
         known = (store.read_partition_id(path) for path in found.values())
         topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
-        settings = dict(_KEPT_COMPACTED if name in _COMPACTED else _KEPT)
+        settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
         if name == OFFSETS_TOPIC:
-            settings |= {
-                "compression.type": "producer",
-                "segment.bytes": str(self.config.int("offsets.topic.segment.bytes")),
-            }
-        topic = Topic(name, topic_id or self.new_uuid(), settings)
+            settings["compression.type"] = "producer"
+            settings["segment.bytes"] = str(self.config.int("offsets.topic.segment.bytes"))
+        for setting, value in configs.items():
+            if setting not in _ENDS_KEEPING:
+                with contextlib.suppress(ConfigError):  # of another release, perhaps
+                    settings |= self.config.check_topic({setting: value})
+        topic = Topic(name, topic_id or self.new_uuid(), settings | _KEPT)
         nodes, logs = self.broker_ids(), log_config(self.config, topic)
         for index in range(partitions):
             leader = nodes[(self._next_leader + index) % len(nodes)]

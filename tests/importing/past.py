@@ -33,6 +33,8 @@ from protocol.messages.k09_offset_fetch import (
 from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -106,6 +108,7 @@ async def live(kafka: RealKafka) -> Past:
         for name, partitions in (("orders", 4), ("audit", 2)):
             await create_topic(hand.watch, name, partitions)
             await topic_known(hand.watch, name, partitions)
+        await _settled(hand)
         await asyncio.to_thread(_produce, kafka.bootstrap)
         await offsets_topic_ready(hand.watch)
         for group in (*GROUPS, *FILLERS):
@@ -122,6 +125,16 @@ async def live(kafka: RealKafka) -> Past:
     finally:
         await hand.close()
     return past
+
+
+async def _settled(hand: Kafka) -> None:
+    """A topic with settings of its own, and one that is gone again."""
+    configs = [CreatableTopicConfig("cleanup.policy", "compact"), CreatableTopicConfig("max.message.bytes", "5000")]
+    wanted = [CreatableTopic("settled", 3, 1, [], configs), CreatableTopic("doomed", 1, 1)]
+    answer = await hand.watch(CreateTopicsRequest(wanted, timeout_ms=10_000), 5)
+    assert [topic.error_code for topic in answer.topics] == [Err.NONE] * 2
+    await topic_known(hand.watch, "settled", 3)
+    await hand.watch(DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=10_000), 5)
 
 
 def _produce(bootstrap: str) -> None:

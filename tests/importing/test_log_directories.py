@@ -260,9 +260,67 @@ async def test_directories_on_their_way_out_are_passed_over(tmp_path: Path, capl
         assert list(seen.cluster.state.topics) == ["topic-1-delete"]
     assert "-delete is passed over: Kafka was deleting it" in caplog.text
     assert "-future is passed over" in caplog.text
-    assert "__cluster_metadata-0 is passed over" in caplog.text
     after = contents(tmp_path)
     assert all(after[name] == data for name, data in before.items() if name.startswith("orders-0."))
+
+
+def metadata_record(kind: int, *fields: bytes | str | None) -> bytes:
+    """A record of the cluster's metadata: frame version 1, type, version 0, then bytes as they are and compact strings."""
+    out = bytes((1, kind, 0))
+    for one in fields:
+        if isinstance(one, bytes):
+            out += one
+        else:
+            out += b"\x00" if one is None else bytes((len(one.encode()) + 1,)) + one.encode()
+    return out + b"\x00"
+
+
+async def test_the_clusters_metadata_tells_settings_and_partitions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The newest snapshot, and the log from there on; what can't be read in it is passed over."""
+    other_id, topic = b"o" * 16, b"\x02"
+
+    def partition(topic_id: bytes, index: int) -> bytes:
+        return metadata_record(3, index.to_bytes(4, "big") + topic_id)
+
+    def values(*records: bytes) -> list[Any]:
+        return [(None, record) for record in records]
+
+    image = [
+        metadata_record(2, "orders", TOPIC_ID),
+        metadata_record(2, "doomed", other_id),
+        partition(TOPIC_ID, 5),
+        metadata_record(4, topic, "orders", "cleanup.policy", "compact"),
+        metadata_record(4, topic, "orders", "retention.ms", "1000"),
+        metadata_record(4, topic, "orders", "max.compaction.lag.ms", "1"),
+        metadata_record(4, topic, "orders", "max.message.bytes", "5000"),
+        metadata_record(4, topic, "orders", "no.such.setting", "1"),
+        metadata_record(4, b"\x04", "orders", "segment.bytes", "1"),
+        b"\x01\x02\x00\x7fcut",
+        b"",
+    ]
+    later = [
+        metadata_record(4, topic, "orders", "max.message.bytes", None),
+        metadata_record(9, other_id),
+        partition(TOPIC_ID, 7),
+    ]
+    old = values(metadata_record(9, TOPIC_ID))
+    path = write_log(tmp_path, "__cluster_metadata", 0, (0, batch_of(old, 0) + batch_of(values(*later), 20)))
+    (path / f"{20:020d}-{3:010d}.checkpoint").write_bytes(batch_of(values(*image), 0))
+    (path / f"{5:020d}-{3:010d}.checkpoint").write_bytes(batch_of(old, 0))
+    write_log(tmp_path, "orders", 0, (0, batch_of([(b"k", b"v")], 0)))
+    async with served(tmp_path) as seen:
+        found = seen.cluster.state.topics["orders"]
+        assert len(found.partitions) == 8
+        assert found.configs == {
+            "cleanup.policy": "compact",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "min.cleanable.dirty.ratio": "1.0",
+        }
+        assert list(seen.cluster.state.topics) == ["orders"]
+    assert "__cluster_metadata-0 tells the settings and the partitions of 1 topics" in caplog.text
 
 
 async def test_messages_of_the_old_formats_are_refused(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tests.support.wire import Wire
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(240)]
 
 CODECS = {"3.4.0": Codec.LZ4, "4.1.0": Codec.ZSTD}
+SEGMENT_BYTES = {"3.4.0": 1 << 16, "4.1.0": 1 << 20}
 QUICK = {"group.initial.rebalance.delay.ms": 0}
 
 
@@ -61,7 +62,7 @@ def incident(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     settings = {
         **QUICK,
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
-        "offsets.topic.segment.bytes": 1 << 16 if version.startswith("3") else 1 << 20,
+        "offsets.topic.segment.bytes": SEGMENT_BYTES[version],
         "offsets.topic.compression.codec": int(CODECS[version]),
         "log.cleaner.backoff.ms": 200,
         "log.cleaner.min.cleanable.ratio": 0.01,
@@ -163,6 +164,27 @@ async def test_what_was_there_stays_byte_for_byte(incident: Incident, tmp_path: 
     assert f"cluster.id={CLUSTER_ID}" in (copy / "meta.properties").read_text()
     again = await here(incident, copy)
     assert (again.offsets, again.groups, again.topics) == (first.offsets, first.groups, first.topics)
+
+
+async def test_topics_have_the_settings_of_the_cluster(incident: Incident, tmp_path: Path) -> None:
+    """Told by its metadata, as is the number of offsets partitions where only some of them were copied."""
+
+    def some(name: str) -> bool:
+        return not name.startswith((f"{OFFSETS_TOPIC}-0", f"{OFFSETS_TOPIC}-2", "settled-2", "audit-0"))
+
+    copy = copy_of(incident.stopped, tmp_path / "copy", only=some)
+    async with Cluster(data_dir=copy, as_version=incident.version[:3]) as cluster:
+        topics = cluster.state.topics
+        assert {name: len(topics[name].partitions) for name in ("orders", "audit", "settled", OFFSETS_TOPIC)} == {
+            "orders": 4,
+            "audit": 2,
+            "settled": 3,
+            OFFSETS_TOPIC: OFFSETS_PARTITIONS,
+        }
+        assert "doomed" not in topics
+        settled = topics["settled"].configs
+        assert (settled["cleanup.policy"], settled["max.message.bytes"]) == ("compact", "5000")
+        assert topics[OFFSETS_TOPIC].configs["segment.bytes"] == str(SEGMENT_BYTES[incident.version])
 
 
 async def test_maintenance_leaves_it_alone(incident: Incident, tmp_path: Path) -> None:
