@@ -223,7 +223,7 @@ def homes() -> dict[str, list[object]]:
     """Modules by their last name and classes by their name."""
     found: dict[str, list[object]] = {}
     for info in pkgutil.walk_packages(broker_sim.__path__, "broker_sim."):
-        if info.name.endswith("__main__") or ".demo" in info.name:
+        if info.name.endswith("__main__") or ".demo" in info.name or ".apps." in info.name:
             continue
         module = importlib.import_module(info.name)
         found.setdefault(info.name.rpartition(".")[2], []).append(module)
