@@ -2,12 +2,16 @@
 
 Rules:
 1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Where there is none the partition has
-   no leader (-1), and its last in-sync replica stays in the ISR: nothing is lost, and nothing is led by whoever has not all of it
-   (unclean.leader.election.enable lets such a one lead).
-2. All brokers share one log for each partition. A replica that takes over has what its leader had replicated: up to the high
+   no leader (-1). unclean.leader.election.enable lets any replica lead.
+2. A broker that goes leaves the ISR. Before 4.1 the last one stays in it, and only who is in it can lead. From 4.1 on the ISR may be
+   empty: whoever leaves it while it is smaller than min.insync.replicas is an eligible leader still (KIP-966).
+3. All brokers share one log for each partition. A replica that takes over has what its leader had replicated: up to the high
    watermark, where a state holds that back, else everything.
-3. A broker that comes up is in sync at once.
-4. A partition can be led by any broker, as after a reassignment: ``move`` puts it in the place of the old leader's replica.
+4. A broker that comes up is in sync at once.
+5. A partition can be led by any broker, as after a reassignment: ``move`` puts it in the place of the old leader's replica.
+6. Before 3.6 a smaller ISR is a new leader epoch, too.
+
+What Metadata shows after each step was compared with real clusters of 3.4.0 and 4.1.0.
 """
 
 from __future__ import annotations
@@ -27,52 +31,58 @@ def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> N
 
 
 def step_down(state: ClusterState, node_id: int) -> None:
-    """A broker is about to go in order: what others can lead they lead from now on."""
-    for partition in list(state.partitions()):
-        if partition.leader == node_id:
-            heir = _heir(state, partition, node_id)
-            if heir >= 0:
-                _lead(state, partition, heir, f"broker {node_id} shuts down")
+    """A broker is about to go in order: it leads nothing from now on, and is in no ISR that has others."""
+    _leave(state, node_id, f"broker {node_id} shuts down")
 
 
 def fence(state: ClusterState, node_id: int) -> None:
     """A broker is gone: it leaves the ISRs, and what it led is led by others or by nobody."""
+    left = [p for p in state.partitions() if p.leader < 0 and p.isr == [node_id]]
     state.brokers[node_id].alive = False
     state.changed()
-    bump = state.config.release < (3, 6)  # before, whoever led learned of a smaller ISR by a new epoch
+    _leave(state, node_id, f"broker {node_id} is down")
+    if state.config.release < (3, 6):
+        for partition in left:
+            state.set_leader(partition, -1, f"broker {node_id} is down")
+
+
+def _leave(state: ClusterState, node_id: int, reason: str) -> None:
+    eligible_last, bump = state.config.release >= (4, 1), state.config.release < (3, 6)
     for partition in list(state.partitions()):
-        if node_id not in partition.replicas and partition.leader != node_id:
-            continue
         others = [node for node in partition.isr if node != node_id]
-        shrinks = node_id in partition.isr and others != []
+        shrinks = node_id in partition.isr and (others != [] or eligible_last)
         if shrinks:
+            if eligible_last and len(others) < max(1, state.min_isr(partition)):
+                partition.eligible = [*(node for node in partition.eligible if node != node_id), node_id]
             partition.isr = others
         if partition.leader == node_id:
-            _lead(state, partition, _heir(state, partition, node_id), f"broker {node_id} is down")
+            _lead(state, partition, _heir(state, partition, node_id), reason)
         elif shrinks and bump:
-            _lead(state, partition, partition.leader, f"broker {node_id} is down")
+            state.set_leader(partition, partition.leader, reason)
         elif shrinks:
             state.isr_changed(partition)
 
 
 def revive(state: ClusterState, node_id: int) -> None:
-    """A broker is back: its replicas are in sync again, and it leads what waits for a leader."""
+    """A broker is back: its replicas are in sync again, and it leads what waits for a leader and may have it."""
     state.brokers[node_id].alive = True
     state.changed()
     for partition in list(state.partitions()):
         if node_id not in partition.replicas:
             continue
-        grows = node_id not in partition.isr and not partition.isr_too_small
-        if partition.leader < 0:
-            heir = _heir(state, partition)
-            if heir >= 0:
-                if grows:
-                    partition.isr = [*partition.isr, node_id]
-                _lead(state, partition, heir, f"broker {node_id} is up")
-                continue
-        if grows and partition.leader >= 0:
+        heir = _heir(state, partition) if partition.leader < 0 else -1
+        if heir >= 0:
+            _lead(state, partition, heir, f"broker {node_id} is up")
+        if partition.leader >= 0 and node_id not in partition.isr and not partition.isr_too_small:
             partition.isr = [*partition.isr, node_id]
+            _trim(state, partition)
             state.isr_changed(partition)
+
+
+def _trim(state: ClusterState, partition: Partition) -> None:
+    """Who is in the ISR needs not be eligible besides; with enough of them nobody else is."""
+    enough = len(partition.isr) >= state.min_isr(partition)
+    partition.eligible = [] if enough else [node for node in partition.eligible if node not in partition.isr]
 
 
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
@@ -113,7 +123,8 @@ def move(state: ClusterState, partition: Partition, node_id: int) -> None:
     if node_id not in partition.replicas:
         old = partition.leader if partition.leader in partition.replicas else partition.replicas[0]
         partition.replicas = [node_id if node == old else node for node in partition.replicas]
-        partition.isr = [node_id if node == old else node for node in partition.isr]
+        partition.isr = [node for node in partition.replicas if node == node_id or node in partition.isr]
+        partition.eligible = [node for node in partition.eligible if node != old]
         state.set_leader(partition, node_id, "moved")
         return
     if node_id not in partition.isr:
@@ -124,9 +135,10 @@ def move(state: ClusterState, partition: Partition, node_id: int) -> None:
 def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
     """Who can lead, -1 where nobody can."""
     alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
-    in_sync = [node for node in alive if node in partition.isr]
-    if in_sync:
-        return in_sync[0]
+    for able in (partition.isr, partition.eligible):
+        found = next((node for node in alive if node in able), None)
+        if found is not None:
+            return found
     unclean = state.config.topic_value("unclean.leader.election.enable", partition.topic.configs)
     return alive[0] if alive and unclean else -1
 
@@ -134,7 +146,8 @@ def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
 def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) -> None:
     before = partition.leader
     if node_id >= 0 and node_id not in partition.isr:
-        partition.isr = [node_id]  # an unclean election
+        partition.isr = [node_id]
+        _trim(state, partition)
     if before >= 0 and node_id >= 0 and node_id != before and partition.held:
         partition.log.truncate_to(partition.high_watermark)  # the followers had no more
     state.set_leader(partition, node_id, reason)

@@ -65,6 +65,7 @@ class Partition:
         "_waiters",
         "appended_bytes",
         "deleted",
+        "eligible",
         "events",
         "gate",
         "held",
@@ -88,6 +89,8 @@ class Partition:
         self.index = index
         self.replicas = replicas
         self.isr = list(replicas)
+        self.eligible: list[int] = []
+        """Replicas outside the ISR that have all that is committed (KIP-966, from 4.1 on)."""
         self.leader = leader
         """Node id, or -1 where none of the replicas is alive."""
         self.leader_epoch = leader_epoch

@@ -56,7 +56,7 @@ def _page(state: ClusterState, names: list[str], first: int, limit: int) -> Desc
                 p.leader_epoch,
                 p.replica_nodes,
                 p.isr_nodes,
-                [],
+                topic.partitions[p.partition_index].eligible,
                 [],
                 p.offline_replicas,
             )
