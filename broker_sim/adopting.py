@@ -86,8 +86,8 @@ class Survey:
     """Topic -> how many partitions it has."""
     missing: dict[str, dict[int, int]] = field(default_factory=dict)
     """Topics that groups have committed and that have no logs here -> partition -> largest committed offset."""
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Topic -> its settings, where the cluster's metadata tells them."""
+    known: dict[str, KnownTopic] = field(default_factory=dict)
+    """What the cluster's metadata tells of topics."""
     lines: list[str] = field(default_factory=list)
     """What was found, for people."""
 
@@ -101,7 +101,7 @@ def survey(
     out = Survey(lines=passed_over(directory))
     topics = read_topics(directory)
     if topics:
-        out.configs = {name: topic.configs for name, topic in topics.items()}
+        out.known = topics
         out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
     for topic, logs in found.items():
         for path in logs.values():

@@ -23,6 +23,7 @@ from broker_sim import adopting
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.kraft_metadata import KnownTopic
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from protocol.errors import Err
@@ -258,9 +259,9 @@ class SavedCluster:
         )
         self._adopted = True
         for name, logs in found.items():
-            self._adopt(name, logs, survey.counts[name], survey.configs.get(name, {}))
+            self._adopt(name, logs, survey.counts[name], survey.known.get(name))
         for name, ends in survey.missing.items():
-            self._adopt(name, {}, max(ends) + 1, survey.configs.get(name, {}))
+            self._adopt(name, {}, max(ends) + 1, survey.known.get(name))
             for partition in self.topics[name].partitions:
                 end = ends.get(partition.index, 0)
                 adopting.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
@@ -273,17 +274,17 @@ class SavedCluster:
             self.data_dir,
         )
 
-    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, configs: Mapping[str, str]) -> None:
+    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, told: KnownTopic | None) -> None:
         """A topic of these log directories, as far as its settings let its logs stay as they are; gaps become empty
         partitions.
         """
-        known = (store.read_partition_id(path) for path in found.values())
+        known = [store.read_partition_id(path) for path in found.values()] + [told.topic_id if told else None]
         topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
         settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
         if name == OFFSETS_TOPIC:
             settings["compression.type"] = "producer"
             settings["segment.bytes"] = str(self.config.int("offsets.topic.segment.bytes"))
-        for setting, value in configs.items():
+        for setting, value in (told.configs if told else {}).items():
             if setting not in _ENDS_KEEPING:
                 with contextlib.suppress(ConfigError):  # of another release, perhaps
                     settings |= self.config.check_topic({setting: value})
