@@ -28,6 +28,7 @@ RIBBON_Y, RIBBON_HEIGHT = 112, 26
 ROW = 24
 LANE = 34
 MOST_LANES = 40
+MOST_ROWS = 12
 WORDS_A_LINE = 168
 LEGEND = {
     "prepare": "preparing: JoinGroups are awaited",
@@ -95,7 +96,7 @@ class _Picture:
         self.scene = what
         self.canvas = Canvas()
         self.scale = what.scale(WIDTH - LEFT - RIGHT)
-        self.rows = _rows([*what.log_spans, *what.fault_spans])
+        self.rows = self._rows([*what.log_spans, *what.fault_spans])
         self.lanes_y = RIBBON_Y + RIBBON_HEIGHT + 10
         self.notes = bool(what.incidents)
         self.lanes_y += ROW * (len(self.rows) + self.notes) + (8 if self.rows or self.notes else 0)
@@ -104,6 +105,24 @@ class _Picture:
 
     def x(self, ts_ms: float) -> float:
         return LEFT + self.scale.x(ts_ms)
+
+    def _rows(self, spans: list[Span]) -> list[list[Span]]:
+        """Spans that don't overlap share a row with their labels, those of one log and faults apart."""
+        rows: list[list[Span]] = []
+        for span in spans:
+            x = self.x(span.from_ms)
+            for row in rows:
+                last = row[-1]
+                alike = (last.kind == "fault") == (span.kind == "fault") and (
+                    last.kind == "fault" or last.key == span.key
+                )
+                label_end = self.x(last.from_ms) + min(16 + 6.6 * len(last.label), 300)
+                if alike and last.to_ms is not None and last.to_ms <= span.from_ms and label_end <= x:
+                    row.append(span)
+                    break
+            else:
+                rows.append([span])
+        return rows[:MOST_ROWS]
 
     def document(self) -> str:
         body = "\n".join(self.canvas.parts)
@@ -335,21 +354,3 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
 
 def _height(folded: int) -> int:
     return LANE * 2 if folded else LANE
-
-
-def _rows(spans: list[Span]) -> list[list[Span]]:
-    """Spans that don't overlap share a row, those of one log and faults apart."""
-    rows: list[list[Span]] = []
-    for span in spans:
-        for row in rows:
-            last = row[-1]
-            if (
-                (last.kind == "fault") == (span.kind == "fault")
-                and last.to_ms is not None
-                and last.to_ms <= span.from_ms
-            ):
-                row.append(span)
-                break
-        else:
-            rows.append([span])
-    return rows[:12]

@@ -83,12 +83,12 @@ def _window(past: History, rebalance: Rebalance) -> list[str]:
     return sentences
 
 
+OPENINGS = ("nobody ", "the ", "meanwhile ", "so were ")
+"""Clauses that begin with a word; the others begin with a member's name, which stays as it is."""
+
+
 def _sentence(words: str) -> str:
-    return (
-        words[:1].upper() + words[1:] + "."
-        if not words[:1].islower() or words.startswith(("nobody", "the "))
-        else words + "."
-    )
+    return (words[:1].upper() + words[1:] if words.startswith(OPENINGS) else words) + "."
 
 
 def _arrivals(past: History, rebalance: Rebalance, late: list[Arrival]) -> list[str]:
@@ -430,7 +430,7 @@ def tell_stretch(past: History, stretch: Stretch) -> str:
 def restless(stretch: Stretch) -> str:
     if stretch.stable_ms is None:
         return "without becoming Stable"
-    return f"and was never Stable for longer than {duration_text(stretch.stable_ms)}"
+    return f"without being Stable for longer than {duration_text(stretch.stable_ms)}"
 
 
 def _reasons(past: History, stretch: Stretch) -> str:

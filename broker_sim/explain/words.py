@@ -94,7 +94,7 @@ def _one(past: History, generation: int) -> list[str]:
     for rebalance in found:
         words = [tell(past, rebalance), life_of(past, rebalance)]
         words += [
-            f"It was one of {len(stretch.rebalances)} rebalances {restless(stretch)}, which began at {clock(stretch.from_ms)}."
+            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
             for stretch in past.stretches
             if any(one is rebalance for one in stretch.rebalances)
         ]

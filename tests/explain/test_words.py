@@ -231,7 +231,7 @@ def test_one_attempt_of_a_stretch() -> None:
         "told by its SyncGroup at once and rejoined 190 ms later; nobody was removed. The leader app-1 sent the assignment after 10 "
         "ms; it was not stored (REQUEST_TIMED_OUT) because __consumer_offsets-12 was stuck, and its SyncGroup was answered "
         "REBALANCE_IN_PROGRESS after 5 s. The group began again after 5.2 s. Meanwhile __consumer_offsets-12 was stuck from "
-        "10:00:10.000 to 10:00:53.600 (43.6 s). It was one of 8 rebalances without becoming Stable, which began at 10:00:11.000."
+        "10:00:10.000 to 10:00:53.600 (43.6 s). It was one of 8 rebalances from 10:00:11.000 on without becoming Stable."
     )
 
 
@@ -353,3 +353,52 @@ def test_a_journal_that_is_switched_on_later_shows_what_there_is() -> None:
 def test_lines_are_not_longer_than_asked_for() -> None:
     for width in (40, 72, 100):
         assert max(map(len, explain(stuck().events, "billing", width=width).splitlines())) <= width
+
+
+def storm() -> Script:
+    """The leader's commits are refused in every rebalance, and it joins again as soon as the group is Stable."""
+    script = Script().formed([A, B]).at(10)
+    for attempt in range(4):
+        start = 10 + attempt
+        script.at(start)
+        first = script.joins(A, state="PreparingRebalance")
+        script.at(start + 0.4).call("Heartbeat", B, "REBALANCE_IN_PROGRESS")
+        script.call("OffsetCommit", A, "ILLEGAL_GENERATION", topics=["orders-0"])
+        last_joins(script, B, attempt + 2, A, [first])
+        script.at(start + 0.5)
+        syncs = script.syncs(A, [B], attempt + 2)
+        script.appends()
+        script.stable(syncs)
+    return script
+
+
+def test_a_storm_of_rebalances_is_told_as_one() -> None:
+    words = said(storm().at(20))
+    assert (
+        "10:00:10.000  Rebalanced 3 times between 10:00:10.000 and 10:00:13.500 (3.5 s) without being Stable for longer than 500 ms: "
+        "every time because the leader app-1 joined again, after its OffsetCommit had been answered ILLEGAL_GENERATION. It had begun "
+        "because the leader app-1 at /127.0.0.1 joined again. Generation 5 stayed Stable."
+    ) in words
+    assert said(storm(), 3).endswith(
+        "It was one of 3 rebalances from 10:00:10.000 on without being Stable for longer than 500 ms."
+    )
+
+
+def test_sessions_that_run_out_together_are_told_together() -> None:
+    script = Script().formed([A, B, C]).at(50)
+    expires(script, A, state="PreparingRebalance", leader=B)
+    expires(script, B, leader=C)
+    script.event("timer", log=LOG, timer="session", group="billing", member=C, due_ms=script.ts_ms)
+    script.step(timer("session", C), gone=[C], leader=None, protocol=None, state="Empty", generation=2)
+    assert said(script, 2).endswith(
+        "Meanwhile the sessions of app-2 and app-3 ran out as well (at once). The group is empty since then."
+    )
+
+
+def test_what_clients_send_does_nothing_to_the_terminal() -> None:
+    script = Script().formed(["app\x1b[2J\ud800~1", B]).at(10)
+    script.event("mark", text="one\ntwo\x07")
+    for words in (explain(script.events, "billing"), recent(script.events, "billing")):
+        assert all(one.isprintable() or one == "\n" for one in words)
+        words.encode()
+    assert 'Mark: "one two\ufffd".' in said(script)
