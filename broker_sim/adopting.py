@@ -20,14 +20,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_sim.cluster_store import StoreError
+from broker_sim.cluster_store import PARTITION_FILE, StoreError
 from broker_sim.kraft_metadata import KnownTopic, read_topics, records_of, segments
 from broker_sim.storage import Origin, PartitionLog, partition_for
-from broker_sim.topics import METADATA_TOPIC, OFFSETS_TOPIC
+from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
+from broker_sim.topics import METADATA_TOPIC, OFFSETS_TOPIC, KafkaError, check_topic_name
 from protocol import record_batch as rb
-from protocol.codec import DecodeError
+from protocol.codec import DecodeError, decode
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from protocol.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
-from protocol.offsets_log import OFFSET_COMMIT, decode_key, decode_value, kind_name
+from protocol.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name
 
 USUAL_PARTITIONS = 50
 """offsets.topic.num.partitions where nobody has changed it."""
@@ -36,6 +38,12 @@ MOST_PARTITIONS = 1000
 """How far a number of offsets partitions is looked for."""
 
 MOST_OFFSETS_IN_A_BATCH = 2**31 - 1
+
+LAST_PARTITION = 99_999
+"""A directory whose name ends in a larger number is hardly a partition's."""
+
+LAST_UNSEEN = 9_999
+"""The largest number of a partition that is made because a group names it."""
 
 FARTHEST_END = 2**40
 """Commits may hold any number; beyond this none is taken for the end of a log."""
@@ -59,6 +67,8 @@ class OffsetsContent:
     """(group, offsets partition), in the order in which they were met."""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(group, topic, partition) -> the offset in its last record."""
+    assigned: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """Group -> what its members are assigned, as far as they are consumers."""
     open: dict[int, dict[str, None]] = field(default_factory=dict)
     """Producer id -> groups of its transaction that has no end."""
     other_kinds: Counter[str] = field(default_factory=Counter)
@@ -70,9 +80,14 @@ class OffsetsContent:
         return list(dict.fromkeys(group for group, _ in self.places))
 
     def topics(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the largest offset that a group has committed of it."""
+        """Topic -> partition -> the largest offset that a group has committed of it; 0 for one that is only assigned."""
         found: dict[str, dict[int, int]] = {}
+        for topic, partition in (one for assigned in self.assigned.values() for one in assigned):
+            if 0 <= partition <= LAST_UNSEEN:
+                found.setdefault(topic, {})[partition] = 0
         for (_, topic, partition), offset in self.committed.items():
+            if not 0 <= partition <= LAST_UNSEEN:
+                continue
             known = found.setdefault(topic, {})
             known[partition] = max(offset, known.get(partition, 0))
         return found
@@ -82,6 +97,8 @@ class OffsetsContent:
 class Survey:
     """A directory of logs as another broker left it."""
 
+    logs: dict[str, dict[int, Path]] = field(default_factory=dict)
+    """Topic -> partition -> directory, of those that are logs."""
     counts: dict[str, int] = field(default_factory=dict)
     """Topic -> how many partitions it has."""
     missing: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -103,13 +120,22 @@ def survey(
     if topics:
         out.known = topics
         out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
-    for topic, logs in found.items():
+    for topic, paths in found.items():
+        logs = {index: path for index, path in paths.items() if _is_log(path)}
+        out.lines += [
+            f"{path.name} is passed over: it is no log" for path in paths.values() if path not in logs.values()
+        ]
+        if not logs:
+            continue
+        out.logs[topic] = logs
+        if max(logs) > LAST_PARTITION:
+            raise StoreError(f"{logs[max(logs)]} is in the way: no topic has so many partitions")
         for path in logs.values():
             _check_formats(path)
         if topic != OFFSETS_TOPIC:
             out.counts[topic] = max(max(logs) + 1, _partitions(topics, topic))
             _tell_gaps(out, topic, logs)
-    logs = found.get(OFFSETS_TOPIC, {})
+    logs = out.logs.get(OFFSETS_TOPIC, {})
     if not logs:
         return out
     content = OffsetsContent()
@@ -127,14 +153,18 @@ def survey(
             "some records of it are of later releases: this one gives up the partition that holds them; "
             "--as-version 4.1 reads them"
         )
-    out.missing = {topic: ends for topic, ends in content.topics().items() if topic not in found and topic not in known}
+    out.missing = {
+        topic: ends
+        for topic, ends in content.topics().items()
+        if topic not in out.logs and topic not in known and _is_topic(topic)
+    }
     for name, ends in out.missing.items():
         if (last := _partitions(topics, name) - 1) >= 0:
             ends.setdefault(last, 0)
     if out.missing:
         names = ", ".join(f"{name} ({max(ends) + 1})" for name, ends in sorted(out.missing.items()))
         out.lines.append(
-            f"topics without logs here, known from commits: {names}; they are made with empty logs that end at the "
+            f"topics without logs here, known from the groups: {names}; they are made with empty logs that end at the "
             "largest committed offset"
         )
     return out
@@ -248,6 +278,20 @@ def _lost(places: list[tuple[str, int]], count: int) -> str:
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
+def _is_topic(name: str) -> bool:
+    """Whether a topic can have that name: it becomes a directory's."""
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return name not in (OFFSETS_TOPIC, METADATA_TOPIC)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether it has a segment, or what Kafka puts beside one."""
+    return any(file.suffix == ".log" or file.name in (PARTITION_FILE, LEADER_EPOCH_FILE) for file in path.iterdir())
+
+
 def _check_formats(path: Path) -> None:
     """Raise StoreError where a segment begins with a message of a format before 2."""
     for file in segments(path):
@@ -294,6 +338,8 @@ def _take(content: OffsetsContent, index: int, record: rb.Record) -> str | None:
             if not isinstance(key, GroupMetadataKey):
                 content.other_kinds[kind_name(kind)] += 1
                 content.needs_later_reader = True
+            else:
+                content.assigned[key.group] = _assigned(record.value)
             return None
         place = (key.group, key.topic, key.partition)
         if record.value is None:
@@ -304,6 +350,19 @@ def _take(content: OffsetsContent, index: int, record: rb.Record) -> str | None:
         return key.group
     except DecodeError:
         return None  # the load tells
+
+
+def _assigned(value: bytes | None) -> list[tuple[str, int]]:
+    """What the members of a group's record are assigned; nothing of it where they are no consumers."""
+    found: list[tuple[str, int]] = []
+    stored = decode_value(GROUP_METADATA, value)
+    for member in stored.members if stored is not None and stored.protocol_type == "consumer" else ():
+        try:
+            given = decode(ConsumerProtocolAssignment, 0, member.assignment, 2)
+        except DecodeError:
+            continue
+        found += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
+    return found
 
 
 # --- logs that were not copied -------------------------------------------------------------------------------------------

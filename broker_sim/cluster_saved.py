@@ -257,8 +257,12 @@ class SavedCluster:
             known=self.topics,
             old=self.config.release < (3, 5),
         )
+        for line in survey.lines:
+            log.warning("%s", line)
+        if not survey.logs:
+            return
         self._adopted = True
-        for name, logs in found.items():
+        for name, logs in survey.logs.items():
             self._adopt(name, logs, survey.counts[name], survey.known.get(name))
         for name, ends in survey.missing.items():
             self._adopt(name, {}, max(ends) + 1, survey.known.get(name))
@@ -266,8 +270,6 @@ class SavedCluster:
                 end = ends.get(partition.index, 0)
                 adopting.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
                 partition.advance_high_watermark()
-        for line in survey.lines:
-            log.warning("%s", line)
         log.warning(
             "%s has another broker's logs: cluster.json and what clients write are added to it; what is there stays, with "
             "retention, compaction and the expiry of offsets off until they are set",

@@ -19,11 +19,15 @@ from protocol import compression
 from protocol.messages.k16_list_groups import ListGroupsRequest
 from protocol.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, TOPIC_ID, batch_of, commit, gone, group_of, write_groups, write_log
-from tests.importing.past import described, offsets_of, topic_of, unstable_in
+from tests.importing.past import assignment, described, offsets_of, topic_of, unstable_in
 from tests.support.wire import Wire
 
 OFFSETS = "__consumer_offsets"
 TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
 
 
 class Seen:
@@ -225,6 +229,36 @@ async def test_topics_that_were_not_copied_end_where_groups_have_read_to(tmp_pat
         assert (await topic_of(seen.wire, "x"))[1] == {0: 0}
     async with served(tmp_path) as again:
         assert (await topic_of(again.wire, "orders"))[1] == {0: 9, 1: 0, 2: 0, 3: 4}
+
+
+async def test_partitions_that_members_have_without_a_commit_are_there_too(tmp_path: Path) -> None:
+    key, value = group_of("g", 1, "a", "b")
+    write_groups(tmp_path, [(key, value.replace(b"\x00\x00\x00\x01b", sized(assignment({"orders": [4, 6]}))))])
+    async with served(tmp_path) as seen:
+        assert (await topic_of(seen.wire, "orders"))[1] == dict.fromkeys(range(7), 0)
+
+
+async def test_names_and_numbers_that_no_topic_has_make_none(tmp_path: Path) -> None:
+    """Nothing in a log leads out of the data directory, or to more files than there is room for."""
+    inner = tmp_path / "data"
+    pairs = [commit("g", "../escaped", 0, 5), commit("g", "far", 2**31 - 1, 5), commit("g", "far", -1, 5)]
+    write_groups(inner, [*pairs, commit("g", "__consumer_offsets", 0, 5)])
+    async with served(inner) as seen:
+        assert list(seen.cluster.state.topics) == [OFFSETS]
+        assert (await seen.offsets("g"))["../escaped", 0] == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+async def test_directories_that_only_look_like_partitions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "backup-20240101").mkdir()
+    (tmp_path / "backup-20240101" / "notes.txt").write_text("mine")
+    async with served(tmp_path) as seen:
+        assert list(seen.cluster.state.topics) == []
+        assert seen.cluster.config.int("offsets.retention.minutes") == 10080
+    assert "backup-20240101 is passed over: it is no log" in caplog.text
+    (tmp_path / "cluster.json").unlink()
+    write_log(tmp_path, "orders", 20240101, (0, b""))
+    assert "orders-20240101 is in the way: no topic has so many partitions" in await refused(tmp_path)
 
 
 async def test_an_offset_that_no_log_reaches_does_not_make_one(tmp_path: Path) -> None:
