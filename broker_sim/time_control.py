@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.clock import Clock, ManualClock, ScaledClock
-from broker_sim.presence import Presence, timer_text
 from broker_sim.words import UsageError, duration_ms, duration_text
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal
+    from broker_sim.presence import Presence
     from broker_sim.runtime import GroupRuntime
 
 __all__ = ["Livelock", "TimeControl"]
@@ -91,6 +91,8 @@ class TimeControl:
         runtime = self._runtime()
         first = None if runtime is None else next(iter(runtime.timers), None)
         if runtime is not None and first is not None:
+            from broker_sim.presence import timer_text
+
             due_ms, (index, key) = first
             found.append((due_ms, timer_text(index, key, runtime.shard(index))))
         if isinstance(self._clock, ManualClock):
