@@ -58,14 +58,27 @@ SessionRows = Iterable[tuple[str, bytes, int]]
 """Topic name, id and partition of what a Fetch session holds."""
 
 
-def error_response(request: Any, api_key: int, version: int, err: Err, *, session: SessionRows = ()) -> Any | None:
+WellRow = Callable[[str, bytes, int], tuple[int, int] | None]
+"""The log start offset and the high watermark of a partition that does not fail, by its topic's name and id; None: it fails."""
+
+
+def error_response(
+    request: Any,
+    api_key: int,
+    version: int,
+    err: Err,
+    *,
+    session: SessionRows = (),
+    well: WellRow | None = None,
+) -> Any | None:
     """The response to ``request`` when all of it fails with ``err``; None where Kafka sends none but closes (Produce, acks=0).
 
     ``request`` may be None for ApiVersions alone (a version that is not known). ``session``: the partitions that a Fetch goes on with.
+    ``well``: which of a Fetch's partitions do not fail, where the error is one of ``AT_PARTITIONS``.
     """
     module = _messages(api_key)
     if api_key == ApiKey.FETCH:
-        return _fetch(module, request, version, err, session)
+        return _fetch(module, request, version, err, session, well)
     build = _BUILDERS.get(api_key)
     if build is not None:
         return build(module, request, version, err)
@@ -117,7 +130,9 @@ def _produce(module: Any, request: ProduceRequest, version: int, err: Err) -> An
     )
 
 
-def _fetch(module: Any, request: FetchRequest, version: int, err: Err, session: SessionRows) -> Any:
+def _fetch(
+    module: Any, request: FetchRequest, version: int, err: Err, session: SessionRows, well: WellRow | None
+) -> Any:
     """A top-level error makes a client ask again and think no further. What brokers find at a partition (another leader, an
     offset out of range) therefore goes out as they would say it: for each partition of the request and of its session, which ends
     with it (id 0).
@@ -129,7 +144,12 @@ def _fetch(module: Any, request: FetchRequest, version: int, err: Err, session: 
     topics: dict[tuple[str, bytes], list[Any]] = {}
     if at_partitions or version < 13:
         for name, topic_id, index in asked:
-            row = module.PartitionData(index, err, high_watermark=-1)
+            offsets = well(name, topic_id, index) if well is not None and at_partitions else None
+            if offsets is None:
+                row = module.PartitionData(index, err, high_watermark=-1)
+            else:
+                log_start, high_watermark = offsets
+                row = module.PartitionData(index, Err.NONE, high_watermark, high_watermark, log_start)
             topics.setdefault((name, topic_id), []).append(row)
     return module.FetchResponse(
         error_code=Err.NONE if at_partitions else err,

@@ -25,6 +25,9 @@ split              handled; the response comes in two parts, the first N bytes l
 throttle_ms        handled; the response says throttle_time_ms=N, and the connection is muted that long after it (KIP-219)
 =================  =============================================================================================================
 
+An error of a rule that names a topic is that of the topic's partitions alone, the request's others are handled - where brokers answer
+so: a group's error (NOT_COORDINATOR) is always that of the whole request.
+
 Durations are those of ``words.duration_ms`` and pass on the broker's clock.
 """
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.bodies import to_json
 from broker_sim.error_response import error_response, first_error
+from broker_sim.partial_error import merged, split
 from broker_sim.rules import Kind, Verdict
 from broker_sim.selectors import Asked, facts_of
 from protocol.api_keys import ApiKey
@@ -44,12 +45,14 @@ _MOST_TOPICS = 1000
 class _Open:
     """A request that has no answer yet."""
 
-    __slots__ = ("asked", "ctx", "fault", "request", "started_ms", "timer")
+    __slots__ = ("asked", "ctx", "failed", "fault", "request", "started_ms", "timer")
 
     def __init__(self, ctx: TappedContext, request: Any, asked: Asked, started_ms: int) -> None:
         self.ctx, self.request, self.asked, self.started_ms = ctx, request, asked, started_ms
         self.fault: Fault | None = None
         self.timer: Timer | None = None
+        self.failed: Any = None
+        """The answer to those partitions that a rule lets fail, while the handler has the others."""
 
 
 class RequestTap:
@@ -100,7 +103,9 @@ class RequestTap:
         if opened is None:
             return
         fault = opened.fault
-        if fault is None or not fault.rule.verdict.kind.handles:
+        if opened.failed is not None:
+            self._answer_both(opened, response)
+        elif fault is None or not fault.rule.verdict.kind.handles:
             self._finish(opened, response)
         else:
             _AFTER[fault.rule.verdict.kind](self, opened, response, fault.rule.verdict)
@@ -152,17 +157,62 @@ class RequestTap:
     # --- on the way out -----------------------------------------------------------------------------------------------
 
     def _answer_error(self, opened: _Open, verdict: Verdict) -> None:
-        """That error in place of an answer; where the client waits for none (acks=0) Kafka closes instead."""
-        request, asked = opened.request, opened.asked
-        session = self._session(opened.ctx, request.session_id) if asked.api_key == ApiKey.FETCH else ()
-        response = error_response(request, asked.api_key, asked.version, verdict.error, session=session)
+        """That error in place of handling it: for the partitions that the rule names, where the error is one of partitions."""
+        parts = self._parts(opened, verdict)
+        if parts is None:
+            self._finish_error(opened, self._error_response(opened, opened.request, verdict))
+        else:
+            failing, rest = parts
+            opened.failed = self._error_response(opened, failing, verdict)
+            if opened.failed is None:
+                self._drop(opened)
+            else:
+                opened.ctx.run(rest)
+
+    def _error_after(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+        """That error in place of the answer, or of those partitions' rows of it."""
+        parts = self._parts(opened, verdict)
+        if parts is None or response is None:
+            self._finish_error(opened, self._error_response(opened, opened.request, verdict))
+        else:
+            opened.failed = self._error_response(opened, parts[0], verdict)
+            self._answer_both(opened, response)
+
+    def _answer_both(self, opened: _Open, response: Any) -> None:
+        self._finish(opened, merged(response, opened.failed, opened.asked.api_key))
+
+    def _finish_error(self, opened: _Open, response: Any | None) -> None:
+        """Where the client waits for no answer (acks=0) Kafka closes the connection instead."""
         if response is None:
             self._drop(opened)
         else:
             self._finish(opened, response)
 
-    def _error_after(self, opened: _Open, response: Any, verdict: Verdict) -> None:
-        self._answer_error(opened, verdict)
+    def _error_response(self, opened: _Open, request: Any, verdict: Verdict) -> Any | None:
+        asked = opened.asked
+        if asked.api_key != ApiKey.FETCH:
+            return error_response(request, asked.api_key, asked.version, verdict.error)
+        session = self._session(opened.ctx, request.session_id)
+        well = partial(self._offsets_of_others, opened)
+        return error_response(request, asked.api_key, asked.version, verdict.error, session=session, well=well)
+
+    def _parts(self, opened: _Open, verdict: Verdict) -> tuple[Any, Any] | None:
+        """What of a request fails and what is handled; None where all of it fails."""
+        assert opened.fault is not None
+        if opened.fault.rule.selector.topic is None:
+            return None
+        asked = opened.asked
+        return split(opened.request, asked.api_key, asked.version, verdict.error, partial(self._is_chosen, opened))
+
+    def _is_chosen(self, opened: _Open, name: str, topic_id: bytes, index: int) -> bool:
+        assert opened.fault is not None
+        return opened.fault.rule.selector.takes(name or self._topic_name(topic_id) or "", index)
+
+    def _offsets_of_others(self, opened: _Open, name: str, topic_id: bytes, index: int) -> tuple[int, int] | None:
+        """Log start offset and high watermark of a partition that the rule does not name."""
+        name = name or self._topic_name(topic_id) or ""
+        partition = None if self._is_chosen(opened, name, topic_id, index) else self.state.partition(name, index)
+        return None if partition is None else (partition.log_start_offset, partition.high_watermark)
 
     def _reply_late(self, opened: _Open, response: Any, verdict: Verdict) -> None:
         self._keep(opened, partial(self._finish, opened, response), verdict.number)
