@@ -1,0 +1,359 @@
+"""Brokers taken down, brought up and restarted; leaders and coordinators that move: under real clients and raw requests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from broker_sim import Cluster, ClusterThread, Err, UsageError
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k12_heartbeat import HeartbeatRequest
+from tests.handles.members import TOPIC, Member, commit_error
+from tests.support.wire import Wire, WireClosedError
+
+SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "auto.leader.rebalance.enable": "false"}
+
+
+@pytest.fixture
+async def kafka() -> AsyncIterator[Cluster]:
+    async with Cluster(brokers=2, topics={TOPIC: 2}, config=SOON, journal=True) as cluster:
+        yield cluster
+
+
+async def found(kafka: Cluster, group: str, ask: int) -> tuple[Err, int]:
+    wire = await Wire.connect(kafka.broker(ask).address)
+    answer = (await wire.send(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)).coordinators[0]
+    await wire.close()
+    return Err(answer.error_code), answer.node_id
+
+
+async def fetch(kafka: Cluster, node_id: int, epoch: int, partition: int = 0) -> Any:
+    wire = await Wire.connect(kafka.broker(node_id).address)
+    topics = [FetchTopic(TOPIC, partitions=[FetchPartition(partition, epoch, 0, partition_max_bytes=1 << 20)])]
+    answer = await wire.send(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=topics), 11)
+    await wire.close()
+    return answer.responses[0].partitions[0]
+
+
+def coordinator_of(kafka: Cluster, group: str) -> int:
+    """The broker that coordinates a group; its topic has a replica on each broker."""
+    return kafka.offsets_log(group).leader
+
+
+def other(node_id: int) -> int:
+    return 3 - node_id
+
+
+def app(kafka: Cluster) -> Any:
+    """A consumer of the group ``billing`` that hurries."""
+    return AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=kafka.bootstrap,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=50,
+        retry_backoff_ms=20,
+        enable_auto_commit=False,
+    )
+
+
+async def consumed(consumer: Any, count: int) -> None:
+    """Until it was given so many records; after a rebalance it may get some again."""
+    got = 0
+    while got < count:
+        got += sum(map(len, (await consumer.getmany(timeout_ms=50)).values()))
+
+
+async def caught_up(kafka: Cluster, consumer: Any) -> None:
+    """Until it has committed everything."""
+    while kafka.group("billing").lag().total > 0:
+        await consumer.getmany(timeout_ms=50)
+        await consumer.commit()
+
+
+# --- ports and connections --------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_is_down_refuses_and_keeps_its_port(kafka: Cluster) -> None:
+    host, port = kafka.broker(2).address.split(":")
+    wire = await Wire.connect(kafka.broker(2).address)
+    before = kafka.bootstrap
+    await kafka.broker_down(2)
+    await wire.closed()
+    await wire.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, int(port))
+    with socket.socket() as thief, pytest.raises(OSError, match="in use") as refused:
+        thief.bind((host, int(port)))
+    assert refused.value.errno == errno.EADDRINUSE
+    assert kafka.bootstrap == before
+    await kafka.broker_up(2)
+    wire = await Wire.connect(f"{host}:{port}")
+    await wire.close()
+
+
+async def test_down_and_up_twice_do_nothing_more(kafka: Cluster) -> None:
+    for _ in range(2):
+        await kafka.broker_down(2)
+    for _ in range(2):
+        await kafka.broker_up(2)
+    events = [(event["broker"], event["action"]) for event in kafka.journal.events if event["event"] == "broker"]
+    assert events == [(2, "down"), (2, "up")]
+
+
+async def test_a_parked_request_dies_with_its_broker(kafka: Cluster) -> None:
+    node_id = coordinator_of(kafka, "billing")
+    member, newcomer = await Member.connect(kafka), await Member.connect(kafka, client_id="new")
+    await member.enter()
+    newcomer.member_id = (await newcomer.join()).member_id
+    joining = newcomer.join()
+    await kafka.group("billing").state_is("PreparingRebalance")
+    await kafka.broker_down(node_id)
+    with pytest.raises(WireClosedError):
+        await joining
+    await member.close()
+    await newcomer.close()
+
+
+async def test_all_brokers_down_and_up(kafka: Cluster) -> None:
+    assert coordinator_of(kafka, "billing") in (1, 2)
+    for node_id in (1, 2):
+        await kafka.broker_down(node_id)
+    assert kafka.state.controller_id == -1
+    for node_id in (1, 2):
+        await kafka.broker_up(node_id)
+    assert await found(kafka, "billing", 1) == await found(kafka, "billing", 2)
+
+
+async def test_the_cluster_stops_while_a_broker_is_down() -> None:
+    kafka = Cluster(brokers=2, topics={TOPIC: 2})
+    async with kafka:
+        await kafka.broker_down(1)
+        bootstrap = kafka.bootstrap
+    async with kafka:
+        assert kafka.bootstrap == bootstrap
+        assert [broker.alive for broker in kafka.brokers] == [True, True]
+
+
+# --- leaders ----------------------------------------------------------------------------------------------------------
+
+
+async def test_partitions_without_another_replica_wait_for_their_broker(kafka: Cluster) -> None:
+    orders = kafka.state.topics[TOPIC].partitions
+    assert sorted(partition.leader for partition in orders) == [1, 2]
+    [mine] = [partition for partition in orders if partition.leader == 2]
+    await kafka.broker_down(2)
+    assert (mine.leader, mine.replicas) == (-1, [2])
+    assert (await fetch(kafka, 1, -1, mine.index)).error_code == Err.NOT_LEADER_OR_FOLLOWER
+    await kafka.broker_up(2)
+    assert mine.leader == 2
+    assert (await fetch(kafka, 2, -1, mine.index)).error_code == Err.NONE
+
+
+async def test_preferred_leaders_come_back_when_asked_for(kafka: Cluster) -> None:
+    kafka.state.create_topic("pair", 4, replication_factor=2)
+    pair = kafka.state.topics["pair"].partitions
+    await kafka.broker_down(1)
+    await kafka.broker_up(1)
+    assert {partition.leader for partition in pair} == {2}
+    await kafka.broker_up(1, elect="preferred")
+    assert [partition.leader for partition in pair] == [partition.replicas[0] for partition in pair]
+    assert kafka.elect_preferred() == 0
+    with pytest.raises(UsageError, match="did you mean 'preferred'"):
+        await kafka.broker_up(1, elect="prefered")
+
+
+async def test_a_new_epoch_of_the_same_leader_fences_the_old_one(kafka: Cluster) -> None:
+    log = kafka.log(TOPIC, 0)
+    leader, epoch = log.leader, kafka.state.topics[TOPIC].partitions[0].leader_epoch
+    assert (await fetch(kafka, leader, epoch)).error_code == Err.NONE
+    kafka.elect(log.partition)
+    assert log.leader == leader
+    assert (await fetch(kafka, leader, epoch)).error_code == Err.FENCED_LEADER_EPOCH
+    assert (await fetch(kafka, leader, epoch + 1)).error_code == Err.NONE
+    assert (await fetch(kafka, leader, epoch + 2)).error_code == Err.UNKNOWN_LEADER_EPOCH
+
+
+async def test_a_partition_moves_to_a_broker_without_a_replica(kafka: Cluster) -> None:
+    kafka.topic(TOPIC).fill(10)
+    log = kafka.log(TOPIC, 0)
+    old = log.leader
+    kafka.move_leader(log.partition, other(old))
+    assert (log.partition.replicas, log.partition.isr) == ([other(old)], [other(old)])
+    assert (await fetch(kafka, old, -1)).error_code == Err.NOT_LEADER_OR_FOLLOWER
+    answer = await fetch(kafka, other(old), -1)
+    assert (answer.error_code, answer.high_watermark) == (Err.NONE, 5)
+    leads = [event for event in kafka.journal.events if event["event"] == "leader" and event["log"] == "orders-0"]
+    assert [(event["leader"], event["reason"]) for event in leads] == [(other(old), "moved")]
+
+
+async def test_a_follower_that_is_behind_leads_with_what_it_has(kafka: Cluster) -> None:
+    kafka.state.create_topic("pair", 1, replication_factor=2)
+    log = kafka.log("pair", 0)
+    log.fill(3)
+    with log.stuck():
+        log.fill(2)
+        assert (log.partition.high_watermark, log.partition.log_end_offset) == (3, 5)
+        kafka.move_leader(log.partition, other(log.leader))
+    assert (log.partition.high_watermark, log.partition.log_end_offset) == (3, 3)
+
+
+async def test_what_can_not_be(kafka: Cluster) -> None:
+    partition = kafka.log(TOPIC, 0).partition
+    await kafka.broker_down(2)
+    down = kafka.broker_down(7), kafka.broker_up(7), kafka.restart(7)
+    for work in down:
+        with pytest.raises(UsageError, match="no broker 7; there is 1, 2"):
+            await work
+    for node_id, why in ((7, "no broker 7"), (2, "broker 2 is down")):
+        with pytest.raises(UsageError, match=why):
+            kafka.move_leader(partition, node_id)
+        with pytest.raises(UsageError, match=why):
+            kafka.elect(partition, node_id)
+    await kafka.broker_up(2)
+    with pytest.raises(UsageError, match=r"led by broker \d already"):
+        kafka.move_leader(partition, partition.leader)
+    with pytest.raises(UsageError, match="no in-sync replica"):
+        kafka.elect(partition, other(partition.leader))
+
+
+# --- coordinators -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_coordinator_moves_with_its_partition(kafka: Cluster) -> None:
+    old = coordinator_of(kafka, "billing")
+    member, newcomer = await Member.connect(kafka), await Member.connect(kafka, client_id="new")
+    await member.enter()
+    assert commit_error(await member.commit(7)) is Err.NONE
+    newcomer.member_id = (await newcomer.join()).member_id
+    parked = newcomer.join()
+    await kafka.group("billing").state_is("PreparingRebalance")
+    kafka.offsets_log("billing").move_to(other(old))
+    assert (await parked).error_code == Err.NOT_COORDINATOR
+    assert commit_error(await member.commit(8)) is Err.NOT_COORDINATOR
+    assert await found(kafka, "billing", old) == (Err.NONE, other(old))
+    await member.close()
+    member.wire = await Wire.connect(kafka.broker(other(old)).address)
+    beat = HeartbeatRequest("billing", member.generation, member.member_id)
+    while (error := (await member.wire.send(beat, 3)).error_code) == Err.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
+    assert error == Err.NONE  # the group is as the log has it: stable, without the newcomer
+    assert kafka.group("billing").committed() == {(TOPIC, 0): 7}
+    await member.close()
+    await newcomer.close()
+
+
+async def test_moves_during_commits_lose_no_commit_that_was_acknowledged(kafka: Cluster) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap, group_id="billing", enable_auto_commit=False, retry_backoff_ms=5
+    )
+    await consumer.start()
+    partition = TopicPartition(TOPIC, 0)
+    consumer.assign([partition])
+    acknowledged = 0
+    try:
+        async with asyncio.timeout(30):
+            for offset in range(1, 41):
+                if offset % 5 == 0:
+                    log = kafka.offsets_log("billing")
+                    log.move_to(other(log.leader))
+                await consumer.commit({partition: offset})
+                acknowledged = offset
+                assert await consumer.committed(partition) == acknowledged
+    finally:
+        await consumer.stop()
+    assert acknowledged == 40
+
+
+async def test_a_consumer_lives_through_the_loss_of_each_broker() -> None:
+    """Three of them: aiokafka forgets brokers that are down, and with two would know only the next one to go."""
+    async with Cluster(brokers=3, config=SOON) as kafka:
+        kafka.state.create_topic(TOPIC, 6, replication_factor=3)
+        consumer, producer = app(kafka), AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, retry_backoff_ms=20)
+        await consumer.start()
+        await producer.start()
+        try:
+            async with asyncio.timeout(40):
+                for round_ in range(6):
+                    async with kafka.broker(1 + round_ % 3).down(graceful=round_ >= 3):
+                        for number in range(12):
+                            await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 6)
+                        await consumed(consumer, 12)
+                        await consumer.commit()
+                await caught_up(kafka, consumer)
+        finally:
+            await producer.stop()
+            await consumer.stop()
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("graceful", [True, False])
+async def test_a_lone_broker_restarts_with_its_groups(graceful: bool) -> None:
+    async with Cluster(topics={TOPIC: 1}, config=SOON) as kafka:
+        member = await Member.connect(kafka, instance="one")
+        await member.enter()
+        assert commit_error(await member.commit(5)) is Err.NONE
+        address = kafka.bootstrap
+        await kafka.restart(1, graceful=graceful)
+        await member.wire.closed()
+        await member.close()
+        assert kafka.bootstrap == address
+        member.wire = await Wire.connect(address)
+        while (error := commit_error(await member.commit(6))) is Err.COORDINATOR_LOAD_IN_PROGRESS:
+            pass
+        assert error is Err.NONE
+        billing = kafka.group("billing")
+        assert (billing.state, billing.generation) == ("Stable", 1)
+        assert [view.instance_id for view in billing.members] == ["one"]
+        await member.close()
+
+
+@pytest.mark.parametrize("graceful", [True, False])
+async def test_the_whole_cluster_restarts(kafka: Cluster, tmp_path: Path, graceful: bool) -> None:
+    kafka.state.create_topic("pair", 2, replication_factor=2)
+    member = await Member.connect(kafka)
+    await member.enter()
+    assert commit_error(await member.commit(5)) is Err.NONE
+    leaders = {partition.name: partition.leader for partition in kafka.state.partitions()}
+    in_sync = {partition.name: partition.isr for partition in kafka.state.partitions()}
+    await kafka.restart_all(graceful=graceful)
+    assert {partition.name: partition.leader for partition in kafka.state.partitions()} == leaders
+    assert {partition.name: partition.isr for partition in kafka.state.partitions()} == in_sync
+    await member.wire.closed()
+    await member.close()
+    billing = await kafka.group("billing").stable(members=1)
+    assert billing.committed() == {(TOPIC, 0): 5}
+
+
+async def test_a_rolling_restart_under_a_consumer(kafka: Cluster) -> None:
+    consumer = app(kafka)
+    await consumer.start()
+    try:
+        async with asyncio.timeout(40):
+            for _ in range(2):
+                for node_id in (1, 2):
+                    await kafka.restart(node_id)
+                    kafka.topic(TOPIC).fill(10)
+                    await consumed(consumer, 10)
+                    await consumer.commit()
+            await caught_up(kafka, consumer)
+    finally:
+        await consumer.stop()
+
+
+def test_brokers_from_another_thread() -> None:
+    with ClusterThread(brokers=2, topics={"orders": 2}) as kafka:
+        with kafka.broker(2).down():
+            assert not kafka.broker(2).alive
+        assert kafka.broker(2).alive
+        kafka.log("orders", 0).move_to(2 if kafka.log("orders", 0).leader == 1 else 1)
