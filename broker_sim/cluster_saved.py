@@ -17,16 +17,17 @@ import random
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from broker_sim import adopting
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig, ConfigError
-from broker_sim.kraft_metadata import KnownTopic
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.kraft_metadata import KnownTopic
 
 log = logging.getLogger("broker_sim.metadata")
 
@@ -249,6 +250,8 @@ class SavedCluster:
         }
         if not found:
             return
+        from broker_sim import adopting  # it reads what groups and controllers write: not for everybody's start
+
         asked = "offsets.topic.num.partitions"
         survey = adopting.survey(
             self.data_dir,
