@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,12 @@ GROUP = {
     "members": [MEMBER],
     "offsets": [OFFSET],
 }
+
+
+def test_the_json_that_the_documentation_shows() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    assert read_describe(example).groups["billing"].offsets["orders", 0].end == 12
 
 
 @pytest.mark.parametrize("data", [GROUP, [GROUP], {"groups": [GROUP]}], ids=["one", "list", "object"])
