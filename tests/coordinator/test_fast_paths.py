@@ -23,6 +23,7 @@ from broker_sim.handlers import Route, Routes
 from broker_sim.metadata import OFFSETS_TOPIC, ClusterState
 from broker_sim.runtime import GroupRuntime, log_records
 from broker_sim.server import BrokerServer
+from broker_sim.storage import KafkaStorageError
 from protocol.api_keys import ApiKey, is_flexible
 from protocol.codec import decode, encode
 from protocol.frame import encode_request_header, frame
@@ -277,6 +278,16 @@ class Pair:
             else:
                 partition.held = True
 
+    def break_or_mend(self) -> None:
+        """The log of a partition takes nothing from now on, or again."""
+        index = self.rng.randrange(3)
+        for side in (self.fast, self.slow):
+            log = vars(side.state.topics[OFFSETS_TOPIC].partitions[index].log)
+            if "append" in log:
+                del log["append"], log["append_records"]
+            else:
+                log["append"] = log["append_records"] = no_space
+
     def let_go(self) -> None:
         for side in (self.fast, self.slow):
             for partition in side.state.topics[OFFSETS_TOPIC].partitions:
@@ -286,6 +297,10 @@ class Pair:
         assert self.fast.records() == self.slow.records()
         assert self.fast.offsets() == self.slow.offsets()
         assert self.fast.sessions() == self.slow.sessions()
+
+
+def no_space(*args: Any, **more: Any) -> Any:
+    raise KafkaStorageError("no space is left")
 
 
 async def act(what: Callable[[], Awaitable[None] | None]) -> None:
@@ -330,6 +345,22 @@ async def test_random_requests_get_the_same_bytes(seed: int, as_version: str) ->
                 await both.settle()
                 both.compare()
         await both.settle()
+        both.compare()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_log_that_takes_nothing_answers_the_same(seed: int) -> None:
+    async with pair(seed, "4.1") as both:
+        for group in GROUPS:
+            await both.enter(group)
+        for number in range(150):
+            both.rng.choice([both.commit, both.commit, both.heartbeat])()
+            if both.rng.random() < 0.3:
+                await both.settle()
+            if number % 15 == 7:
+                await both.settle()
+                both.break_or_mend()
+        await both.fetch()
         both.compare()
 
 
