@@ -86,6 +86,10 @@ class Canvas:
         points = ((1.5, -8), (-4.5, 1.2), (-0.6, 1.2), (-1.8, 8), (4.5, -1.8), (0.6, -1.8))
         self.path("M" + "L".join(f"{_n(x + dx)} {_n(y + dy)}" for dx, dy in points) + "Z", style, title)
 
+    def bubble(self, x: float, y: float, style: str, title: str = "") -> None:
+        """A speech bubble."""
+        self.path(f"M{_n(x - 5)} {_n(y - 4)}h10v7h-6l-3 3v-3h-1Z", style, title)
+
     def door(self, x: float, y: float, style: str, title: str = "") -> None:
         """An arrow that leaves."""
         self.path(

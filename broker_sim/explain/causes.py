@@ -27,9 +27,10 @@ class Causes:
         self.beats: dict[str, list[Call]] = defaultdict(list)  # the heartbeats of each member
         self.last_refusal: dict[str, Call] = {}  # the last answer of each member that made it join again
         self.closed_at: dict[int, int] = {}
-        self.asked: dict[int, list[tuple[str, int | None]]] = {}
-        self.grown: list[tuple[int, str]] = []
-        self.grown_incidents: list[Incident] = []
+        self.asked: dict[int, list[tuple[str, int]]] = {}
+        self.partitions: dict[str, int] = {}  # of each topic, as far as answers told
+        self.grown: list[tuple[int, str, str]] = []  # when, which topic, from what to what
+        self.incidents: list[Incident] = []
 
     # what is remembered
 
@@ -51,21 +52,35 @@ class Causes:
         if connection is not None:
             self.closed_at[connection] = ts_ms
 
-    def partitions_asked(self, event: Event, ts_ms: int) -> None:
+    def partitions_asked(self, event: Event) -> None:
         """A CreatePartitions; it counts once it was answered without an error."""
-        topics = [
-            (name, number(one, "count"))
+        self.asked[number(event, "request") or 0] = [
+            (name, total)
             for one in items(table(event, "body"), "topics")
-            if isinstance(one, Mapping) and (name := text(one, "name"))
+            if isinstance(one, Mapping) and (name := text(one, "name")) and (total := number(one, "count"))
         ]
-        self.asked[number(event, "request") or 0] = topics
 
-    def partitions_answered(self, event: Event, ts_ms: int) -> None:
-        for name, count in self.asked.pop(number(event, "request") or 0, []):
+    def partitions_created(self, event: Event, ts_ms: int, order: int) -> None:
+        for name, total in self.asked.pop(number(event, "request") or 0, []):
             if text(event, "error") is None:
-                self.grown.append((ts_ms, name))
-                total = "more" if count is None else str(count)
-                self.grown_incidents.append(Incident("grown", ts_ms, f"topic {name} was given {total} partitions"))
+                self._has(name, total, ts_ms, order, asked=True)
+
+    def partitions_told(self, event: Event, ts_ms: int, order: int) -> None:
+        """A Metadata response: the first word of a topic, or how it has grown."""
+        for one in items(table(event, "body"), "topics"):
+            if isinstance(one, Mapping) and (name := text(one, "name")) and (total := len(items(one, "partitions"))):
+                self._has(name, total, ts_ms, order, asked=False)
+
+    def _has(self, name: str, total: int, ts_ms: int, order: int, *, asked: bool) -> None:
+        before = self.partitions.get(name)
+        self.partitions[name] = max(total, before or 0)
+        if before is None and not asked:
+            return
+        if before is None or total > before:
+            size = f"{total} partitions" if before is None else f"{before} to {total} partitions"
+            self.grown.append((ts_ms, name, f"{name} ({size})"))
+            words = f"topic {name} has {total} partitions now" + ("" if before is None else f", it had {before}")
+            self.incidents.append(Incident("grown", ts_ms, words, order))
 
     # why
 
@@ -151,7 +166,9 @@ class Causes:
             found.lost_topics = [topic for topic in had if topic not in has]
         if before is not None and before.state in (STABLE, COMPLETING):
             since = self.past.rebalances[-1].began_ms if self.past.rebalances else 0
-            found.grown_topics = list(dict.fromkeys(topic for ts, topic in self.grown if ts >= since and topic in has))
+            found.grown_topics = list(
+                dict.fromkeys(words for ts, topic, words in self.grown if ts >= since and topic in has)
+            )
         changed = bool(found.added_topics or found.lost_topics)
         refusal = self.last_refusal.get(name)
         if (
@@ -188,12 +205,13 @@ class Causes:
                     found.closed_ms = self.closed_at.get(connection)
         return found
 
-    def gone(self, cause: Cause, before: Snapshot | None) -> None:
+    def gone(self, cause: Cause, before: Snapshot | None, order: int) -> None:
         """The group is no more, here at least."""
-        words = {
-            "unloaded": "its coordinator was unloaded: every waiting JoinGroup and SyncGroup was answered NOT_COORDINATOR",
-            "deleted": "the group was deleted",
-        }
-        kind = "moved" if cause.kind == "unloaded" else "deleted"
-        said = words.get(cause.kind, "the group ceased to exist")
-        self.past.incidents.append(Incident(kind, cause.ts_ms, said))
+        if cause.kind != "unloaded":
+            said = "the group was deleted" if cause.kind == "deleted" else "the group ceased to exist"
+            self.incidents.append(Incident("deleted", cause.ts_ms, said, order))
+            return
+        waited = 0 if before is None else len(before.waiting("JoinGroup")) + len(before.waiting("SyncGroup"))
+        told = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
+        told = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else told
+        self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{told}", order))

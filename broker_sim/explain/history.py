@@ -24,7 +24,6 @@ from broker_sim.explain.model import (
     Arrival,
     Cause,
     History,
-    Incident,
     Info,
     Rebalance,
     Removal,
@@ -33,7 +32,7 @@ from broker_sim.explain.model import (
 )
 from broker_sim.explain.names import short_names
 from broker_sim.explain.stretches import stretches
-from broker_sim.words import duration_text
+from broker_sim.explain.surroundings import Surroundings
 
 __all__ = ["history"]
 
@@ -58,16 +57,10 @@ class _Reader:
         self.causes = Causes(self.history)
         self.open: Rebalance | None = None
         self.ts_ms = 0
+        self.order = 0  # how many events were read
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
-        self.log_spans: dict[
-            str, list[tuple[str, Span]]
-        ] = {}  # log -> (state, span), until it is known which log it is
-        self.log_incidents: list[tuple[str, Incident]] = []
-        self.fault_spans: dict[str, Span] = {}
-        self.broker_spans: dict[int, Span] = {}
-        self.relevant_faults: set[str] = set()
-        self.just_loaded = False
+        self.around = Surroundings(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
         self.handlers = {
             "request": self._request,
@@ -79,15 +72,6 @@ class _Reader:
             "committed": self._committed,
             "offsets": self._offsets,
             "fault": self._fault,
-            "fault_added": self._fault_added,
-            "fault_removed": self._fault_removed,
-            "state": self._state,
-            "leader": self._leader,
-            "load": self._load,
-            "broker": self._broker,
-            "clock": self._clock,
-            "order": self._order,
-            "mark": self._mark,
         }
 
     def take(self, event: Event) -> None:
@@ -98,18 +82,18 @@ class _Reader:
             self.started = True
             self.history.first_ms = self.ts_ms
             self.history.begins_in_the_middle = (number(event, "seq") or 1) > 1
-        kind = str(event.get("event"))
-        handler = self.handlers.get(kind)
+        self.order += 1
+        self.around.take(event, self.ts_ms, self.order)
+        handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
             handler(event)
-        self.just_loaded = self.just_loaded and kind == "group"
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
     def _request(self, event: Event) -> None:
         if text(event, "group") != self.group:
             if event.get("api") == "CreatePartitions":
-                self.causes.partitions_asked(event, self.ts_ms)
+                self.causes.partitions_asked(event)
             return
         call = Call.of(event, self.ts_ms)
         call.faults += self.early_hits.pop(call.request, [])
@@ -135,8 +119,10 @@ class _Reader:
     def _response(self, event: Event) -> None:
         call = self.calls.pop(number(event, "request") or 0, None)
         if call is None:
-            if event.get("api") == "CreatePartitions":
-                self.causes.partitions_answered(event, self.ts_ms)
+            if event.get("api") == "Metadata":
+                self.causes.partitions_told(event, self.ts_ms, self.order)
+            elif event.get("api") == "CreatePartitions":
+                self.causes.partitions_created(event, self.ts_ms, self.order)
             return
         call.answered_ms = self.ts_ms
         call.error, call.action = text(event, "error"), text(event, "action")
@@ -171,7 +157,7 @@ class _Reader:
             before is None
             and after is not None
             and table(event, "cause").get("kind") == "load"
-            and not self.just_loaded
+            and not self.around.just_loaded
         ):
             before = after  # the journal has begun just now, and says what is there
         cause = self.causes.of(table(event, "cause"), before, after, self.calls, self.ts_ms)
@@ -218,7 +204,7 @@ class _Reader:
             rebalanced = (
                 after.state == PREPARING and before.state != PREPARING
             ) or after.generation > before.generation
-            self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced))
+            self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
 
     def _begin_in_the_middle(self, before: Snapshot) -> None:
         """The journal's first word of the group finds it in a rebalance."""
@@ -241,6 +227,7 @@ class _Reader:
         self._open(rebalance)
 
     def _open(self, rebalance: Rebalance) -> None:
+        rebalance.order = self.order
         self.open = rebalance
         self.history.rebalances.append(rebalance)
 
@@ -249,7 +236,7 @@ class _Reader:
         if after is None or after.state == DEAD:
             if self.open is not None:
                 self._end("moved" if cause.kind == "unloaded" else "dead", cause)
-            self.causes.gone(cause, before)
+            self.causes.gone(cause, before, self.order)
             return
         went_up = before is not None and after.generation > before.generation
         if (after.state == PREPARING or went_up) and old_state != PREPARING:
@@ -402,146 +389,31 @@ class _Reader:
         request, name = number(event, "request"), str(event.get("fault"))
         verdict = text(event, "verdict") or text(event, "rule") or "fault"
         call = self.calls.get(request or 0)
-        span = self.fault_spans.get(name)
         if call is not None:
             call.faults.append(verdict)
-            self.relevant_faults.add(name)
+            self.around.hit(name)
             if self.open is not None:
                 self.open.faults.append(call)
-            if span is not None:
-                span.hits += 1
         elif request is not None:
             self.early_hits[request] = [*self.early_hits.get(request, []), verdict]
-
-    def _fault_added(self, event: Event) -> None:
-        name = str(event.get("fault"))
-        self.fault_spans[name] = Span("fault", text(event, "rule") or f"fault {name}", self.ts_ms, key=name)
-
-    def _fault_removed(self, event: Event) -> None:
-        span = self.fault_spans.get(str(event.get("fault")))
-        if span is not None and span.to_ms is None:
-            span.to_ms = self.ts_ms
-
-    def _state(self, event: Event) -> None:
-        log, state = text(event, "log"), text(event, "state")
-        if log is None or state is None:
-            return
-        spans = self.log_spans.setdefault(log, [])
-        if event.get("action") == "healed":
-            for name, span in spans:
-                if name == state and span.to_ms is None:
-                    span.to_ms = self.ts_ms
-                    return
-            spans.append((state, Span("state", state, self.history.first_ms, self.ts_ms, key=log)))
-            return
-        arguments = table(event, "args")
-        label = " ".join(
-            [state, *(f"{key} {_argument(key, value)}" for key, value in arguments.items() if value is not None)]
-        )
-        spans.append((state, Span("state", label, self.ts_ms, key=log)))
-
-    def _leader(self, event: Event) -> None:
-        log, leader, reason = text(event, "log"), number(event, "leader"), text(event, "reason")
-        if log is None:
-            return
-        what = "has no leader" if leader is None or leader < 0 else f"is led by broker {leader} now"
-        epoch = number(event, "epoch")
-        detail = ", ".join(([f"epoch {epoch}"] if epoch is not None else []) + ([reason] if reason else []))
-        self._log_incident(log, "leader", f"{log} {what}" + (f" ({detail})" if detail else ""))
-
-    def _load(self, event: Event) -> None:
-        log, action = text(event, "log"), event.get("action")
-        if log is None:
-            return
-        spans = self.log_spans.setdefault(log, [])
-        if action == "started":
-            spans.append(("loading", Span("loading", "loading", self.ts_ms, key=log)))
-            return
-        for _, span in spans:
-            if span.kind == "loading" and span.to_ms is None:
-                span.to_ms = self.ts_ms
-        if action == "finished":
-            self.just_loaded = True
-            counts = [f"{number(event, key)} {key}" for key in ("groups", "records") if number(event, key) is not None]
-            skipped = number(event, "skipped")
-            counts += [f"{skipped} records skipped"] if skipped else []
-            self._log_incident(
-                log, "loaded", f"the coordinator of {log} was loaded" + (f": {', '.join(counts)}" if counts else "")
-            )
-        elif action == "failed":
-            self._log_incident(log, "load_failed", f"loading {log} failed: {text(event, 'error') or 'unknown error'}")
-        elif action == "unloaded":
-            self._log_incident(log, "unloaded", f"the coordinator of {log} was unloaded")
-
-    def _log_incident(self, log: str, kind: str, words: str) -> None:
-        self.log_incidents.append((log, Incident(kind, self.ts_ms, words)))
-
-    def _broker(self, event: Event) -> None:
-        broker, action = number(event, "broker"), text(event, "action")
-        if broker is None or action is None:
-            return
-        self._incident(
-            "broker", f"broker {broker} {'went down' if action == 'down' else 'came up' if action == 'up' else action}"
-        )
-        span = self.broker_spans.pop(broker, None)
-        if span is not None:
-            span.to_ms = self.ts_ms
-        if action == "down":
-            self.broker_spans[broker] = Span("broker", f"broker {broker} down", self.ts_ms)
-            self.history.spans.append(self.broker_spans[broker])
-
-    def _clock(self, event: Event) -> None:
-        ms = number(event, "ms")
-        if event.get("action") == "advance" and ms is not None:
-            expired = names_in(event, "expire")
-            self._incident("clock", f"advance {ms}" + (f" expire {', '.join(expired)}" if expired else ""))
-
-    def _order(self, event: Event) -> None:
-        if event.get("action") == "diverged":
-            self._incident("order", text(event, "text") or "the order of requests diverged from the recorded one")
-
-    def _mark(self, event: Event) -> None:
-        words = text(event, "text")
-        if words is not None:
-            self._incident("mark", words)
-
-    def _incident(self, kind: str, words: str) -> None:
-        self.history.incidents.append(Incident(kind, self.ts_ms, words))
 
     # --- the end --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> History:
         past = self.history
         past.last_ms = self.ts_ms
-        for log, spans in self.log_spans.items():
-            if log == past.log:
-                past.spans += [span for _, span in spans]
-        past.incidents += [incident for log, incident in self.log_incidents if log == past.log]
-        past.incidents += self.causes.grown_incidents
-        for name, span in self.fault_spans.items():
-            if name in self.relevant_faults:
-                past.spans.append(span)
-        past.spans.sort(key=lambda span: span.from_ms)
-        past.incidents.sort(key=lambda incident: incident.ts_ms)
-        for rebalance in past.rebalances:
-            rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
+        past.incidents += self.causes.incidents
         for call in past.calls:  # members that never got into the group have a lane and a name as well
             if call.member and call.member not in past.members:
                 info = Info(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
+        self.around.finish()
+        for rebalance in past.rebalances:
+            rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         past.names = short_names(past.members.values())
         past.stretches = stretches(past.rebalances)
         return past
-
-
-def _argument(key: str, value: object) -> str:
-    """A state's argument: durations are in ms."""
-    return (
-        duration_text(value)
-        if isinstance(value, int) and not isinstance(value, bool) and key != "free_bytes"
-        else str(value)
-    )
 
 
 def replaced(before: Snapshot, after: Snapshot) -> list[tuple[str, str, str]]:

@@ -41,7 +41,7 @@ class Cause:
     call: Call | None = None
     added_topics: list[str] = field(default_factory=list)
     lost_topics: list[str] = field(default_factory=list)
-    grown_topics: list[str] = field(default_factory=list)  # topics that got more partitions before
+    grown_topics: list[str] = field(default_factory=list)  # "orders (2 to 6 partitions)": what grew before
     last_call: Call | None = None  # expired: the last that was heard of the member
     closed_ms: int | None = None  # expired: when its connection closed
     after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
@@ -78,6 +78,7 @@ class Replacement:
     old: str
     new: str
     rebalanced: bool = False
+    order: int = 0
 
 
 @dataclass(slots=True)
@@ -118,6 +119,7 @@ class Rebalance:
     end: str = ""
     ended_ms: int | None = None
     ended_by: Cause | None = None
+    order: int = 0  # of its first event in the journal
     conditions: list[Span] = field(default_factory=list)
     faults: list[Call] = field(default_factory=list)
 
@@ -141,16 +143,19 @@ class Span:
     to_ms: int | None = None
     hits: int = 0
     key: str = ""
+    order: int = 0
 
 
 @dataclass(slots=True)
 class Incident:
-    """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, unloaded, moved, clock, mark, order, grown,
-    broker, deleted."""
+    """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
+    broker, client (what a scenario's client told; ``client`` names it)."""
 
     kind: str
     ts_ms: int
     text: str
+    order: int = 0
+    client: str = ""
 
 
 @dataclass(slots=True)

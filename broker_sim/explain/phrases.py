@@ -95,7 +95,7 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
     if kind == "changed":
         return f"{whom} joined again {_changes(cause)}{_refused(cause)}{said}"
     if kind == "leader_rejoined":
-        grown = f", as {joined(cause.grown_topics)} had been given more partitions" if cause.grown_topics else ""
+        grown = f", as more partitions were there: {joined(cause.grown_topics)}" if cause.grown_topics else ""
         return f"the leader {whom} joined again{grown}{_refused(cause)}{said}"
     if kind == "replaced":
         return f"the static member {whom} came back under a new id{said}"
@@ -178,6 +178,8 @@ def incident_words(incident: Incident) -> str:
         ms, _, rest = incident.text.removeprefix("advance ").partition(" expire ")
         words = f"the clock was advanced by {duration_text(int(ms))}"
         return words + (f", with {rest} to expire" if rest else "")
+    if incident.kind == "client":
+        return f"{incident.client} {incident.text}"
     if incident.kind == "mark":
         return f"mark: {quoted(incident.text)}"
     return incident.text

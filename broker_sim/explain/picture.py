@@ -45,6 +45,7 @@ LEGEND = {
     "removed": "removed",
     "replaced": "back under a new id",
     "fault": "fault",
+    "told": "its client told of an error",
 }
 
 
@@ -346,6 +347,8 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
         canvas.door(x + 3, y - 4, "warnline")
     elif kind == "replaced":
         canvas.diamond(middle, y - 4, 4.5, "note")
+    elif kind == "told":
+        canvas.bubble(middle, y - 4, "faulty")
     elif kind == "fault":
         canvas.bolt(middle, y - 4, "faulty")
     else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
-from broker_sim.explain.phrases import because, call_words, clock
+from broker_sim.explain.phrases import because, call_words, clock, incident_words
 from broker_sim.explain.scale import Scale
 
 __all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
@@ -90,7 +90,7 @@ def scene(past: History, most_lanes: int = 40) -> Scene:
     from_ms = max(min(firsts, default=past.first_ms), past.first_ms)
     spans = [span for span in past.spans if span.to_ms is None or span.to_ms >= from_ms]
     from_ms = min([from_ms, *(max(span.from_ms, past.first_ms) for span in spans)])
-    incidents = [incident for incident in past.incidents if incident.ts_ms >= from_ms]
+    incidents = [one for one in past.incidents if one.ts_ms >= from_ms and one.kind != "client"]
     lanes = _lanes(past)
     return Scene(
         past,
@@ -118,12 +118,7 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
 
 
 def _bands(past: History, from_ms: int) -> list[Band]:
-    bands: list[Band] = []
-    first = past.rebalances[0].began_ms if past.rebalances else past.last_ms
-    if past.states and past.states[0][1] == STABLE and past.states[0][0] < first:
-        generation = past.states[0][2]
-        start = past.states[0][0]
-        bands.append(Band(str(generation), start, first, start, start, STABLE, generation))
+    bands = _without_rebalance(past)
     gone = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
     for position, one in enumerate(past.rebalances):
         following = past.rebalances[position + 1].began_ms if position + 1 < len(past.rebalances) else past.last_ms
@@ -134,7 +129,18 @@ def _bands(past: History, from_ms: int) -> list[Band]:
         number = one.generation if one.generation is not None else one.generation_before + 1
         label = "" if one.generation is None else str(one.generation)
         bands.append(Band(label, one.began_ms, max(following, ended), closed, ended, rest, number, one))
-    return [band for band in bands if band.to_ms >= from_ms]
+    return sorted((band for band in bands if band.to_ms >= from_ms), key=lambda band: band.from_ms)
+
+
+def _without_rebalance(past: History) -> list[Band]:
+    """Generations that were there when the journal began, or that a coordinator found in its log."""
+    ended = {one.ended_ms for one in past.rebalances}
+    bands = []
+    for (start, state, generation), following in zip(past.states, [*past.states[1:], None], strict=False):
+        if state == STABLE and start not in ended:
+            end = past.last_ms if following is None else following[0]
+            bands.append(Band(str(generation), start, end, start, start, STABLE, generation))
+    return bands
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------------------
@@ -164,6 +170,7 @@ def _lanes(past: History) -> list[Lane]:
         if lane is not None:
             _draw_call(past, lane, call)
     _draw_ends(past, of_member)
+    _draw_told(past, lanes)
     return lanes
 
 
@@ -207,6 +214,14 @@ def _draw_ends(past: History, of_member: dict[str, Lane]) -> None:
         if lane is not None:
             words = f"{clock(one.ts_ms)}  {one.instance} came back under a new id"
             lane.marks.append(Mark("replaced", one.ts_ms, words))
+
+
+def _draw_told(past: History, lanes: list[Lane]) -> None:
+    by_client = {past.members[name].client_id: lane for lane in lanes for name in lane.members}
+    by_client |= {past.members[name].instance or "": lane for lane in lanes for name in lane.members}
+    for one in past.incidents:
+        if one.kind == "client" and one.client in by_client:
+            by_client[one.client].marks.append(Mark("told", one.ts_ms, f"{clock(one.ts_ms)}  {incident_words(one)}"))
 
 
 def _folded(past: History, lanes: list[Lane], most: int) -> list[Lane]:

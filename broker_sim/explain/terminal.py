@@ -40,6 +40,7 @@ MARKS = {
     "trouble": ("!", "31", "error"),
     "unanswered": ("?", "31", "commit without an answer"),
     "failed": ("C", "31", "commit failed"),
+    "told": ("m", "35", "its client told of an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
     "removed": ("X", "31", "removed"),

@@ -120,6 +120,7 @@ class Paragraph:
     ts_ms: int
     kind: str
     text: str
+    order: int = 0
 
 
 def paragraphs(past: History) -> list[Paragraph]:
@@ -130,8 +131,11 @@ def paragraphs(past: History) -> list[Paragraph]:
         for one in stretch.rebalances
         if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in one.removals)
     }
-    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.") for one in past.incidents]
-    told += [Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.") for one in past.spans]
+    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.", one.order) for one in past.incidents]
+    told += [
+        Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.", one.order)
+        for one in past.spans
+    ]
     told += [
         Paragraph(
             one.ts_ms, "note", f"The static member {one.instance} came back under a new id; no rebalance was needed."
@@ -139,12 +143,15 @@ def paragraphs(past: History) -> list[Paragraph]:
         for one in past.replacements
         if not one.rebalanced
     ]
-    told += [Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch)) for stretch in past.stretches]
+    told += [
+        Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
+        for stretch in past.stretches
+    ]
     for one in past.rebalances:
         if id(one) not in in_stretch:
             words = (tell(past, one, dated=False), life_of(past, one))
-            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word)))
-    told.sort(key=lambda one: one.ts_ms)
+            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word), one.order))
+    told.sort(key=lambda one: (one.ts_ms, one.order))
     if len(told) > MOST_PARAGRAPHS:
         kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
         left_out = Paragraph(told[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(told) - MOST_PARAGRAPHS} more ...")

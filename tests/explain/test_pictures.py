@@ -12,7 +12,7 @@ from broker_sim.explain.picture import html, svg
 from broker_sim.explain.scale import Scale
 from broker_sim.explain.terminal import timeline
 from tests.explain.journals import START_MS, Script
-from tests.explain.test_words import crashed, expires, stuck
+from tests.explain.test_words import crashed, expires, moved, stuck
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '<script>alert("x")</script>&\'\x00\x1b[31m\ud800'
@@ -213,3 +213,9 @@ def test_nothing_is_cut_where_nothing_is_idle() -> None:
         (60.0, "00:00:06"),
         (80.0, "00:00:08"),
     ]
+
+
+def test_a_group_that_was_loaded_has_its_band_again() -> None:
+    state = next(line for line in timeline(moved().events, "billing").splitlines() if line.startswith("state"))
+    assert re.search(r"━+ +━+$", state)
+    assert sum(text == "1" for text in texts(drawn(moved()))) == 2

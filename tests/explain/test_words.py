@@ -112,9 +112,10 @@ def test_the_leader_comes_back_because_a_topic_grew() -> None:
     script.answer(number)
     script.at(15)
     script.joins(A, state="PreparingRebalance")
-    assert "10:00:10.000  Topic orders was given 12 partitions." in said(script)
-    assert "because the leader app-1 at /127.0.0.1 joined again, as orders had been given more partitions." in said(
-        script
+    assert "10:00:10.000  Topic orders has 12 partitions now." in said(script)
+    assert (
+        "because the leader app-1 at /127.0.0.1 joined again, as more partitions were there: orders (12 partitions)."
+        in said(script)
     )
 
 
@@ -258,7 +259,7 @@ def test_the_coordinator_moves_away_in_the_middle_of_a_rebalance() -> None:
     assert "It ended after 2 s because the coordinator was unloaded." in words
     assert "10:00:12.000  __consumer_offsets-12 is led by broker 2 now (epoch 5, elected)." in words
     assert (
-        "10:00:12.000  its coordinator was unloaded: every waiting JoinGroup and SyncGroup was answered NOT_COORDINATOR."
+        "10:00:12.000  The group's coordinator was unloaded; the request that waited was answered NOT_COORDINATOR."
         in words
     )
 
@@ -402,3 +403,58 @@ def test_what_clients_send_does_nothing_to_the_terminal() -> None:
         assert all(one.isprintable() or one == "\n" for one in words)
         words.encode()
     assert 'Mark: "one two\ufffd".' in said(script)
+
+
+def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
+    script = Script().formed([A, B])
+    for second, partitions in ((5, 2), (9, 2), (10, 6)):
+        number = script.at(second).ask("Metadata", A, group=None)
+        script.answer(number, topics=[{"name": "orders", "partitions": [{} for _ in range(partitions)]}])
+    script.at(10.1).joins(A, state="PreparingRebalance")
+    assert "10:00:10.000  Topic orders has 6 partitions now, it had 2." in said(script)
+    assert "joined again, as more partitions were there: orders (2 to 6 partitions)." in said(script)
+
+
+def test_what_the_clients_of_a_scenario_told() -> None:
+    script = Script().formed([A]).at(10)
+    for _ in range(3):
+        script.event("client", client="app-1", says="commit_failed", text="CommitFailedError", details={})
+    script.event("client", client="app-1", says="committed", text="", details={"offsets": {}})
+    script.event("client", client="elsewhere", says="error", text="no", details={})
+    script.event("client", client="app-1", says="exited", text="", details={"code": 1})
+    assert said(script).splitlines()[-2:] == [
+        "10:00:10.000  app-1 could not commit: CommitFailedError (×3).",
+        "10:00:10.000  app-1 exited with code 1.",
+    ]
+
+
+def moved() -> Script:
+    """A Stable group whose coordinator moves and is loaded 4 s later."""
+    script = Script().formed([A]).at(10)
+    whole = script.snapshot
+    script.event("leader", log=LOG, leader=2, epoch=5, reason="elected")
+    script.event("load", log=LOG, action="unloaded", groups=1)
+    script.step({"kind": "unload"}, state="Dead")
+    script.event("load", log=LOG, action="started")
+    script.at(14).event("load", log=LOG, action="finished", groups=1, records=20, skipped=0)
+    script.event("group", log=LOG, group="billing", cause={"kind": "load"}, before=None, after=whole)
+    script.at(20).call("Heartbeat", A)
+    return script
+
+
+def test_a_coordinator_that_moves_and_loads() -> None:
+    assert said(moved()).splitlines()[-4:] == [
+        f"10:00:10.000  {LOG} is led by broker 2 now (epoch 5, elected).",
+        "10:00:10.000  The group's coordinator was unloaded.",
+        f"10:00:10.000  {LOG} was loading from 10:00:10.000 to 10:00:14.000 (4 s).",
+        f"10:00:14.000  The coordinator of {LOG} was loaded: 1 group, 20 records.",
+    ]
+
+
+def test_things_of_one_moment_are_told_in_the_order_of_the_journal() -> None:
+    script = Script()
+    script.event("mark", text="before")
+    script.formed([A])
+    script.ts_ms = script.events[0]["ts_ms"]
+    lines = said(script).splitlines()
+    assert [line[14:22] for line in lines[1:]] == ['Mark: "b', "Generati"]
