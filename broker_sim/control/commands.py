@@ -129,6 +129,12 @@ VERBS: dict[str, dict[str, Verb]] = {
         "release": Verb("order.release", ("hold",), ("order release 1", "order release 1 --count 2")),
         "step": Verb("order.step", ("hold",), ("order step 1",)),
         "remove": Verb("order.remove", ("hold",), ("order remove 1",)),
+        "record": Verb("order.record", (), ("order record",)),
+        "recorded": Verb("order.recorded", (), ("order recorded",)),
+        "stop": Verb("order.stop", (), ("order stop > order.ndjson",)),
+        "replay": Verb("order.replay", ("entries",), ("order replay order.ndjson",)),
+        "replayed": Verb("order.replayed", (), ("order replayed --done --timeout 30s",)),
+        "unreplay": Verb("order.unreplay", (), ("order unreplay",)),
     },
     "cluster": {
         "list": Verb("cluster.list", (), ("cluster",)),
@@ -378,6 +384,13 @@ def _get_group(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
             _print(json.dumps(group) if arguments.json else render.group_line(event["ts_ms"], group))
 
 
+def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    from broker_sim.recorded import load
+
+    entries = [entry.to_dict() for entry in load(given["entries"])]
+    _plain(arguments, {**given, "entries": entries})
+
+
 def _events(path: str) -> list[dict[str, Any]]:
     from broker_sim.journal import JournalError, read
 
@@ -441,4 +454,5 @@ _SPECIAL: dict[str, Callable[[argparse.Namespace, dict[str, Any]], None]] = {
     "group.explain": _explain,
     "group.timeline": _timeline,
     "journal.read": _journal,
+    "order.replay": _replay_order,
 }

@@ -1,19 +1,16 @@
-"""Operations on requests: rules that break them, and their order."""
+"""Operations on requests: rules that break them."""
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from broker_sim.control.names import not_there
-from broker_sim.control.shapes import FAULT, HOLD
+from broker_sim.control.shapes import FAULT
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.faults import Fault
-    from broker_sim.order import Hold
 
 SELECTORS = (
     Parameter(
@@ -154,102 +151,3 @@ async def clear_faults(cluster: Cluster, given: dict[str, Any]) -> Any:
     faults = cluster.faults.list()
     cluster.faults.clear()
     return {"removed": [fault.to_dict() for fault in faults]}
-
-
-def _examine_hold(given: dict[str, Any]) -> None:
-    from broker_sim.selectors import selector_from
-
-    selector_from(given)
-
-
-_numbers = itertools.count(1)
-_holds: WeakKeyDictionary[Hold, int] = WeakKeyDictionary()
-
-
-def _number(hold: Hold) -> int:
-    """What a hold is called from outside."""
-    if hold not in _holds:
-        _holds[hold] = next(_numbers)
-    return _holds[hold]
-
-
-def _shown(hold: Hold) -> dict[str, Any]:
-    """A hold as JSON; see shapes.HOLD."""
-    return {"id": _number(hold), "text": hold.selector.text(), "ended": hold.ended, "waiting": hold.waiting}
-
-
-def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
-    there = {_number(hold): hold for hold in cluster.order.holds}
-    found = there.get(given["hold"])
-    if found is None:
-        raise not_there("hold", given["hold"], list(map(str, there)))
-    return found
-
-
-HOLD_ID = Parameter("hold", "int", "the hold's id, as it was told when it was made", required=True, least=1, example=1)
-
-
-@operation("order.hold", "POST /order", *SELECTORS, answer=HOLD, examine=_examine_hold)
-async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Hold back every request that matches, in the order in which they come, until it is released."""
-    return _shown(cluster.order.hold(**given))
-
-
-@operation("order.list", "GET /order", answer={"holds": [HOLD]})
-async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What is held back."""
-    return {"holds": [_shown(one) for one in cluster.order.holds]}
-
-
-@operation(
-    "order.wait",
-    "GET /order/{hold}",
-    HOLD_ID,
-    Parameter("waiting", "int", "wait until so many requests are held (0: don't wait)", default=0, least=0),
-    TIMEOUT,
-    answer=HOLD,
-    waits=True,
-)
-async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """What a hold holds; with waiting once it holds that many."""
-    found = _hold(cluster, given)
-    if given["waiting"]:
-        await found.arrived(given["waiting"], timeout=given["timeout"])
-    return _shown(found)
-
-
-@operation(
-    "order.release",
-    "POST /order/{hold}/release",
-    HOLD_ID,
-    Parameter("count", "int", "how many of the requests, oldest first (default: all)", least=1),
-    answer=HOLD,
-)
-async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let requests that are held go on, oldest first; the hold goes on for later ones."""
-    found = _hold(cluster, given)
-    found.release(given.get("count", "all"))
-    return _shown(found)
-
-
-@operation(
-    "order.step",
-    "POST /order/{hold}/step",
-    HOLD_ID,
-    TIMEOUT,
-    answer={**HOLD.fields, "stepped": "string"},
-    waits=True,
-)
-async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Let the oldest request that is held go to its handler, waiting for one if need be, and tell which it was."""
-    found = _hold(cluster, given)
-    stepped = await found.step(timeout=given["timeout"])
-    return {**_shown(found), "stepped": stepped}
-
-
-@operation("order.remove", "DELETE /order/{hold}", HOLD_ID, answer=HOLD)
-async def remove_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """End a hold; what it holds goes on, oldest first."""
-    found = _hold(cluster, given)
-    found.end()
-    return _shown(found)

@@ -13,7 +13,7 @@ from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, Operation, Parameter
 from broker_sim.control.routes import FORMS, PREFIX
 from broker_sim.control.shapes import Map, Shape
-from broker_sim.control.table import MAX_ITEMS, MAX_TEXT
+from broker_sim.control.table import MAX_ITEMS, MAX_OBJECTS, MAX_TEXT
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -192,6 +192,8 @@ def schema_of_parameter(one: Parameter) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "array", "items": dict(_KINDS[one.items]), "maxItems": MAX_ITEMS}
     elif one.kind == "map":
         schema = {"type": "object", "additionalProperties": dict(_KINDS[one.items]), "maxProperties": MAX_ITEMS}
+    elif one.kind == "objects":
+        schema = {"type": "array", "items": {"type": "object"}, "maxItems": MAX_OBJECTS}
     else:
         schema = dict(_KINDS[one.kind])
     if one.choices is not None:

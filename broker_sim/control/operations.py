@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_sim.control import on_brokers, on_groups, on_journal, on_logs, on_requests, on_topics
+from broker_sim.control import on_brokers, on_groups, on_journal, on_logs, on_order, on_requests, on_topics
 from broker_sim.control.names import log_of
 from broker_sim.control.table import OPERATIONS, NotThere, Operation, Parameter
 from broker_sim.words import UsageError, unknown
 
 __all__ = ["OPERATIONS", "NotThere", "Operation", "Parameter", "UsageError", "check", "log_of", "perform"]
 
-FAMILIES = (on_logs, on_requests, on_groups, on_topics, on_brokers, on_journal)
+FAMILIES = (on_logs, on_requests, on_order, on_groups, on_topics, on_brokers, on_journal)
 """The modules that declare the operations."""
 
 

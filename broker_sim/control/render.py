@@ -76,6 +76,11 @@ def _hold(one: Mapping[str, Any]) -> str:
     )
 
 
+def _entries(answer: Mapping[str, Any]) -> str:
+    """As `recorded.load` reads them."""
+    return "\n".join(json.dumps(entry) for entry in answer["entries"])
+
+
 def _each(name: str, form: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
     return lambda answer: "\n".join(form(one) for one in answer[name]) or "none"
 
@@ -186,6 +191,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "fault.list": _each("faults", _fault),
     "fault.clear": _each("removed", _fault),
     **{f"order.{verb}": _hold for verb in ("hold", "release", "step", "remove", "wait")},
+    **{f"order.{verb}": _entries for verb in ("record", "recorded", "stop")},
     "order.list": _each("holds", _hold),
     **{f"group.{verb}": _group for verb in ("get", "wait", "remove_member")},
     "group.list": _groups,

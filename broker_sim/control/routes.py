@@ -120,6 +120,7 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     from broker_sim.cluster import ClusterError
     from broker_sim.faults import NeverHit
     from broker_sim.metadata import KafkaError
+    from broker_sim.recorded import Diverged
     from broker_sim.storage.errors import StorageError
     from broker_sim.time_control import Livelock
     from broker_sim.waits import WaitTimeout
@@ -136,7 +137,7 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
         return 400, told
     if isinstance(error, WaitTimeout):
         return 408, {**told, "history": error.history}
-    if isinstance(error, NeverHit):
+    if isinstance(error, NeverHit | Diverged):
         return 409, told
     if isinstance(error, KafkaError):
         return 409, {"error": error.message or error.error.name, "kind": "KafkaError", "kafka_error": error.error.name}

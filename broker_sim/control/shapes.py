@@ -147,4 +147,21 @@ HOLD = Shape(
     "what is held back at the brokers: which requests, and those that wait, in the order in which they came",
     {"id": "integer", "text": "string", "ended": "boolean", "waiting": ["string"]},
 )
+ENTRY = Shape(
+    "Entry",
+    "a request of a recorded order; members are called m1, m2, .. in the order in which they appear",
+    {
+        "n": "integer",
+        "api": "string",
+        "client_id": "string?",
+        "group": "string?",
+        "member": "string?",
+        "topics": ["string"],
+    },
+)
+REPLAY = Shape(
+    "Replay",
+    "how far a replay has come: the entries that have passed, the next one, and who waits; diverged tells what came in its place",
+    {"position": "integer", "expected": "string?", "waiting": ["string"], "ended": "boolean", "diverged": "string?"},
+)
 EVENT = Shape("Event", "an event of the journal", {"seq": "integer", "ts_ms": "integer", "event": "string"}, more=True)

@@ -20,7 +20,7 @@ from broker_sim.words import UsageError, duration_ms, unknown
 
 __all__ = ["OPERATIONS", "TIMEOUT", "Handler", "NotThere", "Operation", "Parameter", "operation"]
 
-Kind = Literal["str", "int", "float", "bool", "duration", "list", "map", "name_or_number"]
+Kind = Literal["str", "int", "float", "bool", "duration", "list", "map", "objects", "name_or_number"]
 Handler = Callable[[Any, dict[str, Any]], Awaitable[Any]]
 """``await handler(cluster, checked parameters)``; the answer is what ``json.dumps`` takes."""
 
@@ -28,6 +28,8 @@ MAX_TEXT = 1000
 """Characters of a text; Kafka's longest names have 249."""
 MAX_ITEMS = 1000
 """Entries of a list or map."""
+MAX_OBJECTS = 100_000
+"""Objects in a list of them; a body of HTTP holds fewer."""
 LONGEST_WAIT_S = 600.0
 """What an operation that waits may be asked to wait."""
 
@@ -167,6 +169,14 @@ def _read_map(parameter: Parameter, value: Any) -> dict[str, Any]:
     return {name: entry.checked(one) for name, one in value.items()}
 
 
+def _read_objects(parameter: Parameter, value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+        raise _wrong(parameter, value, "a list of objects")
+    if len(value) > MAX_OBJECTS:
+        raise UsageError(f"{parameter.name}: {len(value)} objects are too many, at most {MAX_OBJECTS}")
+    return [dict(one) for one in value]
+
+
 _READERS: dict[Kind, Callable[[Parameter, Any], Any]] = {
     "str": _read_str,
     "int": _read_int,
@@ -175,6 +185,7 @@ _READERS: dict[Kind, Callable[[Parameter, Any], Any]] = {
     "duration": _read_duration,
     "list": _read_list,
     "map": _read_map,
+    "objects": _read_objects,
     "name_or_number": _read_name_or_number,
 }
 

@@ -403,3 +403,43 @@ async def test_virtual_clusters_live_side_by_side(kafka: Outside) -> None:
     assert await kafka.do("cluster.delete", cluster="old") == {"deleted": "old"}
     assert (await kafka.refused("cluster.get", cluster="old")).status == 404
     assert (await kafka.refused("cluster.delete", cluster="default")).status == 400
+
+
+async def test_an_order_is_recorded_and_played_again(kafka: Outside, coordinator: Wire) -> None:
+    assert (await kafka.refused("order.recorded")).status == 404
+    await kafka.do("order.record")
+    assert (await kafka.refused("order.record")).status == 400
+    await coordinator.send(commit("audit", 1), 8)
+    await coordinator.send(commit(GROUP, 2), 8)
+    assert len((await kafka.do("order.recorded"))["entries"]) == 2
+    entries = (await kafka.do("order.stop"))["entries"]
+    assert [(one["api"], one["group"]) for one in entries] == [("OffsetCommit", "audit"), ("OffsetCommit", GROUP)]
+
+    replay = await kafka.do("order.replay", entries=entries)
+    assert (replay["position"], replay["diverged"]) == (0, None)
+    assert "audit" in replay["expected"]
+    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    early = coordinator.start(commit(GROUP, 4), 8)
+    async with asyncio.timeout(DEADLINE_S):
+        while not (await kafka.do("order.replayed"))["waiting"]:
+            await asyncio.sleep(0)
+        first = await other.send(commit("audit", 3), 8)
+        assert commit_error(first) in (Err.NONE, Err.NOT_COORDINATOR)
+        assert commit_error(await early) is Err.NONE
+    assert (await kafka.do("order.replayed", done=True))["position"] == 2
+    assert (await kafka.do("order.unreplay"))["ended"]
+    assert (await kafka.refused("order.replayed")).status == 404
+    failed = await kafka.refused("order.replay", entries=[{"n": 1, "api": "OfsetCommit"}])
+    assert (failed.status, failed.told["nearest"]) == (400, "OffsetCommit")
+    await other.close()
+
+
+async def test_an_order_that_does_not_come_again_has_diverged(kafka: Outside, coordinator: Wire) -> None:
+    entries = [{"n": 1, "api": "OffsetCommit", "client_id": "wire", "group": "audit", "topics": ["orders"]}]
+    await kafka.do("order.replay", entries=entries, deadline="50ms")
+    answer = coordinator.start(commit(GROUP), 8)
+    failed = await kafka.refused("order.replayed", done=True)
+    assert (failed.status, failed.told["kind"]) == (409, "Diverged")
+    assert "audit" in str(failed)
+    async with asyncio.timeout(DEADLINE_S):
+        assert commit_error(await answer) is Err.NONE

@@ -1,0 +1,208 @@
+"""Operations on the order of requests: hold them back and let them go, record an order and play it again."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from broker_sim.control.names import not_there
+from broker_sim.control.on_requests import SELECTORS
+from broker_sim.control.shapes import ENTRY, HOLD, REPLAY
+from broker_sim.control.table import TIMEOUT, NotThere, Parameter, operation
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+    from broker_sim.order import Hold, Recording, Replay
+
+
+def _examine_hold(given: dict[str, Any]) -> None:
+    from broker_sim.selectors import selector_from
+
+    selector_from(given)
+
+
+_numbers = itertools.count(1)
+_holds: WeakKeyDictionary[Hold, int] = WeakKeyDictionary()
+
+
+def _number(hold: Hold) -> int:
+    """What a hold is called from outside."""
+    if hold not in _holds:
+        _holds[hold] = next(_numbers)
+    return _holds[hold]
+
+
+def _shown(hold: Hold) -> dict[str, Any]:
+    """A hold as JSON; see shapes.HOLD."""
+    return {"id": _number(hold), "text": hold.selector.text(), "ended": hold.ended, "waiting": hold.waiting}
+
+
+def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
+    there = {_number(hold): hold for hold in cluster.order.holds}
+    found = there.get(given["hold"])
+    if found is None:
+        raise not_there("hold", given["hold"], list(map(str, there)))
+    return found
+
+
+HOLD_ID = Parameter("hold", "int", "the hold's id, as it was told when it was made", required=True, least=1, example=1)
+
+
+@operation("order.hold", "POST /order", *SELECTORS, answer=HOLD, examine=_examine_hold)
+async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Hold back every request that matches, in the order in which they come, until it is released."""
+    return _shown(cluster.order.hold(**given))
+
+
+@operation("order.list", "GET /order", answer={"holds": [HOLD]})
+async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """What is held back."""
+    return {"holds": [_shown(one) for one in cluster.order.holds]}
+
+
+@operation(
+    "order.wait",
+    "GET /order/{hold}",
+    HOLD_ID,
+    Parameter("waiting", "int", "wait until so many requests are held (0: don't wait)", default=0, least=0),
+    TIMEOUT,
+    answer=HOLD,
+    waits=True,
+)
+async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """What a hold holds; with waiting once it holds that many."""
+    found = _hold(cluster, given)
+    if given["waiting"]:
+        await found.arrived(given["waiting"], timeout=given["timeout"])
+    return _shown(found)
+
+
+@operation(
+    "order.release",
+    "POST /order/{hold}/release",
+    HOLD_ID,
+    Parameter("count", "int", "how many of the requests, oldest first (default: all)", least=1),
+    answer=HOLD,
+)
+async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let requests that are held go on, oldest first; the hold goes on for later ones."""
+    found = _hold(cluster, given)
+    found.release(given.get("count", "all"))
+    return _shown(found)
+
+
+@operation(
+    "order.step",
+    "POST /order/{hold}/step",
+    HOLD_ID,
+    TIMEOUT,
+    answer={**HOLD.fields, "stepped": "string"},
+    waits=True,
+)
+async def step(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let the oldest request that is held go to its handler, waiting for one if need be, and tell which it was."""
+    found = _hold(cluster, given)
+    stepped = await found.step(timeout=given["timeout"])
+    return {**_shown(found), "stepped": stepped}
+
+
+@operation("order.remove", "DELETE /order/{hold}", HOLD_ID, answer=HOLD)
+async def remove_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """End a hold; what it holds goes on, oldest first."""
+    found = _hold(cluster, given)
+    found.end()
+    return _shown(found)
+
+
+# --- record and replay ------------------------------------------------------------------------------------------------
+
+
+def _recorded(recording: Recording) -> dict[str, Any]:
+    return {"entries": [entry.to_dict() for entry in recording.entries]}
+
+
+def _recording(cluster: Cluster) -> Recording:
+    if not cluster.order.recordings:
+        raise NotThere("no order is being recorded; begin with order.record")
+    return cluster.order.recordings[-1]
+
+
+@operation("order.record", "POST /order/recording", answer={"entries": [ENTRY]})
+async def record(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Write down the order of all requests from now on."""
+    if cluster.order.recordings:
+        raise UsageError("an order is being recorded already; end that first with order.stop")
+    return _recorded(cluster.order.record())
+
+
+@operation("order.recorded", "GET /order/recording", answer={"entries": [ENTRY]})
+async def show_recording(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """What has been recorded up to now."""
+    return _recorded(_recording(cluster))
+
+
+@operation("order.stop", "DELETE /order/recording", answer={"entries": [ENTRY]})
+async def stop_recording(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """End the recording; the answer is all of it."""
+    recording = _recording(cluster)
+    recording.end()
+    return _recorded(recording)
+
+
+def _replayed(replay: Replay) -> dict[str, Any]:
+    return {
+        "position": replay.position,
+        "expected": replay.expected,
+        "waiting": replay.waiting,
+        "ended": replay.ended,
+        "diverged": None if replay.diverged is None else str(replay.diverged),
+    }
+
+
+def _replay(cluster: Cluster) -> Replay:
+    found = cluster.order.replaying
+    if found is None:
+        raise NotThere("no order is being replayed; begin with order.replay")
+    return found
+
+
+@operation(
+    "order.replay",
+    "POST /order/replay",
+    Parameter("entries", "objects", "the recorded order: what order.stop answered", True),
+    Parameter("free", "list", "APIs that may pass at any time (default: ApiVersions, Fetch, Heartbeat, Metadata)"),
+    Parameter(
+        "deadline", "duration", "how long the next one may be missing while others wait, in real time", default=5.0
+    ),
+    answer=REPLAY,
+)
+async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let requests pass in a recorded order alone. What comes early waits for its turn; what never comes ends it as diverged."""
+    options = {name: given[name] for name in ("free", "deadline") if name in given}
+    return _replayed(cluster.order.replay(given["entries"], **options))
+
+
+@operation(
+    "order.replayed",
+    "GET /order/replay",
+    Parameter("done", "bool", "wait until the whole record has passed"),
+    TIMEOUT,
+    answer=REPLAY,
+    waits=True,
+)
+async def show_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """How far the replay has come; with done once it is through. One that has diverged is an error then."""
+    found = _replay(cluster)
+    if given.get("done"):
+        await found.done(timeout=given["timeout"])
+    return _replayed(found)
+
+
+@operation("order.unreplay", "DELETE /order/replay", answer=REPLAY)
+async def end_replay(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """End the replay; what waits goes on."""
+    found = _replay(cluster)
+    found.end()
+    return _replayed(found)
