@@ -210,3 +210,34 @@ def test_without_a_loop_guards_and_waits_are_the_same(kafka_server: ClusterThrea
     hold = kafka_server.order.hold("JoinGroup")
     assert hold.waiting == []
     hold.end()
+
+
+async def test_a_throttled_commit_returns_and_the_next_request_waits(kafka: Cluster) -> None:
+    async with consumer(kafka) as app:
+        with kafka.fault("OffsetCommit", times=1, throttle_ms=250):
+            await app.commit({ORDERS: 1})
+        seen = kafka.journal.seq
+        await app.commit({ORDERS: 2})
+        events = kafka.journal.since(0)
+    commits = [event for event in events if event["event"] == "request" and event["api"] == "OffsetCommit"]
+    answers = {event["request"]: event for event in events if event["event"] == "response"}
+    assert answers[commits[0]["request"]]["body"]["throttle_time_ms"] == 250
+    assert answers[commits[0]["request"]]["seq"] <= seen
+    assert commits[1]["ts_ms"] - answers[commits[0]["request"]]["ts_ms"] >= 249
+
+
+async def test_a_fetch_that_fails_at_one_partition_leaves_the_other_readable(kafka: Cluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap)
+    await producer.start()
+    for partition in (0, 1):
+        await producer.send_and_wait("orders", str(partition).encode(), partition=partition)
+    await producer.stop()
+    with kafka.fault("Fetch", topic="orders", partition=0, error="NOT_LEADER_OR_FOLLOWER") as fault:
+        async with consumer(kafka) as app:
+            await fault.hit()
+            metadata = len(asked(kafka, "Metadata"))
+            await fault.hit(fault.hits + 2)
+            assert len(asked(kafka, "Metadata")) > metadata
+            fault.remove()
+            got = [await app.getone(), await app.getone()]
+    assert {(record.partition, record.value) for record in got} == {(0, b"0"), (1, b"1")}
