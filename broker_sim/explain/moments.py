@@ -40,7 +40,7 @@ def moments(past: History) -> list[Moment]:
             found.append(Moment(span.from_ms, f"{what}: on", 0))
         if span.to_ms is not None:
             found.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
-    found += [Moment(one.ts_ms, incident_words(one), 0) for one in past.incidents]
+    found += [Moment(one.ts_ms, incident_words(one), 6 if one.kind == "mark" else 0) for one in past.incidents]
     found += [
         Moment(one.ts_ms, f"{one.instance} came back under a new id, no rebalance", members=[one.new])
         for one in past.replacements
@@ -123,5 +123,5 @@ def _waiting(past: History) -> Iterator[Moment]:
         fault = f" [fault: {call.faults[-1]}]" if call.faults else ""
         waited = duration_text(past.last_ms - call.ts_ms)
         yield Moment(
-            past.last_ms, f"{call.api} of {who} waits since {clock(call.ts_ms)} ({waited}){fault}", 6, [call.member]
+            past.last_ms, f"{call.api} of {who} waits since {clock(call.ts_ms)} ({waited}){fault}", 7, [call.member]
         )

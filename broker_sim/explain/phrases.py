@@ -47,7 +47,7 @@ def times(number: int) -> str:
 
 def quoted(words: str) -> str:
     """Text of somebody else, on one line and not longer than bearable."""
-    line = " ".join(words.split())
+    line = " ".join(words.replace("\\n", " ").split())
     return f'"{line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"}"'
 
 
@@ -168,7 +168,7 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
         return f"{span.key} {is_was} {span.label} {when}"
     if span.kind == "fault":
         hits = f", {count(span.hits, 'hit')}" if span.hits else ""
-        return f"the fault {quoted(span.label)} was on {when}{hits}"
+        return f"the fault {quoted(span.label)} {'has been' if to_ms is None else 'was'} on {when}{hits}"
     return f"{span.label} {when}"
 
 

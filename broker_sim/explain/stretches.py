@@ -19,7 +19,7 @@ def stretches(rebalances: list[Rebalance]) -> list[Stretch]:
         stable_ms = None
         if following is not None and rebalance.end == "stable" and rebalance.ended_ms is not None:
             stable_ms = following.began_ms - rebalance.ended_ms
-        if rebalance.end == "failed" or (stable_ms is not None and stable_ms < HARDLY_MS):
+        if rebalance.end == "failed" or (stable_ms is not None and stable_ms < HARDLY_MS and not rebalance.from_empty):
             run.append(rebalance)
             if following is not None:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
-from broker_sim.explain.phrases import count
+from broker_sim.explain.phrases import count, quoted
 from broker_sim.words import duration_text
 
 __all__ = ["Surroundings"]
@@ -157,7 +157,7 @@ class Surroundings:
         code = number(table(event, "details"), "code")
         if client is None or not (says in TROUBLES or (says == "exited" and code)):
             return
-        told = TROUBLES.get(str(says), f"exited with code {code}") + (f": {words}" if words else "")
+        told = TROUBLES.get(str(says), f"exited with code {code}") + (f": {quoted(words)}" if words else "")
         self.told.append(Incident("client", self.ts_ms, told, self.order, client))
 
     def _incident(self, kind: str, words: str) -> None:

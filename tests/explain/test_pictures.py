@@ -217,5 +217,5 @@ def test_nothing_is_cut_where_nothing_is_idle() -> None:
 
 def test_a_group_that_was_loaded_has_its_band_again() -> None:
     state = next(line for line in timeline(moved().events, "billing").splitlines() if line.startswith("state"))
-    assert re.search(r"━+ +━+$", state)
+    assert re.search(r"━ +: +━", state)
     assert sum(text == "1" for text in texts(drawn(moved()))) == 2

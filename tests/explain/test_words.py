@@ -423,7 +423,7 @@ def test_what_the_clients_of_a_scenario_told() -> None:
     script.event("client", client="elsewhere", says="error", text="no", details={})
     script.event("client", client="app-1", says="exited", text="", details={"code": 1})
     assert said(script).splitlines()[-2:] == [
-        "10:00:10.000  app-1 could not commit: CommitFailedError (×3).",
+        '10:00:10.000  app-1 could not commit: "CommitFailedError" (×3).',
         "10:00:10.000  app-1 exited with code 1.",
     ]
 
