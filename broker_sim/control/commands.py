@@ -351,7 +351,7 @@ def _failed(arguments: argparse.Namespace, text: str, code: int) -> int:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.write(f"{text}\n" if text and not text.endswith("\n") else text)
     sys.stdout.flush()
 
 

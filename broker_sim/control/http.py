@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl
 
 from broker_sim.control.clusters import DEFAULT, Clusters
 from broker_sim.control.operations import perform
-from broker_sim.control.routes import FORMS, MethodNotAllowed, Route, problem, route
+from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
 from broker_sim.control.token import is_loopback
 from broker_sim.words import UsageError
@@ -166,10 +166,7 @@ class ControlServer:
         answer = await self._performed(target, asked, given)
         if asked.form:
             return _picture(answer[asked.form], FORMS[asked.operation.name][asked.form])
-        return _json(
-            answer,
-            201 if asked.operation.name in ("fault.add", "cluster.create", "topic.create", "order.hold") else 200,
-        )
+        return _json(answer, 201 if asked.operation.name in CREATES else 200)
 
     async def _performed(self, target: Any, asked: Route, given: dict[str, Any]) -> Any:
         name = asked.operation.name

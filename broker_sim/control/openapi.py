@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, Operation, Parameter
-from broker_sim.control.routes import FORMS, PREFIX
+from broker_sim.control.routes import CREATES, FORMS, PREFIX
 from broker_sim.control.shapes import Map, Shape
 from broker_sim.control.table import MAX_ITEMS, MAX_OBJECTS, MAX_TEXT
 
@@ -137,7 +137,7 @@ def _entry(operation: Operation, path: str, form: str, shapes: dict[str, Any]) -
     if parameters:
         entry["parameters"] = parameters
     entry["responses"] = {
-        "200": _answer(operation, form, shapes),
+        "201" if operation.name in CREATES else "200": _answer(operation, form, shapes),
         **{str(code): {"$ref": f"#/components/responses/{_ERRORS[code][0]}"} for code in _codes(operation)},
     }
     return entry

@@ -25,6 +25,10 @@ FORMS = {"group.timeline": {"svg": "image/svg+xml", "html": "text/html"}}
 """Operations that answer in other forms, too, at their path with the form's ending."""
 
 
+CREATES = frozenset({"cluster.create", "fault.add", "order.hold", "order.record", "order.replay", "topic.create"})
+"""Operations whose success is 201: something is there that wasn't."""
+
+
 class NoSuchPath(UsageError):
     """Nothing is at this path."""
 

@@ -30,7 +30,8 @@ def answer_schema(operation: str) -> dict[str, Any]:
     api = document()
     entries = [entry for path in api["paths"].values() for entry in path.values()]
     [responses] = [one["responses"] for one in entries if one["operationId"] == camel(operation)]
-    schema: dict[str, Any] = responses["200"]["content"]["application/json"]["schema"]
+    done = next(response for status, response in responses.items() if status.startswith("2"))
+    schema: dict[str, Any] = done["content"]["application/json"]["schema"]
     return {**schema, "components": api["components"]}
 
 

@@ -258,7 +258,7 @@ async def test_every_documented_path_is_served(control: Control) -> None:
             options = {"params": {"timeout": "0"}} if patient else {"json": {}} if method in ("post", "put") else {}
             filled = path.format_map(defaultdict(lambda: "1", FILLED))
             status, told = await control.ask(method.upper(), filled, **options)
-            assert status in (200, 201, 400, 404, 408, 409), (method, path, told)
+            assert str(status) in entry["responses"], (method, path, status, told)
             assert told.get("kind") != "NoSuchPath", (method, path)
 
 
