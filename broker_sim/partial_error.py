@@ -14,7 +14,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import Err
 from protocol.schema import ZERO_UUID
 
-__all__ = ["Chosen", "merged", "split"]
+__all__ = ["Chosen", "merged", "named_in", "split"]
 
 Chosen = Callable[[str, bytes, int], bool]
 """Whether a partition, by its topic's name and id, is one of those that fail; -1: the topic."""
@@ -60,6 +60,8 @@ def split(request: Any, api_key: int, version: int, err: Err, chosen: Chosen) ->
     if api_key == ApiKey.METADATA and version == 0:
         return None  # no topics are all topics there
     topics = getattr(request, fields.topics)
+    if topics is None:  # Metadata of all: what fails is known from the answer, see named_in
+        return dataclasses.replace(request, **{fields.topics: []}), request
     failing = _part(topics, fields, lambda *partition: chosen(*partition))
     well = _part(topics, fields, lambda *partition: not chosen(*partition))
     if not well and api_key != ApiKey.METADATA:  # whose answer names the brokers all the same
@@ -85,6 +87,14 @@ def _part(topics: list[Any], fields: _Fields, wanted: Chosen) -> list[Any]:
 def _identity(topic: Any) -> tuple[str, bytes]:
     name = topic.topic if hasattr(topic, "topic") else topic.name
     return name or "", getattr(topic, "topic_id", ZERO_UUID)
+
+
+def named_in(response: Any, request: Any, chosen: Chosen) -> Any:
+    """A Metadata request for all topics as one for those of its answer that fail."""
+    from protocol.messages.k03_metadata import MetadataRequestTopic
+
+    failing = [topic for topic in response.topics if chosen(*_identity(topic), -1)]
+    return dataclasses.replace(request, topics=[MetadataRequestTopic(topic.topic_id, topic.name) for topic in failing])
 
 
 def merged(response: Any, failed: Any, api_key: int) -> Any:

@@ -4,7 +4,7 @@
 
 1. A request may be about several groups (DescribeGroups, OffsetFetch v8+), members (LeaveGroup v3+) and partitions; a selector
    takes it if one of them fits.
-2. A partition of -1 is the topic as a whole (Metadata, CreateTopics).
+2. A partition of -1 is the topic as a whole (Metadata, CreateTopics). A request for all topics is about each of them.
 3. An id of a topic that is not known is no name: such a partition has the topic "".
 4. What an API can't carry can't be selected: ``selector_from`` refuses it, as it refuses unknown names, with the nearest known.
 """
@@ -55,6 +55,8 @@ class Facts:
     members: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
     topics: tuple[tuple[str, int], ...] = ()
+    every_topic: bool = False
+    """It asks for all topics without naming them."""
 
     @property
     def group(self) -> str | None:
@@ -121,7 +123,17 @@ def facts_of(
                 (name or _name_of(topic_id, names), index) for name, topic_id, index in session(request.session_id)
             ]
             topics = dict.fromkeys(topics)
-    return Facts(groups, members, instances, tuple(topics))
+    return Facts(groups, members, instances, tuple(topics), _is_for_all(request, api_key))
+
+
+def _is_for_all(request: Any, api_key: int) -> bool:
+    if api_key in (ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS):
+        return request.topics is None
+    if api_key == ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+        return not request.topics
+    if api_key == ApiKey.OFFSET_FETCH:
+        return any(group.topics is None for group in request.groups) if request.groups else request.topics is None
+    return False
 
 
 def _name_of(topic_id: bytes, names: TopicNames | None) -> str:
@@ -250,6 +262,7 @@ class Asked:
         parts += [f"group {_several(facts.groups)}"] if facts.groups else []
         parts += [f"member {_several(facts.members + facts.instances)}"] if facts.members or facts.instances else []
         parts += [_several([_partition_text(*one) for one in facts.topics], quote=False)] if facts.topics else []
+        parts += ["all topics"] if facts.every_topic else []
         return ", ".join([*parts, f"at broker {self.broker}"])
 
 
@@ -296,7 +309,8 @@ class Selector:
         if self.member is not None and not any(fits(self.member, one) for one in facts.members + facts.instances):
             named = facts.members + facts.instances
             return f"its member is {_several(named)}" if named else "it names no member"
-        if self.topic is not None and not any(self.takes(topic, index) for topic, index in facts.topics):
+        named_or_all = facts.every_topic or self.topic is None
+        if not named_or_all and not any(self.takes(topic, index) for topic, index in facts.topics):
             named = tuple(_partition_text(*one) for one in facts.topics)
             return f"it is about {_several(named, quote=False)}" if named else "it names no topic"
         return None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.bodies import to_json
 from broker_sim.error_response import error_response, first_error
-from broker_sim.partial_error import merged, split
+from broker_sim.partial_error import merged, named_in, split
 from broker_sim.rules import Kind, Verdict
 from broker_sim.selectors import Asked, facts_of
 from protocol.api_keys import ApiKey
@@ -179,7 +179,12 @@ class RequestTap:
             self._answer_both(opened, response)
 
     def _answer_both(self, opened: _Open, response: Any) -> None:
-        self._finish(opened, merged(response, opened.failed, opened.asked.api_key))
+        asked, failed = opened.asked, opened.failed
+        if asked.facts.every_topic:
+            assert opened.fault is not None
+            failing = named_in(response, opened.request, partial(self._is_chosen, opened))
+            failed = self._error_response(opened, failing, opened.fault.rule.verdict)
+        self._finish(opened, merged(response, failed, asked.api_key))
 
     def _finish_error(self, opened: _Open, response: Any | None) -> None:
         """Where the client waits for no answer (acks=0) Kafka closes the connection instead."""

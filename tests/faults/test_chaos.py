@@ -153,6 +153,7 @@ ASKED = st.builds(
         st.lists(PLAIN, max_size=2).map(tuple),
         st.lists(PLAIN, max_size=1).map(tuple),
         st.lists(st.tuples(PLAIN, st.integers(0, 2)), max_size=3).map(tuple),
+        st.booleans(),
     ),
 )
 SELECTOR = st.builds(
@@ -180,6 +181,7 @@ def test_a_selector_is_the_and_of_its_keys(selector: Selector, asked: Asked, par
         selector.group is None or any(fits(selector.group, one) for one in facts.groups),
         selector.member is None or any(fits(selector.member, one) for one in facts.members + facts.instances),
         selector.topic is None
+        or facts.every_topic
         or any(fits(selector.topic, name) and selector.partition in (None, index) for name, index in facts.topics),
         selector.broker is None or selector.broker == asked.broker,
     ]

@@ -36,6 +36,7 @@ from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroup
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest
 from tests.data_plane.helpers import batch
 from tests.protocol.generate import EVERY, MESSAGES, random_message, versions
 
@@ -73,7 +74,7 @@ def names(topic_id: bytes) -> str | None:
                     OffsetFetchRequestGroup("h", topics=None),
                 ]
             ),
-            Facts(("g", "h"), ("m",), (), (("orders", 1),)),
+            Facts(("g", "h"), ("m",), (), (("orders", 1),), every_topic=True),
         ),
         (FindCoordinatorRequest("g"), Facts(("g",))),
         (FindCoordinatorRequest("t", 1), Facts()),
@@ -83,7 +84,9 @@ def names(topic_id: bytes) -> str | None:
             MetadataRequest([MetadataRequestTopic(name="orders"), MetadataRequestTopic(ORDERS, None)]),
             Facts((), (), (), (("orders", -1),) * 2),
         ),
-        (MetadataRequest(None), Facts()),
+        (MetadataRequest(None), Facts(every_topic=True)),
+        (DescribeTopicPartitionsRequest(), Facts(every_topic=True)),
+        (OffsetFetchRequest("g", None), Facts(("g",), every_topic=True)),
         (
             ProduceRequest(
                 topic_data=[

@@ -84,6 +84,16 @@ async def test_metadata_of_one_topic_fails_and_names_the_brokers_all_the_same(ri
         assert [topic.error_code for topic in alone.topics] == [Err.LEADER_NOT_AVAILABLE]
 
 
+async def test_metadata_of_all_topics_fails_at_the_one_that_is_named(rig: Rig) -> None:
+    wire = await rig.connect()
+    for verdict in ("error", "error_after"):
+        with rig.faults.add("Metadata", topic="orders", **{verdict: "LEADER_NOT_AVAILABLE"}):
+            answer = await wire.send(MetadataRequest(None), 12)
+        found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
+        assert (found["orders"], found["bills"]) == ((Err.LEADER_NOT_AVAILABLE, 0), (0, 1))
+        assert [broker.node_id for broker in answer.brokers] == [1]
+
+
 def commit() -> OffsetCommitRequest:
     topics = [OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(0, 7)]) for name in ("orders", "bills")]
     return OffsetCommitRequest("billing", topics=topics)
