@@ -6,6 +6,9 @@ import errno
 import json
 import logging
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -129,3 +132,54 @@ def test_bytes_and_other_things_have_a_form(tmp_path: Path) -> None:
     journal.write("mark", text={"key": b"\x00\x01", "ids": {2, 1}, "path": Path("x")})
     assert next(read(tmp_path))["text"] == {"key": {"base64": "AAE="}, "ids": [1, 2], "path": "x"}
     journal.close()
+
+
+ENDLESS = """
+import sys
+from broker_sim.clock import ManualClock
+from broker_sim.journal import Journal
+journal = Journal(ManualClock(), sys.argv[1], file_bytes=20_000)
+while True:
+    journal.write("mark", text="x" * 100)
+"""
+
+LIMITED = """
+import logging, resource, signal, sys
+from broker_sim.clock import ManualClock
+from broker_sim.journal import Journal
+logging.basicConfig(level=logging.ERROR, format="%(message)s")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+journal = Journal(ManualClock(), sys.argv[1])
+for _ in range(200):
+    journal.write("mark", text="x" * 100)
+journal.close()
+print(len(journal.events))
+"""
+
+
+def test_a_killed_process_leaves_whole_lines_without_a_gap(tmp_path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)])
+    try:
+        deadline = time.monotonic() + 20
+        while len(names(tmp_path)) < 4:
+            assert time.monotonic() < deadline, "the fourth journal file"
+            assert writer.poll() is None
+            time.sleep(0.01)
+    finally:
+        writer.kill()
+        writer.wait()
+    numbers = [event["seq"] for event in read(tmp_path)]
+    assert len(numbers) > 300
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert names(tmp_path)[-1].endswith(".part")
+
+
+def test_a_file_that_may_grow_no_more_ends_with_a_whole_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "200\n"
+    assert done.stderr.count("the journal's files end at") == 1
+    (part,) = tmp_path.iterdir()
+    assert part.read_bytes().endswith(b"}\n")
+    assert 50 < len(list(read(part))) < 100
