@@ -209,7 +209,6 @@ class Cluster(Incidents):
         clock = self._clock
         if clock is None or isinstance(clock, str):
             clock = clock_of(clock or "real", now_ms=self._stopped_ms)()
-        self._begin_time(clock)
         try:
             if self._data_dir is not None:
                 self._lock = _lock(self._data_dir)
@@ -217,7 +216,7 @@ class Cluster(Incidents):
             state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"))
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertised_host, port)
-            self._state = state
+            self._begin(state)
             state.load()
             for name, partitions in self.topics.items():
                 if name not in state.topics:

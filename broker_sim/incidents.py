@@ -10,6 +10,8 @@ Rules:
 1. Nothing of this is loaded or paid for before somebody asks: until then requests take their shortest way.
 2. What is in force ends with the cluster. The journal can be read after that.
 3. A broker that is down keeps its port: connecting to it is refused.
+4. What Kafka's controller does by itself afterwards it does here, too: leaders go back to the preferred replicas within
+   leader.imbalance.check.interval.seconds, unless auto.leader.rebalance.enable is false.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.clock import Clock
+from broker_sim.clock import Timer
 from broker_sim.server import BrokerServer
 from broker_sim.time_control import TimeControl
 
@@ -59,6 +61,8 @@ class Incidents:
         self._faults: Faults | None = None
         self._order: Order | None = None
         self._conditions: Conditions | None = None
+        self._balancing: Timer | None = None
+        self._unnoticed: dict[int, Timer] = {}  # brokers that are gone, and the controller does not know yet
 
     @property
     def state(self) -> ClusterState:
@@ -112,8 +116,11 @@ class Incidents:
             raise ClusterError("the cluster is not running")
         return self._time
 
-    def _begin_time(self, clock: Clock) -> None:
-        self._time = TimeControl(clock, lambda: self._runtime)
+    def _begin(self, state: ClusterState) -> None:
+        """There is a state; it is not loaded yet."""
+        self._state = state
+        self._time = TimeControl(state.clock, lambda: self._runtime)
+        state.on_election.append(self._balance_later)
 
     # --- the journal ----------------------------------------------------------------------------------------------------
 
@@ -241,21 +248,38 @@ class Incidents:
 
     # --- brokers --------------------------------------------------------------------------------------------------------
 
-    async def broker_down(self, node_id: int, *, graceful: bool = False) -> None:
+    async def broker_down(self, node_id: int, *, graceful: bool = False, noticed_after: object = 0) -> None:
         """Take a broker down: its connections are reset, then other in-sync replicas lead what it led, coordinators with them.
-        ``graceful``: they lead first, and what is answered is written. Nothing happens where it is down. Raises UsageError."""
-        from broker_sim import leadership
 
-        state = self.state
-        leadership.check_broker(state, node_id)
-        if not state.brokers[node_id].alive:
+        ``graceful``: they lead first, and what is answered is written. ``noticed_after``: so long nobody knows, and metadata names it
+        still, as Kafka's does until broker.session.timeout.ms (9 s) has passed. Nothing happens where it is down. Raises UsageError.
+        """
+        from broker_sim import leadership
+        from broker_sim.words import duration_ms
+
+        state, server = self.state, self._server(node_id)
+        unnoticed_ms = duration_ms(noticed_after, "noticed_after")
+        if not server.listening:
             return
         self._write("broker", broker=node_id, action="down")
         if graceful:
             leadership.step_down(state, node_id)
-        await self._server(node_id).pause(graceful=graceful)
+        await server.pause(graceful=graceful)
         state.brokers[node_id].fetch_sessions = None
-        leadership.fence(state, node_id)
+        if unnoticed_ms > 0 and not graceful:
+            clock = state.clock
+            self._unnoticed[node_id] = clock.call_at_ms(clock.now_ms() + unnoticed_ms, self._notice, node_id)
+        else:
+            leadership.fence(state, node_id)
+
+    def _notice(self, node_id: int) -> None:
+        """The controller learns that a broker is gone, if it did not yet."""
+        from broker_sim import leadership
+
+        timer = self._unnoticed.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
+            leadership.fence(self.state, node_id)
 
     async def broker_up(self, node_id: int, *, elect: str | None = None) -> None:
         """Bring a broker up at the port it had: its replicas are in sync again, and it leads what had no leader. ``elect="preferred"``:
@@ -265,10 +289,10 @@ class Incidents:
 
         if elect not in (None, "preferred"):
             raise unknown("election", elect, ["preferred"])
-        state = self.state
-        leadership.check_broker(state, node_id)
-        if not state.brokers[node_id].alive:
-            await self._server(node_id).resume()
+        state, server = self.state, self._server(node_id)
+        if not server.listening:
+            self._notice(node_id)
+            await server.resume()
             leadership.revive(state, node_id)
             self._write("broker", broker=node_id, action="up")
         if elect is not None:
@@ -290,10 +314,11 @@ class Incidents:
         led = {partition: partition.leader for partition in state.partitions()}
         in_sync = {partition: partition.isr for partition in state.partitions()}
         for node_id, broker in state.brokers.items():
-            if broker.alive:
+            if self._server(node_id).listening:
                 self._write("broker", broker=node_id, action="down")
                 await self._server(node_id).pause(graceful=graceful)
                 broker.fetch_sessions = None
+            self._notice(node_id)
         for broker in state.brokers.values():
             broker.alive = False
         for partition in led:
@@ -312,7 +337,22 @@ class Incidents:
             leadership.revive(state, node_id)
 
     def _server(self, node_id: int) -> BrokerServer:
+        from broker_sim import leadership
+
+        leadership.check_broker(self.state, node_id)
         return next(server for server in self.servers if server.broker.node_id == node_id)
+
+    def _balance_later(self, partition: Partition, reason: str) -> None:
+        """A new leader: where it is not the preferred one the controller will look at it."""
+        if self._balancing is None and partition.leader != partition.replicas[0]:
+            clock = self.state.clock
+            pause_ms = self.state.config.int("leader.imbalance.check.interval.seconds") * 1000
+            self._balancing = clock.call_at_ms(clock.now_ms() + pause_ms, self._balance)
+
+    def _balance(self) -> None:
+        self._balancing = None
+        if self.state.config.bool("auto.leader.rebalance.enable"):
+            self.elect_preferred()
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
         """Let another broker lead a partition; a coordinator moves with its partition. Raises UsageError: it is down, it leads
@@ -338,6 +378,11 @@ class Incidents:
 
     def _end_incidents(self, close: Callable[[], object]) -> None:
         """What is in force ends; ``close()`` in between ends the runtime and the logs; the journal is closed last."""
+        for timer in (self._balancing, *self._unnoticed.values()):
+            if timer is not None:
+                timer.cancel()
+        self._balancing = None
+        self._unnoticed.clear()
         conditions, self._conditions = self._conditions, None
         self._tap = self._faults = self._order = None
         try:

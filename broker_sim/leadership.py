@@ -105,11 +105,13 @@ def elect(state: ClusterState, partition: Partition, node_id: int | None = None)
 
 
 def elect_preferred(state: ClusterState) -> int:
-    """Each partition is led by its first replica again, where that is alive and in sync; returns how many changed."""
+    """Each partition that another replica leads is led by its first one again, where that is alive and in sync; returns how many
+    changed."""
     changed = 0
     for partition in list(state.partitions()):
         preferred = partition.replicas[0]
-        if partition.leader != preferred and preferred in partition.isr and state.brokers[preferred].alive:
+        displaced = partition.leader >= 0 and partition.leader != preferred
+        if displaced and preferred in partition.isr and state.brokers[preferred].alive:
             _lead(state, partition, preferred, "preferred leader elected")
             changed += 1
     return changed

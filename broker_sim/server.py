@@ -87,6 +87,11 @@ class BrokerServer:
             self._keeper = _keeper(sock)
         self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, backlog=_BACKLOG)
 
+    @property
+    def listening(self) -> bool:
+        """Whether clients can connect."""
+        return self._server is not None
+
     async def pause(self, *, graceful: bool) -> None:
         """The broker goes down: nobody is connected when this returns, and nobody can connect. ``graceful``: as ``stop``, else every
         connection is reset."""

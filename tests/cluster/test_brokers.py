@@ -19,7 +19,7 @@ from protocol.messages.k12_heartbeat import HeartbeatRequest
 from tests.handles.members import TOPIC, Member, commit_error
 from tests.support.wire import Wire, WireClosedError
 
-SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "auto.leader.rebalance.enable": "false"}
+SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
 @pytest.fixture
@@ -176,6 +176,41 @@ async def test_preferred_leaders_come_back_when_asked_for(kafka: Cluster) -> Non
     assert kafka.elect_preferred() == 0
     with pytest.raises(UsageError, match="did you mean 'preferred'"):
         await kafka.broker_up(1, elect="prefered")
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+async def test_preferred_leaders_come_back_by_themselves(enabled: str) -> None:
+    config = {**SOON, "auto.leader.rebalance.enable": enabled}
+    async with Cluster(brokers=2, clock="manual", config=config) as kafka:
+        kafka.state.create_topic("pair", 4, replication_factor=2)
+        pair = kafka.state.topics["pair"].partitions
+        await kafka.restart(1)
+        assert {partition.leader for partition in pair} == {2}
+        await kafka.time.advance(299.999)
+        assert {partition.leader for partition in pair} == {2}
+        assert "election of preferred leaders" in await kafka.time.advance(0.001)
+        assert {partition.leader for partition in pair} == ({1, 2} if enabled == "true" else {2})
+
+
+async def test_a_dead_broker_that_nobody_has_noticed_yet() -> None:
+    async with Cluster(brokers=2, clock="manual", config=SOON) as kafka:
+        kafka.state.create_topic("pair", 2, replication_factor=2)
+        pair = kafka.state.topics["pair"].partitions
+        await kafka.broker_down(1, noticed_after="9s")
+        with pytest.raises(ConnectionRefusedError):
+            await Wire.connect(kafka.broker(1).address)
+        assert (kafka.broker(1).alive, {partition.leader for partition in pair}) == (True, {1, 2})
+        await kafka.time.advance(8.999)
+        assert {partition.leader for partition in pair} == {1, 2}
+        assert await kafka.time.advance(0.001) == ["session of a broker that is down"]
+        assert (kafka.broker(1).alive, {partition.leader for partition in pair}) == (False, {2})
+        await kafka.broker_up(1)
+        await kafka.broker_down(2, noticed_after="9s")
+        epochs = [partition.leader_epoch for partition in pair]
+        await kafka.broker_up(2)  # the controller sees that it is another incarnation
+        assert {partition.leader for partition in pair} == {1}
+        assert [partition.leader_epoch for partition in pair] == [epoch + 1 for epoch in epochs]
+        await kafka.broker_down(2, noticed_after="9s")
 
 
 async def test_a_new_epoch_of_the_same_leader_fences_the_old_one(kafka: Cluster) -> None:
