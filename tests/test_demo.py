@@ -26,9 +26,13 @@ def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_versio
         "c4 is out: it said good-bye with LeaveGroup",
         "2400 records written, all of them read",
         "  broker      ==",
+        "__consumer_offsets-9: stuck, set",
+        "without becoming Stable",
+        "__consumer_offsets-9: stuck, healed",
     ):
         assert line in done.stdout
     assert "\x1b" not in done.stdout, "colours only on a terminal"
+    assert "stuck" in (tmp_path / "billing-timeline.html").read_text()
 
 
 def test_the_demo_fails_where_the_restarted_broker_has_lost_its_logs(
