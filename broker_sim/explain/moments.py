@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Rebalance
@@ -56,9 +57,7 @@ def _rebalances(past: History) -> Iterator[Moment]:
         if one.whole:
             why = because(past, one.cause, generation=one.generation_before, brief=True)
             yield Moment(one.began_ms, "rebalance begins" + (f": {why}" if why else ""), 1, list(one.cause.members))
-        for cause in one.also:
-            if cause.kind in ("left", "expired", "joined", "replaced"):
-                yield Moment(cause.ts_ms, f"meanwhile {because(past, cause, brief=True)}", 1, list(cause.members))
+        yield from _also(past, one)
         for removal in one.removals:
             if removal.why == "rebalance_timeout":
                 yield Moment(
@@ -71,6 +70,21 @@ def _rebalances(past: History) -> Iterator[Moment]:
             )
         if one.ended_ms is not None and one.end != "failed":
             yield Moment(one.ended_ms, f"{_end(one)} {after(one.ended_ms - one.began_ms)}", 5)
+
+
+def _also(past: History, one: Rebalance) -> Iterator[Moment]:
+    """What happened while the window was open; who did the same one after the other shares a line."""
+    causes = [cause for cause in one.also if cause.kind in ("left", "expired", "joined", "replaced")]
+    for kind, group in groupby(causes, key=lambda cause: cause.kind):
+        run = list(group)
+        members = [name for cause in run for name in cause.members]
+        words = because(past, run[0], brief=True)
+        if len(run) > 1:
+            did = {"joined": "joined", "left": "left", "expired": "fell silent"}.get(kind, "came back")
+            words = f"{listed(past, members)} {did}"
+        lasted = run[-1].ts_ms - run[0].ts_ms
+        until = f", until {clock(run[-1].ts_ms)}" if lasted >= 1000 else ""
+        yield Moment(run[0].ts_ms, f"meanwhile {words}{until}", 1, members)
 
 
 def _end(one: Rebalance) -> str:

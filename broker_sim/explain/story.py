@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_sim.explain.events import Call
-from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch
+from broker_sim.explain.model import DEAD, Arrival, History, Rebalance, Removal, Stretch
 from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, quoted, span_words, times
 from broker_sim.words import duration_text
 
@@ -349,11 +349,16 @@ def life_of(past: History, rebalance: Rebalance) -> str:
     calls = [
         call for call in past.calls if rebalance.ended_ms <= call.ts_ms < until or call.ts_ms == until == past.last_ms
     ]
-    words = [
-        f"It {'has been' if following is None else 'was'} Stable for {duration_text(until - rebalance.ended_ms)}"
-        + ("" if following is None else f", until {clock(until)}")
-        + "."
-    ]
+    gone = next((ts_ms for ts_ms, state, _ in past.states if state == DEAD and ts_ms >= rebalance.ended_ms), None)
+    lasted = f"Stable for {duration_text(until - rebalance.ended_ms)}"
+    if gone is not None and gone <= until:
+        words = [
+            f"It was Stable for {duration_text(gone - rebalance.ended_ms)}, until the coordinator gave the group away."
+        ]
+    elif following is None:
+        words = [f"It has been {lasted}."]
+    else:
+        words = [f"It was {lasted}, until {clock(until)}."]
     words += commit_words(past, [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")])
     errors = Counter(
         (call.api, call.outcome)

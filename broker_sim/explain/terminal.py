@@ -47,7 +47,7 @@ MARKS = {
 }
 _RANK = {kind: rank for rank, kind in enumerate(MARKS)}
 PHASES = {"prepare": ("░", "34", "preparing"), "complete": ("▒", "36", "completing"), STABLE: ("━", "32", "Stable")}
-PHASES |= {EMPTY: ("·", "90", "Empty"), "failed": ("x", "31", "began again")}
+PHASES |= {EMPTY: ("·", "90", "Empty"), "again": ("x", "31", "began again")}
 
 
 def timeline(events: Iterable[Event], group: str, width: int = 80, color: bool = False) -> str:
@@ -139,8 +139,8 @@ class _Drawing:
             cells[column] = CUT
         for band in self.scene.bands:
             if band.rest == "failed":
-                letter, colour, _ = PHASES["failed"]
-                self.used.add("failed")
+                letter, colour, _ = PHASES["again"]
+                self.used.add("again")
                 cells[max(self._column(band.ended_ms) - 1, self._column(band.from_ms))] = (letter, colour)
         return self._row("state", cells)
 

@@ -84,7 +84,7 @@ def test_a_member_that_dies_without_leaving() -> None:
 def test_recent_history_is_a_line_each_and_says_how_the_group_stands() -> None:
     assert recent(crashed().events, "billing", limit=5).splitlines() == [
         "group billing: Stable in generation 2, 2 members: app-1 (leader) and app-3",
-        "  ... 4 earlier",
+        "  ... 3 earlier",
         "  10:00:03.012  generation 1 Stable after 3 s",
         "  10:00:57.000  rebalance begins: app-2 fell silent: its session of 45 s ran out",
         "  10:00:59.100  Heartbeat of app-1 and app-3: REBALANCE_IN_PROGRESS at once, until 10:01:01.000",
