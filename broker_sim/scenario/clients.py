@@ -3,7 +3,8 @@
 Rules:
 1. A crash is SIGKILL, a freeze SIGSTOP: the client gets no chance to say goodbye. A hang is an application that stops polling.
 2. What a client tells goes into the journal as ``client`` events, in the order in which it came.
-3. Nothing is left running: ``stop_all`` ends every process, thawed first.
+3. A client that ends although nobody told it to is told with the last lines of its stderr.
+4. Nothing is left running: ``stop_all`` ends every process, thawed first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shlex
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from broker_sim.scenario.model import ClientPlan
@@ -26,7 +27,7 @@ __all__ = ["Client", "Clients"]
 
 _APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 _NEEDS = {"crowd": "protocol", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
-_PATIENCE_S = 10.0
+_PATIENCE_S = 2.0
 _TAIL = 20
 
 
@@ -38,81 +39,96 @@ class Client:
         self.process: asyncio.subprocess.Process | None = None
         self.errors: deque[str] = deque(maxlen=_TAIL)
         self._reading: list[asyncio.Task[None]] = []
-        self._frozen = False
+        self._told_to_end = False
 
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start its process; nothing happens where it runs."""
+        """Start its process; nothing happens where it runs. Raises UsageError where it can't be started."""
         if self.running:
             return
-        self.process = await asyncio.create_subprocess_exec(
-            *self.command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=1 << 20,
-        )
-        self._frozen = False
+        self._told_to_end = False
+        self.errors.clear()
+        try:
+            process = self.process = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=1 << 20,
+                start_new_session=True,  # so that a signal reaches what it starts, too
+            )
+        except OSError as error:
+            raise UsageError(
+                f"the client {self.plan.name}: {self.command[0]} can't be started: {error.strerror}"
+            ) from None
         self._tell(self.plan.name, "started")
-        self._reading = [
-            asyncio.ensure_future(self._listen(self.process)),
-            asyncio.ensure_future(self._log(self.process)),
-        ]
+        logging = asyncio.ensure_future(self._log(process))
+        self._reading = [logging, asyncio.ensure_future(self._listen(process, logging))]
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _listen(self, process: asyncio.subprocess.Process, logging: asyncio.Task[None]) -> None:
         assert process.stdout is not None
-        async for line in process.stdout:
+        async for line in _lines(process.stdout):
             try:
                 said = json.loads(line)
                 says = said.pop("says")
-            except (ValueError, KeyError, AttributeError):
-                self.errors.append(line.decode(errors="replace").rstrip())
+            except (ValueError, KeyError, AttributeError, TypeError):
+                self.errors.append(line)
                 continue
             self._tell(self.plan.name, str(says), **said)
         code = await process.wait()
-        self._tell(self.plan.name, "exited", code=code)
+        await logging
+        words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
+        self._tell(self.plan.name, "exited", code=code, text=words)
 
     async def _log(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
-        async for line in process.stderr:
-            self.errors.append(line.decode(errors="replace").rstrip())
+        async for line in _lines(process.stderr):
+            self.errors.append(line)
 
     def command_line(self, text: str) -> None:
         """A command of the line protocol. Raises UsageError where it doesn't run."""
         if not self.running or self.process is None or self.process.stdin is None:
             raise UsageError(f"the client {self.plan.name} is not running")
+        self._told_to_end |= text == "leave"
         self.process.stdin.write(f"{text}\n".encode())
 
     def kill(self, number: signal.Signals) -> None:
         """Send it a signal. Raises UsageError where it doesn't run."""
         if not self.running or self.process is None:
             raise UsageError(f"the client {self.plan.name} is not running")
-        self._frozen = number is signal.SIGSTOP
-        self.process.send_signal(number)
+        self._told_to_end |= number is signal.SIGKILL
+        self._signal(number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
 
     async def ended(self) -> None:
         """Wait until its process is gone and all that it said is heard."""
-        if self.process is not None:
-            await self.process.wait()
-            await asyncio.gather(*self._reading, return_exceptions=True)
+        if self.process is None:
+            return
+        await self.process.wait()
+        _, silent = await asyncio.wait(self._reading, timeout=_PATIENCE_S)
+        for task in silent:  # somebody that it has left behind holds its stdout
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End it: thawed, asked by the end of stdin, killed where it doesn't listen."""
+        """End it: thawed, asked by the end of stdin, killed where it doesn't listen, with all that it has started."""
         if self.process is None:
             return
         if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGCONT)
+            self._told_to_end = True
+            self._signal(signal.SIGCONT)
             if self.process.stdin is not None:
                 self.process.stdin.close()
-            try:
-                await asyncio.wait_for(self.process.wait(), 2.0)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    self.process.kill()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), _PATIENCE_S)
+            self._signal(signal.SIGKILL)
         await self.ended()
 
 
@@ -176,6 +192,18 @@ class Clients:
     async def stop_all(self) -> None:
         """End every process."""
         await asyncio.gather(*(client.stop() for client in self.all.values()))
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
+    """The lines of a stream as text; of one that is longer than the stream's limit what comes of it."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # longer than the limit: what was read of it is gone
+            continue
+        if not line:
+            return
+        yield line.decode(errors="replace").rstrip()
 
 
 def _need(kind: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 from broker_sim.commandline import add_command
 
 __all__ = ["register", "run", "scenario"]
+
+LINE = 80
+"""No line of the list is wider."""
 
 _RUN_EXAMPLES = """\
 examples:
@@ -161,6 +165,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("broker-sim run: interrupted", file=sys.stderr)
+        return 130
     if arguments.repeat > 1 and not arguments.json:
         alike = len({tuple(story) for story in stories})
         print(
@@ -247,7 +254,7 @@ def _list(directory: Path, *, as_json: bool) -> int:
         print(
             json.dumps(_told(found))
             if as_json
-            else f"{path.stem}\n    {found.story.split(chr(10) * 2)[0].replace(chr(10), ' ')}"
+            else f"{path.stem}\n    {shorten(found.summary, LINE - 4, placeholder=' ...')}"
         )
     return worst
 

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 from broker_sim.words import UsageError, duration_ms, nearest
 
-__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "table_of", "text", "texts"]
+__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "table_of", "text", "texts", "within"]
 
 T = TypeVar("T")
 
 MAX_BYTES = 1 << 20
+MAX_VALUES = 100_000
+"""With what aliases repeat."""
 _REQUIRED: Any = object()
 
 
@@ -113,12 +115,12 @@ def loads(source: str, name: str = "scenario") -> Table:
 
     try:
         node = yaml.compose(source, yaml.SafeLoader)
-        loader = yaml.SafeLoader("")
-        value = _value(node, loader, name) if node is not None else None
+        value = _Reader(name).value(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark is not None else name
-        raise WrongFile(place, f"no YAML: {getattr(error, 'problem', None) or error}") from None
+        words = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise WrongFile(place, f"no YAML: {words}") from None
     except RecursionError:
         raise WrongFile(name, "nested too deeply") from None
     if not isinstance(value, Table):
@@ -126,23 +128,46 @@ def loads(source: str, name: str = "scenario") -> Table:
     return value
 
 
-def _value(node: Any, loader: Any, name: str) -> Any:
-    import yaml
+class _Reader:
+    """Makes values of YAML's nodes; aliases are what they stand for."""
 
-    place = f"{name}:{node.start_mark.line + 1}"
-    if isinstance(node, yaml.MappingNode):
+    def __init__(self, name: str) -> None:
+        import yaml
+
+        self._yaml, self._name = yaml, name
+        self._scalars = yaml.SafeLoader("")
+        self._left = MAX_VALUES
+
+    def value(self, node: Any) -> Any:
+        """A Table, a list or a scalar. Raises WrongFile, YAMLError."""
+        place = self._place(node)
+        self._left -= 1
+        if self._left < 0:
+            raise WrongFile(place, f"more than {MAX_VALUES} values, with what its aliases repeat")
+        if isinstance(node, self._yaml.MappingNode):
+            return self._table(node, place)
+        if isinstance(node, self._yaml.SequenceNode):
+            return [self.value(one) for one in node.value]
+        try:
+            return self._scalars.construct_object(node)
+        except ValueError as error:  # 2001-02-30 is read as a date, and is none
+            raise WrongFile(place, f"{shown(node.value)} can't be read: {error}") from None
+
+    def _table(self, node: Any, place: str) -> Table:
         values: dict[str, Any] = {}
         where: dict[str, str] = {}
         for key_node, value_node in node.value:
+            at = self._place(key_node)
+            if not isinstance(key_node, self._yaml.ScalarNode):
+                raise WrongFile(at, "a key is a word, not a list or a map")
             key = str(key_node.value)
-            at = f"{name}:{key_node.start_mark.line + 1}"
             if key in values:
                 raise WrongFile(at, f"the key {key!r} stands here twice")
-            values[key], where[key] = _value(value_node, loader, name), at
+            values[key], where[key] = self.value(value_node), at
         return Table(values, where, place)
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(one, loader, name) for one in node.value]
-    return loader.construct_object(node)
+
+    def _place(self, node: Any) -> str:
+        return f"{self._name}:{node.start_mark.line + 1}"
 
 
 def plain(value: Any) -> Any:
@@ -169,6 +194,17 @@ def number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{shown(value)} is not a whole number")
     return value
+
+
+def within(least: int, most: int) -> Callable[[Any], int]:
+    """A whole number from ``least`` to ``most``."""
+
+    def read(value: Any) -> int:
+        if not least <= number(value) <= most:
+            raise UsageError(f"{value} is not from {least} to {most}")
+        return number(value)
+
+    return read
 
 
 def flag(value: Any) -> bool:

@@ -21,12 +21,15 @@ An action is an operation of the control plane (``op: leader.move``, with its pa
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from broker_sim.scenario.files import (
     Table,
+    WrongFile,
     duration,
     flag,
     listed,
@@ -36,8 +39,9 @@ from broker_sim.scenario.files import (
     table_of,
     text,
     texts,
+    within,
 )
-from broker_sim.scenario.signs import Sign, signs_of
+from broker_sim.scenario.signs import ClientSign, FaultSign, Sign, signs_of
 from broker_sim.words import UsageError, unknown
 from protocol.errors import Err
 
@@ -46,7 +50,7 @@ __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 BROKER_ACTIONS = ("down", "up", "restart")
-MAX_CLIENTS = 1000
+MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS = 1000, 100, 10_000, 1_000_000
 WITHIN_S = 30.0
 """How long a step waits for its sign, unless it says otherwise; an expectation, too."""
 
@@ -61,6 +65,7 @@ class TopicPlan:
     rate: float = 0.0
     replication: int = -1
     configs: dict[str, str] = field(default_factory=dict)
+    where: str = ""
 
 
 @dataclass(slots=True)
@@ -124,6 +129,13 @@ class Scenario:
     steps: list[Step]
     expect: list[Expectation]
 
+    @property
+    def summary(self) -> str:
+        """The story's first sentence, on one line; the name where there is no story."""
+        words = " ".join(self.story.split("\n\n")[0].split())
+        found = re.match(r".*?[.!?](?=\s|$)", words)
+        return found[0] if found else words or self.name
+
 
 def read(path: Path) -> Scenario:
     """The scenario of a file. Raises WrongFile."""
@@ -151,9 +163,25 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     steps = [step.name for step in scenario.steps]
     scenario.expect = [_expectation(one, steps) for one in table.tables("expect", "an expectation")]
     table.done()
+    _check_names(scenario, names)
     if not scenario.expect:
         raise table.error("a scenario without 'expect' proves nothing")
     return scenario
+
+
+def _check_names(scenario: Scenario, clients: list[str]) -> None:
+    """What signs and actions name is there. Raises WrongFile."""
+    actions = [action for step in scenario.steps for action in step.actions]
+    faults = [action.name for action in actions if action.verb == "fault"]
+    for action in actions:
+        if action.verb == "remove_fault" and action.name not in faults:
+            raise WrongFile(action.where, f"remove_fault: {unknown('fault', action.name, faults)}")
+    waited = [(step.where, sign) for step in scenario.steps for sign in step.when or ()]
+    for where, sign in [*waited, *((one.where, sign) for one in scenario.expect for sign in one.signs)]:
+        if isinstance(sign, FaultSign) and sign.name not in faults:
+            raise WrongFile(sign.where or where, f"fault: {unknown('fault', sign.name, faults)}")
+        if isinstance(sign, ClientSign) and not any(fnmatchcase(name, sign.client) for name in clients):
+            raise WrongFile(sign.where or where, f"client: {unknown('client', sign.client, clients)}")
 
 
 def _cluster(table: Table) -> dict[str, Any]:
@@ -171,9 +199,9 @@ def _cluster(table: Table) -> dict[str, Any]:
             config[setting] = str(round(value * factor))
     config.setdefault("group.initial.rebalance.delay.ms", "0")
     found: dict[str, Any] = {
-        "brokers": table.take("brokers", number, 1),
+        "brokers": table.take("brokers", within(1, MAX_BROKERS), 1),
         "as_version": table.take("as_version", text, "4.1"),
-        "clock": table.take("clock", text, "real"),
+        "clock": table.take("clock", _clock, "real"),
         "seed": table.take("seed", number, None),
         "config": config,
     }
@@ -189,6 +217,9 @@ def _imported(table: Table, path: Path | None) -> dict[str, str]:
     found = {key: table.take(key, text, "") for key in ("describe", "data")}
     table.done()
     base = path.parent if path else Path()
+    for key, value in found.items():
+        if value and path and not (base / value).exists():
+            raise table.error(f"{key}: {base / value}: no such file", key)
     return {key: str(base / value) for key, value in found.items() if value}
 
 
@@ -196,16 +227,24 @@ def _topics(table: Table) -> list[TopicPlan]:
     def one(each: Table) -> TopicPlan:
         plan = TopicPlan(
             each.take("name", text),
-            each.take("partitions", number, 1),
-            each.take("records", number, 0),
+            each.take("partitions", within(1, MAX_PARTITIONS), 1),
+            each.take("records", within(0, MAX_RECORDS), 0),
             each.take("rate", _rate, 0.0),
             each.take("replication", number, -1),
             {key: str(plain(value)) for key, value in each.table("configs", "configs").rest().items()},
+            each.place,
         )
         each.done()
         return plan
 
     return [one(each) for each in table.tables("topics", "a topic")]
+
+
+def _clock(value: Any) -> str:
+    from broker_sim.clock import clock_of
+
+    clock_of(text(value))
+    return text(value)
 
 
 def _rate(value: Any) -> float:
@@ -224,12 +263,10 @@ def _clients(table: Table) -> list[ClientPlan]:
     """One client, or with ``count`` as many, called NAME-1 and so on."""
     from broker_sim.scenario.apps import SETTINGS
 
-    name, many = table.take("name", text), table.take("count", number, 1)
+    name, many = table.take("name", text), table.take("count", within(1, MAX_CLIENTS), 1)
     kind, start = table.take("kind", text, "aiokafka"), table.take("start", flag, True)
     if kind not in KINDS:
         raise table.error(str(unknown("kind of client", kind, KINDS)), "kind")
-    if not 1 <= many <= MAX_CLIENTS:
-        raise table.error(f"count: {many} is not from 1 to {MAX_CLIENTS}", "count")
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}
     if not settings.get("topics"):

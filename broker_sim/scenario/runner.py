@@ -13,9 +13,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from broker_sim.scenario.clients import Clients, outside
 from broker_sim.scenario.model import Action, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
 from broker_sim.scenario.signs import Sign
+from broker_sim.storage.errors import StorageError
+from broker_sim.topics import KafkaError
 from broker_sim.words import UsageError, duration_text
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class Outcome:
     events: list[Event]
     groups: list[str]
     story: list[str]
+    ended: dict[str, str] = field(default_factory=dict)
+    """Clients that ended although nobody told them to, and their last words."""
 
     def report(self, *, width: int = 100, color: bool = False) -> str:
         """The verdict, and where it is broken what happened to the groups."""
@@ -80,6 +84,7 @@ class Outcome:
 
         marks = [f"  {'held  ' if one.held else 'BROKEN'}  {one.text}" for one in self.results]
         lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
+        lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
         words = {HELD: "held", BROKEN: "broken", LATE: "a deadline passed"}[self.code]
         lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}")
         if self.code:
@@ -93,6 +98,7 @@ class Outcome:
             "verdict": {HELD: "held", BROKEN: "broken", LATE: "late"}[self.code],
             "results": [{"held": one.held, "text": one.text, "where": one.where} for one in self.results],
             "late": self.late or None,
+            "ended": self.ended,
             "seconds": round(self.seconds, 3),
             "story": self.story,
         }
@@ -121,16 +127,20 @@ class _Stage:
         self.broken: dict[int, str] = {}
         self.began: dict[str, bool] = {}
         self.story: list[str] = []
+        self.ended: dict[str, str] = {}
+        self.heard_once: dict[str, None] = {}
         self.clients = Clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
         self.tasks: list[asyncio.Task[None]] = []
-        self.started_s = time.monotonic()
+        self.started_s = _now_s()
 
     # listening
 
-    def told(self, name: str, says: str, **details: Any) -> None:
+    def told(self, name: str, says: str, /, **details: Any) -> None:
         """A client said something."""
-        words = details.pop("text", "")
-        self.journal.write("client", client=name, says=says, text=str(words), details=details)
+        words = str(details.pop("text", ""))
+        if says == "exited" and words:
+            self.ended[name] = f"ended with code {details.get('code')}; {words}"
+        self.journal.write("client", client=name, says=says, text=words, details=details)
 
     def heard(self, event: Event) -> None:
         """An event of the journal."""
@@ -168,6 +178,11 @@ class _Stage:
             line = f"{event['group']}: " + (_TOLD["group"].format(**after) if after else "is gone")
             self.story.append(line)
             self.options.progress(f"{self.at(event)}  {line}")
+        elif kind == "client":
+            line = f"client {event['client']}: {event['says']}" + (f", {event['text']}" if event["text"] else "")
+            if event["says"] in _HEARD and line not in self.heard_once:
+                self.heard_once[line] = None
+                self.options.progress(f"{self.at(event)}  {line[:300]}")
         elif kind in _TOLD:
             self.options.progress(f"{self.at(event)}  {_TOLD[kind].format(**event)}")
 
@@ -177,11 +192,11 @@ class _Stage:
 
     async def until(self, signs: list[Sign], within_s: float, what: str) -> None:
         """Wait until all signs hold. Raises _Late."""
-        deadline_s = time.monotonic() + within_s
+        deadline_s = _now_s() + within_s
         while not all(sign.holds(self) for sign in signs):
             self.changed.clear()
             try:
-                await asyncio.wait_for(self.changed.wait(), deadline_s - time.monotonic())
+                await asyncio.wait_for(self.changed.wait(), deadline_s - _now_s())
             except TimeoutError:
                 missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
                 raise _Late(f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}") from None
@@ -202,8 +217,12 @@ class _Stage:
         for action in step.actions:
             try:
                 await self.act(action)
+            except KafkaError as error:
+                raise UsageError(f"{action.where}: {action.text}: {error.message or error.error.name}") from None
             except UsageError as error:
                 raise UsageError(f"{action.where}: {error}") from None
+            except AssertionError as error:  # an operation that waits
+                raise _Late(f"{action.where}: {error}") from None
 
     async def pass_time(self, seconds: float) -> None:
         """Time of the broker's clock."""
@@ -241,7 +260,7 @@ class _Stage:
             if answer.name != params["answer"]:
                 raise _Broken(f"{action.where}: {action.text}: the answer was {answer.name}, not {params['answer']}")
         else:
-            raise AssertionError(action.verb)
+            raise NotImplementedError(action.verb)
 
     def _thaw_later(self, seconds: float, client: Client) -> None:
         async def thaw() -> None:
@@ -259,7 +278,8 @@ class _Stage:
             await asyncio.sleep(0.05)
             due = int((clock.now_ms() - begun_ms) / 1000 * rate)
             if due > sent:
-                handle.fill(due - sent)
+                with contextlib.suppress(KafkaError, StorageError, UsageError):  # as a producer's records are lost
+                    handle.fill(due - sent)
                 sent = due
 
     # the verdict
@@ -271,7 +291,7 @@ class _Stage:
         waiting = [one for one in self.scenario.expect if one.kind != "never"]
         late: dict[int, str] = {}
         for one in sorted(waiting, key=lambda each: each.within_s):
-            spent_s = time.monotonic() - self.finished_s
+            spent_s = _now_s() - self.finished_s
             try:
                 await self.until(one.signs, max(0.0, one.within_s - spent_s), one.kind)
             except _Late as error:
@@ -304,6 +324,13 @@ _TOLD = {
     "fault_removed": "fault {fault} is gone after {hits} hits",
 }
 """The events that are progress, and how they are told."""
+
+_HEARD = ("started", "exited", "left", "error", "commit_failed")
+"""What clients say that is progress, the same words once."""
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -353,7 +380,7 @@ async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:
             code, late = LATE, str(error)
         except _Broken as error:
             results.append(Result(False, str(error), scenario.name))
-        stage.finished_s = time.monotonic()
+        stage.finished_s = _now_s()
         if not late:
             results += await stage.verdict()
             code = BROKEN if any(not one.held for one in results) else HELD
@@ -366,8 +393,8 @@ async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:
         if program is not None:
             await _end(program)
     groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
-    seconds = time.monotonic() - stage.started_s
-    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story)
+    seconds = _now_s() - stage.started_s
+    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended)
 
 
 def _prepare(stage: _Stage) -> None:
@@ -375,7 +402,12 @@ def _prepare(stage: _Stage) -> None:
     kafka = stage.kafka
     for plan in stage.scenario.topics:
         if plan.name not in kafka.state.topics:
-            kafka.create_topic(plan.name, plan.partitions, replication_factor=plan.replication, configs=plan.configs)
+            try:
+                kafka.create_topic(
+                    plan.name, plan.partitions, replication_factor=plan.replication, configs=plan.configs
+                )
+            except KafkaError as error:
+                raise UsageError(f"{plan.where}: topic {plan.name}: {error.message or error.error.name}") from None
         if plan.records:
             kafka.topic(plan.name).fill(plan.records)
         if plan.rate:
@@ -383,8 +415,11 @@ def _prepare(stage: _Stage) -> None:
     if "describe" in stage.scenario.imported:
         from broker_sim.importing import apply, read_describe
 
-        text = Path(stage.scenario.imported["describe"]).read_text(encoding="utf-8")
-        apply(kafka.state, kafka.runtime, read_describe(text))
+        path = Path(stage.scenario.imported["describe"])
+        try:
+            apply(kafka.state, kafka.runtime, read_describe(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: {error}") from None
 
 
 async def _end(program: asyncio.subprocess.Process) -> None:

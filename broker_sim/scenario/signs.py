@@ -14,12 +14,16 @@ A sign is a map in the file and a question to the run:
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.files import Table, count, number, table_of, text
-from broker_sim.words import unknown
+from broker_sim.selectors import API_NAMES
+from broker_sim.words import nearest, unknown
+from protocol.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -28,6 +32,7 @@ __all__ = ["Run", "Sign", "sign_of", "signs_of"]
 
 Event = dict[str, Any]
 
+_GLOB = re.compile(r"[*?\[]")
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
@@ -47,6 +52,9 @@ class Sign:
 
     what = ""
     """In words."""
+
+    where = ""
+    """``file:line`` of it."""
 
     def begin(self) -> None:
         """Forget what was seen: count from here."""
@@ -127,6 +135,8 @@ class EventSign(Sign):
         for key in self.fields:
             if key not in known:
                 raise table.error(f"{kind}: {unknown('field', key, sorted(known))}", key)
+            if key in _NAMES:
+                table.take(key, _known(key))
         self.kind, self.hits = kind, 0
         self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
 
@@ -154,7 +164,8 @@ class ClientSign(EventSign):
 
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
-        client, says = table.take("client", text), table.take("says", text, "*")
+        client, says = table.take("client", text), table.take("says", _saying, "*")
+        self.client = client
         words = table.take("text", text, "*")
         self.kind, self.hits = "client", 0
         self.fields = {"client": client, "says": says, "text": words}
@@ -200,12 +211,12 @@ class WentBack(Sign):
 
 def sign_of(table: Table) -> Sign:
     """The sign that a map describes. Raises WrongFile."""
-    if "client" in table:
+    if "client" in table and "event" not in table and "api" not in table:
         sign: Sign = ClientSign(table)
     elif "fault" in table and "event" not in table:
         sign = FaultSign(table)
     elif "api" in table or "event" in table:
-        return EventSign(table)
+        sign = EventSign(table)
     elif "group" in table:
         group = table.take("group", text)
         if table.take("committed", lambda value: value, None) == "went_back":
@@ -215,6 +226,7 @@ def sign_of(table: Table) -> Sign:
     else:
         raise table.error(f"{table.what} names nothing to look at: it has one of group, api, event, client, fault")
     table.done()
+    sign.where = table.place
     return sign
 
 
@@ -233,6 +245,32 @@ def signs_of(table: Table) -> list[Sign]:
         inner.done()
     table.done()
     return found
+
+
+_TIMERS = ("session", "pending", "rebalance", "sync", "append", "expire", "transactions")
+_SAYINGS = ("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left")
+_NAMES: dict[str, Iterable[str]] = {"api": API_NAMES, "error": Err.__members__, "timer": _TIMERS}
+"""The fields of events whose values are known beforehand."""
+
+
+def _known(key: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        name = text(value)
+        if not _GLOB.search(name) and name not in _NAMES[key]:
+            raise unknown(key, name, _NAMES[key])
+        return name
+
+    return read
+
+
+def _saying(value: Any) -> str:
+    word = text(value)
+    close = nearest(word, _SAYINGS)
+    if word not in _SAYINGS and close is not None:
+        raise unknown(
+            "saying of a client", word, _SAYINGS
+        )  # another one that is far from all may be a foreign program's
+    return word
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -64,7 +65,7 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
         await consumer.start()
         try:
             if settings.assign:
-                found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
+                found = await self.partitions()
                 consumer.assign(found)
                 tell("assigned", partitions=[_log(one) for one in found])
             else:
@@ -74,6 +75,16 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             await consumer.stop()
             tell("left")
+
+    async def partitions(self) -> list[TopicPartition]:
+        """All partitions of the topics; the consumer itself knows none before it is assigned one."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.bootstrap, client_id=self.settings.client_id)
+        await admin.start()
+        try:
+            told = await admin.describe_topics(self.settings.topics)
+        finally:
+            await admin.close()
+        return [TopicPartition(topic["topic"], one["partition"]) for topic in told for one in topic["partitions"]]
 
     async def turn(self) -> None:
         """One poll, its records and what was told meanwhile."""

@@ -1,0 +1,70 @@
+"""Every scenario that comes with broker-sim, with every client that it concerns: its verdict holds, or the client is known for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.scenario.commands import LINE, shipped
+from broker_sim.scenario.model import read
+from tests.scenarios.apps import APPS
+from tests.scenarios.stage import Stage
+
+NAMES = sorted(path.stem for path in shipped().glob("*.yaml"))
+CLIENTS = ("aiokafka", "confluent", "java-4.1")
+WITHOUT_CLIENTS = {"join-storm": "crowd"}
+"""Scenarios whose members are no client library's."""
+
+KNOWN_BREAKS = {
+    ("not-coordinator-on-offset-fetch", "confluent"): (
+        "librdkafka 2.16 never asks again after one NOT_COORDINATOR on OffsetFetch: it stays a member, and reads nothing"
+    ),
+    ("offset-fetch-while-loading", "aiokafka"): (
+        "aiokafka 0.14 does not look at OffsetFetch's top-level error: it begins at auto.offset.reset, and commits from there"
+    ),
+}
+"""(scenario, client) -> what that client does about it. Each was seen in the journal; see docs/faults.md."""
+
+
+def parts() -> Iterator[Any]:
+    for name in NAMES:
+        for client in [WITHOUT_CLIENTS[name]] if name in WITHOUT_CLIENTS else CLIENTS:
+            marks: list[pytest.MarkDecorator] = [pytest.mark.timeout(300)]
+            if client.startswith("java"):
+                marks.append(pytest.mark.clients)
+            if (name, client) in KNOWN_BREAKS:
+                marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=KNOWN_BREAKS[name, client]))
+            yield pytest.param(name, client, id=f"{name}-{client}", marks=marks)
+
+
+@pytest.fixture(scope="module")
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Everything of this module that was selected is under way, in the order of the tests."""
+    with Stage() as stage:
+        booked = []
+        for item in request.session.items:
+            if getattr(item, "originalname", "") == test_the_verdict_holds.__name__ and item.path == request.path:
+                name, client = item.callspec.params["name"], item.callspec.params["client"]  # type: ignore[attr-defined]
+                try:
+                    booked.append(((name, client), APPS[client]()))
+                except (pytest.skip.Exception, pytest.fail.Exception):
+                    continue  # its own test says so
+        stage.book(booked)
+        yield stage
+
+
+@pytest.mark.parametrize(("name", "client"), parts())
+def test_the_verdict_holds(stage: Stage, name: str, client: str) -> None:
+    outcome = stage.outcome(name, client)
+    assert outcome.ended == {}, outcome.report()
+    assert outcome.code == 0, outcome.report()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_story_begins_with_one_short_line(name: str) -> None:
+    scenario = read(shipped() / f"{name}.yaml")
+    assert scenario.summary == scenario.story.splitlines()[0]
+    assert len(scenario.summary) <= LINE - 4
+    assert any(one.kind != "never" for one in scenario.expect), "a run in which nothing happens would do"
