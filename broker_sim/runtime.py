@@ -430,10 +430,12 @@ class GroupRuntime:
         if high_watermark <= last_offset:
             self._await_high_watermark(slot)
         more = [append.ticket for append in appends[1:]] if len(appends) > 1 else ()
-        if self.watch is not None:
-            tickets = [append.ticket for append in appends]
-            self.watch.appended(partition.name, slot.shard, tickets, last_offset, error, high_watermark)
-        return self._stepped(slot, Appended(appends[0].ticket, last_offset, error, high_watermark, more), now_ms)
+        event = Appended(appends[0].ticket, last_offset, error, high_watermark, more)
+        if self.watch is None:
+            return slot.shard.step(event, now_ms)
+        tickets = [append.ticket for append in appends]
+        self.watch.appended(partition.name, slot.shard, tickets, last_offset, error, high_watermark)
+        return self._stepped(slot, event, now_ms)
 
     def _await_high_watermark(self, slot: Slot) -> None:
         if slot.waiter is None:
