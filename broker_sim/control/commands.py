@@ -87,6 +87,8 @@ VERBS: dict[str, dict[str, Verb]] = {
         "wait": Verb(
             "group.wait", ("group",), ("group wait billing state=Stable members=3", "group wait billing lag_below=100")
         ),
+        "commit": Verb("group.commit", ("group",), ("group commit billing --timeout 30s",)),
+        "probe": Verb("group.probe", ("group",), ("group probe billing",)),
         "remove-member": Verb("group.remove_member", ("group", "member"), ("group remove-member billing consumer-2",)),
     },
     "explain": {"": Verb("group.explain", ("group",), ("explain billing", "explain billing --generation 7"))},
@@ -105,10 +107,12 @@ VERBS: dict[str, dict[str, Verb]] = {
         "down": Verb("broker.down", ("broker",), ("broker down 2", "broker down 2 --graceful")),
         "up": Verb("broker.up", ("broker",), ("broker up 2",)),
         "restart": Verb("broker.restart", ("broker",), ("broker restart 1",)),
+        "restart-all": Verb("broker.restart_all", (), ("broker restart-all",)),
     },
     "leader": {
         "move": Verb("leader.move", ("log", "broker"), ("leader move 'offsets(billing)' 2", "leader move orders-0 3")),
-        "elect": Verb("leader.elect", ("log",), ("leader elect orders-0",)),
+        "elect": Verb("leader.elect", ("log", "broker"), ("leader elect orders-0",)),
+        "prefer": Verb("leader.prefer", (), ("leader prefer",)),
     },
     "log": {
         "get": Verb("log.get", ("log",), ("log 'offsets(billing)'",)),

@@ -46,29 +46,41 @@ async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
     return shown(cluster, given["broker"])
 
 
-@operation("broker.down", "POST /brokers/{broker}/down", NODE, GRACEFUL, answer=BROKER)
+@operation(
+    "broker.down",
+    "POST /brokers/{broker}/down",
+    NODE,
+    GRACEFUL,
+    Parameter(
+        "noticed_after", "duration", "so long metadata names it still, as Kafka's does for some 9 s (default: at once)"
+    ),
+    answer=BROKER,
+)
 async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Take a broker down: its connections are reset, other replicas lead what it led; it keeps its port."""
     check_broker(cluster, given["broker"])
-    await cluster.broker(given["broker"]).down(graceful=given.get("graceful", False))
+    unnoticed = given.get("noticed_after", 0)
+    await cluster.broker_down(given["broker"], graceful=given.get("graceful", False), noticed_after=unnoticed)
     return shown(cluster, given["broker"])
 
 
-@operation("broker.up", "POST /brokers/{broker}/up", NODE, answer=BROKER)
+@operation(
+    "broker.up",
+    "POST /brokers/{broker}/up",
+    NODE,
+    Parameter(
+        "elect", "str", "preferred: every partition is led by its first replica again", choices=lambda: ("preferred",)
+    ),
+    answer=BROKER,
+)
 async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Bring a broker up again, on the port it had."""
     check_broker(cluster, given["broker"])
-    await _up(cluster, given["broker"])
-    return shown(cluster, given["broker"])
-
-
-async def _up(cluster: Cluster, node_id: int) -> None:
-    from broker_sim.cluster import ClusterError
-
     try:
-        await cluster.broker(node_id).up()
+        await cluster.broker_up(given["broker"], elect=given.get("elect"))
     except OSError as error:
-        raise ClusterError(f"broker {node_id} can't have its port: {error.strerror or error}") from None
+        raise UsageError(f"broker {given['broker']} can't have its port: {error.strerror or error}") from None
+    return shown(cluster, given["broker"])
 
 
 @operation("broker.restart", "POST /brokers/{broker}/restart", NODE, GRACEFUL, answer=BROKER)
@@ -77,6 +89,18 @@ async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
     check_broker(cluster, given["broker"])
     await cluster.broker(given["broker"]).restart(graceful=given.get("graceful", True))
     return shown(cluster, given["broker"])
+
+
+@operation(
+    "broker.restart_all",
+    "POST /brokers/restart",
+    Parameter("graceful", "bool", "what is answered is written before the connections end"),
+    answer={"brokers": [BROKER]},
+)
+async def restart_all(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Take all brokers down at once and up again; every coordinator starts from its log."""
+    await cluster.restart_all(graceful=given.get("graceful", False))
+    return {"brokers": [shown(cluster, node_id) for node_id in cluster.state.brokers]}
 
 
 # --- clock ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.names import not_there
-from broker_sim.control.shapes import GROUP
+from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
 
@@ -20,6 +20,7 @@ STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
 GENERATION = Parameter("generation", "int", "only this generation", least=0, example=7)
 
 STATE = Parameter("state", "str", "the group's state", choices=lambda: STATES, example="Stable")
+MEMBER_GONE = Parameter("member_gone", "str", "no member has that member id, instance id or client id")
 CONDITIONS = (
     Parameter("members", "int", "how many members", least=0, example=3),
     Parameter("generation", "int", "this generation or a later one", least=0),
@@ -42,8 +43,11 @@ def _offsets(given: dict[str, Any]) -> dict[tuple[str, int], int] | None:
 
 def _examine_wait(given: dict[str, Any]) -> None:
     names = [STATE.name, *(one.name for one in CONDITIONS)]
-    if not any(name in given for name in names):
-        raise UsageError(f"nothing to wait for; name one of {', '.join(names)}")
+    named = [name for name in names if name in given]
+    if not named and MEMBER_GONE.name not in given:
+        raise UsageError(f"nothing to wait for; name one of {', '.join([*names, MEMBER_GONE.name])}")
+    if named and MEMBER_GONE.name in given:
+        raise UsageError(f"{MEMBER_GONE.name} is waited for by itself, not with {', '.join(named)}")
     _offsets(given)
 
 
@@ -110,6 +114,7 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     GROUP_ID,
     STATE,
     *CONDITIONS,
+    MEMBER_GONE,
     TIMEOUT,
     answer=GROUP,
     waits=True,
@@ -117,7 +122,11 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def wait_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until all that is named holds for a group at once; it need not be there yet."""
-    return await _waited(cluster.group(given["group"]), given)
+    group = cluster.group(given["group"])
+    if MEMBER_GONE.name in given:
+        await group.member_gone(given[MEMBER_GONE.name], timeout=given["timeout"])
+        return shown(group)
+    return await _waited(group, given)
 
 
 async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +178,37 @@ def drawn(events: Iterable[dict[str, Any]], group: str, form: str, width: int) -
         if form == "svg"
         else html(events, group)
     )
+
+
+@operation(
+    "group.commit",
+    "GET /groups/{group}/commit",
+    GROUP_ID,
+    Parameter("since", "int", "a commit behind that seq of the journal will do (default: the next one)", least=0),
+    TIMEOUT,
+    answer={"group": "string", "seq": "integer", "offsets": Map("integer?")},
+    waits=True,
+)
+async def wait_commit(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait for a commit of a group that is published; the answer has its offsets."""
+    journal = cluster.observe()
+    group, since = given["group"], given.get("since")
+    seen = await journal.next(event="offsets", group=group, since=since, timeout=given["timeout"])
+    return {"group": given["group"], "seq": seen["seq"], "offsets": seen["offsets"]}
+
+
+@operation(
+    "group.probe",
+    "POST /groups/{group}/probe",
+    GROUP_ID,
+    TIMEOUT,
+    answer={"ok": "boolean", "error": "string", "log": "string"},
+    waits=True,
+)
+async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Find out whether the group's coordinator takes commits now; the group itself is not disturbed."""
+    found = await cluster.group(given["group"]).commit_probe(timeout=given["timeout"])
+    return {"ok": found.ok, "error": found.error.name, "log": found.log}
 
 
 @operation(

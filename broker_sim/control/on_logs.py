@@ -162,9 +162,24 @@ async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     return shown(log)
 
 
-@operation("leader.elect", "POST /logs/{log}/elect", LOG_NAME, answer=LOG, examine=_examine_log)
+@operation(
+    "leader.elect",
+    "POST /logs/{log}/elect",
+    LOG_NAME,
+    Parameter("broker", "int", "an in-sync replica (default: who leads already)", least=0),
+    answer=LOG,
+    examine=_examine_log,
+)
 async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
-    """Elect a leader among the replicas that are alive, the preferred one first."""
+    """Begin a new leader epoch; who names the old one hears FENCED_LEADER_EPOCH."""
     log = log_of(cluster, given["log"])
-    log.elect()
+    if "broker" in given:
+        check_broker(cluster, given["broker"])
+    log.elect(given.get("broker"))
     return shown(log)
+
+
+@operation("leader.prefer", "POST /leaders/preferred", answer={"changed": "integer"})
+async def elect_preferred(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Let every partition be led by its first replica, where that is alive and in sync."""
+    return {"changed": cluster.elect_preferred()}

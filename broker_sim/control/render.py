@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from broker_sim.words import duration_text
+
 __all__ = ["event_line", "group_line", "text"]
 
 WIDTH = 160
@@ -45,7 +47,9 @@ def _fields(answer: Any) -> str:
 
 
 def _state(one: Mapping[str, Any]) -> str:
-    args = ", ".join(f"{name} {value}{'' if name == 'free_bytes' else ' ms'}" for name, value in one["args"].items())
+    args = ", ".join(
+        f"{name} {value if name == 'free_bytes' else duration_text(value)}" for name, value in one["args"].items()
+    )
     return f"{one['log']} is {one['state']}" + (f" ({args})" if args else "")
 
 
@@ -200,6 +204,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "journal.mark": event_line,
     **{f"broker.{verb}": _broker for verb in ("get", "down", "up", "restart")},
     "broker.list": _each("brokers", _broker),
+    "broker.restart_all": _each("brokers", _broker),
     **{f"topic.{verb}": _topic for verb in ("get", "create", "fill", "grow")},
     "topic.list": _each("topics", _topic),
     **{f"cluster.{verb}": _cluster for verb in ("get", "create")},

@@ -152,6 +152,15 @@ def test_serve_refuses_what_cannot_be(arguments: list[str], told: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_without_aiohttp_one_line_tells_what_is_missing() -> None:
+    code = "import sys; sys.modules['aiohttp'] = None; from broker_sim.cli import main; sys.exit(main(['serve', '--control', '0']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "broker-sim serve: the control server needs aiohttp: python -m pip install 'broker-sim[control]'"
+    ]
+
+
 def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None:
     def ok(*words: str) -> str:
         done = kafka.run(*words)

@@ -286,19 +286,43 @@ async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Outside) -> No
     assert len((await wire.send(MetadataRequest(topics=[]), 12)).brokers) == 2
     await wire.close()
     assert (await kafka.do("broker.restart", broker=2))["alive"]
+    unnoticed = await kafka.do("broker.down", broker=2, noticed_after="1h")
+    assert unnoticed["alive"], "nobody knows yet"
+    assert (await kafka.do("broker.up", broker=2, elect="preferred"))["alive"]
+    assert (await kafka.do("leader.prefer"))["changed"] == 0
+    log = await kafka.do("log.get", log="orders-0")
+    assert (await kafka.do("leader.elect", log="orders-0"))["leader_epoch"] == log["leader_epoch"] + 1
+    assert len((await kafka.do("broker.restart_all"))["brokers"]) == 2
     assert [one["alive"] for one in (await kafka.do("broker.list"))["brokers"]] == [True, True]
 
 
 async def test_an_operator_removes_a_member(kafka: Outside) -> None:
     async with consumer(kafka, "app-1"):
         await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
+        gone = asyncio.create_task(kafka.do("group.wait", group=GROUP, member_gone="app-1"))
         failed = await kafka.refused("group.remove_member", group=GROUP, member="app-2")
         assert (failed.status, failed.told["nearest"]) == (404, "app-1")
         group = await kafka.do("group.remove_member", group=GROUP, member="app-1")
         assert group["members"] == []
+        await gone
 
 
 # --- order, time, topics, journal, clusters ---------------------------------------------------------------------------
+
+
+async def test_commits_are_waited_for_and_tried(kafka: Outside, coordinator: Wire) -> None:
+    assert await kafka.do("group.probe", group=GROUP) == {
+        "ok": True,
+        "error": "NONE",
+        "log": (await kafka.do("log.get", log=f"offsets({GROUP})"))["log"],
+    }
+    await coordinator.send(commit(offset=7), 8)
+    seen = await kafka.do("group.commit", group=GROUP, since=0)
+    assert seen["offsets"] == {"orders-0": 7}
+    failed = await kafka.refused("group.commit", group=GROUP, since=seen["seq"], timeout="20ms")
+    assert failed.status == 408
+    await kafka.do("state.set", log=f"offsets({GROUP})", state="readonly")
+    assert not (await kafka.do("group.probe", group=GROUP))["ok"]
 
 
 async def test_requests_are_held_and_let_go_one_by_one(kafka: Outside, coordinator: Wire) -> None:
