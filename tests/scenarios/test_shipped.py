@@ -55,7 +55,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.mark.parametrize(("name", "client"), parts())
+@pytest.mark.parametrize(("name", "client"), list(parts()))
 def test_the_verdict_holds(stage: Stage, name: str, client: str) -> None:
     outcome = stage.outcome(name, client)
     assert outcome.ended == {}, outcome.report()
