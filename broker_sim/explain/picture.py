@@ -12,8 +12,8 @@ from broker_sim.explain.canvas import Canvas, escaped
 from broker_sim.explain.events import Event
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
-from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Span
-from broker_sim.explain.phrases import clock, date, incident_words, span_words
+from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Incident, Span
+from broker_sim.explain.phrases import clock, count, date, incident_words, span_words
 from broker_sim.explain.scene import Band, Scene, scene
 from broker_sim.explain.story import tell
 from broker_sim.explain.style import HUES, SCRIPT, page_css, picture_css
@@ -29,6 +29,9 @@ ROW = 24
 LANE = 34
 MOST_LANES = 40
 MOST_ROWS = 12
+MOST_WORDS = 12
+PX = 6.4
+"""The width of a character, about."""
 WORDS_A_LINE = 168
 LEGEND = {
     "prepare": "preparing: JoinGroups are awaited",
@@ -156,10 +159,13 @@ class _Picture:
         canvas.text(24, 40, past.group, "ink h1", room=700)
         log = f"{past.log} · " if past.log else ""
         failed = sum(call.failed for call in past.commits)
-        commits = f" · {len(past.commits)} commits" + (f", {failed} failed" if failed else "") if past.commits else ""
-        facts = (
-            f"{log}{len(past.rebalances)} rebalances{commits} · {duration_text(self.scene.to_ms - self.scene.from_ms)}"
+        commits = (
+            f" · {count(len(past.commits), 'commit')}" + (f", {failed} failed" if failed else "")
+            if past.commits
+            else ""
         )
+        lasted = duration_text(self.scene.to_ms - self.scene.from_ms)
+        facts = f"{log}{count(len(past.rebalances), 'rebalance')}{commits} · {lasted}"
         canvas.text(24, 62, f"{standing(past)}", "muted h2", room=WIDTH - 48)
         canvas.text(WIDTH - RIGHT, 40, facts, "muted h2 end")
 
@@ -281,18 +287,27 @@ class _Picture:
             return
         y = RIBBON_Y + RIBBON_HEIGHT + 8 + ROW * len(self.rows)
         self.canvas.text(24, y + 16, "events", "muted h2")
-        free = 0.0
-        incidents = self.scene.incidents
-        for position, incident in enumerate(incidents):
+        places: list[tuple[float, list[Incident]]] = []
+        for incident in self.scene.incidents:  # those of one moment share a place
             x = self.x(incident.ts_ms)
-            words = f"{clock(incident.ts_ms)}  {incident_words(incident)}"
-            if x < free and position and x - self.x(incidents[position - 1].ts_ms) < 1:
-                continue
+            if places and x - places[-1][0] < 2:
+                places[-1][1].append(incident)
+            else:
+                places.append((x, [incident]))
+        free = float(LEFT)
+        for position, (x, together) in enumerate(places):
+            words = "\n".join(f"{clock(one.ts_ms)}  {incident_words(one)}" for one in together[:MOST_WORDS])
+            label = " · ".join(one.text if one.kind == "mark" else incident_words(one) for one in together[:MOST_WORDS])
             self.canvas.line(x, y + 12, x, self.bottom, "noteline")
             self.canvas.diamond(x, y + 12, 4.5, "note", words)
-            following = self.x(incidents[position + 1].ts_ms) if position + 1 < len(incidents) else WIDTH - RIGHT + 20
-            self.canvas.text(x + 9, y + 16, incident_words(incident), "ink small", words, room=following - x - 16)
-            free = x + 1
+            following = places[position + 1][0] if position + 1 < len(places) else WIDTH - 8
+            room, needed = following - x - 16, PX * len(label)
+            if room < needed and x - free - 16 > max(room, needed):
+                self.canvas.text(x - 9, y + 16, label, "ink small end", words)
+                free = x + 9
+            else:
+                self.canvas.text(x + 9, y + 16, label, "ink small", words, room=room)
+                free = x + 9 + max(min(room, needed), 0)
 
     # --- beneath --------------------------------------------------------------------------------------------------------
 
