@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker_sim import leadership
 from broker_sim.clock import Timer
 from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, Partition
 from broker_sim.storage.errors import StorageError
@@ -253,7 +254,8 @@ class _Begin:
         partition, isr = one.partition, one.partition.isr
 
         def undo() -> None:
-            partition.isr_too_small, partition.isr = False, isr
+            alive = [node for node in isr if all_._state.brokers[node].alive]
+            partition.isr_too_small, partition.isr = False, alive or isr
             partition.release()
 
         one.undo = undo
@@ -283,10 +285,14 @@ class _Begin:
         partition, leader, state = one.partition, one.partition.leader, all_._state
 
         def undo() -> None:
-            if partition.leader < 0:  # nobody was elected meanwhile
+            partition.barred = False
+            if leader in state.brokers and state.brokers[leader].alive:
                 state.set_leader(partition, leader)
+            else:
+                leadership.elect_if_possible(state, partition)
 
         one.undo = undo
+        partition.barred = True
         state.set_leader(partition, -1)
 
     @staticmethod

@@ -70,9 +70,8 @@ def revive(state: ClusterState, node_id: int) -> None:
     for partition in list(state.partitions()):
         if node_id not in partition.replicas:
             continue
-        heir = _heir(state, partition) if partition.leader < 0 else -1
-        if heir >= 0:
-            _lead(state, partition, heir, f"broker {node_id} is up")
+        if partition.leader < 0:
+            elect_if_possible(state, partition, f"broker {node_id} is up")
         if partition.leader >= 0 and node_id not in partition.isr and not partition.isr_too_small:
             partition.isr = [*partition.isr, node_id]
             _trim(state, partition)
@@ -85,9 +84,15 @@ def _trim(state: ClusterState, partition: Partition) -> None:
     partition.eligible = [] if enough else [node for node in partition.eligible if node not in partition.isr]
 
 
+def _check_open(partition: Partition) -> None:
+    if partition.barred:
+        raise UsageError(f"{partition.name} is in the state no_leader; heal that first")
+
+
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
     """A new leader epoch: of ``node_id``, an in-sync replica that is alive; by default of the leader there is, or where it is gone of
     the first that can lead. Raises UsageError."""
+    _check_open(partition)
     if node_id is None:
         leader = state.brokers.get(partition.leader)
         node_id = partition.leader if leader is not None and leader.alive else _heir(state, partition)
@@ -102,6 +107,13 @@ def elect(state: ClusterState, partition: Partition, node_id: int | None = None)
                 f"broker {node_id} is no in-sync replica of {partition.name}; those are {partition.isr}. move_leader() takes any"
             )
     _lead(state, partition, node_id, "elected")
+
+
+def elect_if_possible(state: ClusterState, partition: Partition, reason: str = "elected") -> None:
+    """A leader for a partition without one, if anybody can lead it."""
+    heir = _heir(state, partition)
+    if heir >= 0:
+        _lead(state, partition, heir, reason)
 
 
 def elect_preferred(state: ClusterState) -> int:
@@ -119,6 +131,7 @@ def elect_preferred(state: ClusterState) -> int:
 
 def move(state: ClusterState, partition: Partition, node_id: int) -> None:
     """Let another broker lead, whether it has a replica or not. Raises UsageError: no such broker, it is down, it leads already."""
+    _check_open(partition)
     check_broker(state, node_id, alive=True)
     if partition.leader == node_id:
         raise UsageError(f"{partition.name} is led by broker {node_id} already; elect() begins a new epoch")
@@ -136,6 +149,8 @@ def move(state: ClusterState, partition: Partition, node_id: int) -> None:
 
 def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
     """Who can lead, -1 where nobody can."""
+    if partition.barred:
+        return -1
     alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
     for able in (partition.isr, partition.eligible):
         found = next((node for node in alive if node in able), None)

@@ -64,6 +64,7 @@ class Partition:
     __slots__ = (
         "_waiters",
         "appended_bytes",
+        "barred",
         "deleted",
         "eligible",
         "events",
@@ -91,6 +92,8 @@ class Partition:
         self.isr = list(replicas)
         self.eligible: list[int] = []
         """Replicas outside the ISR that have all that is committed (KIP-966, from 4.1 on)."""
+        self.barred = False
+        """While true, nobody is elected its leader."""
         self.leader = leader
         """Node id, or -1 where none of the replicas is alive."""
         self.leader_epoch = leader_epoch

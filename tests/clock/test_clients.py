@@ -113,6 +113,17 @@ async def test_aiokafka_lives_through_a_week(kafka: Cluster) -> None:
         assert billing.generation == generation
 
 
+async def test_aiokafka_on_a_clock_that_runs_faster() -> None:
+    """Kafka's join window of 3 s takes 30 ms; a heartbeat interval of 50 ms is 5 s to the broker."""
+    async with Cluster(clock="scaled:100", topics={"orders": PARTITIONS}) as kafka:
+        began = time.monotonic()
+        async with consumer(kafka, "app-1") as app:
+            await assigned(app, PARTITIONS)
+            assert time.monotonic() - began < 2.5
+            await app.commit({TopicPartition("orders", 0): 7})
+            assert await app.committed(TopicPartition("orders", 0)) == 7
+
+
 # --- clients with threads of their own --------------------------------------------------------------------------------
 
 

@@ -267,6 +267,38 @@ async def test_what_can_not_be(kafka: Cluster) -> None:
         kafka.elect(partition, other(partition.leader))
 
 
+async def test_no_leader_lasts_whoever_comes_and_goes(kafka: Cluster) -> None:
+    kafka.state.create_topic("pair", 1, replication_factor=2)
+    log, alone = kafka.log("pair", 0), kafka.log(TOPIC, 0)
+    old, owner = log.leader, alone.leader
+    with log.no_leader():
+        await kafka.restart(old)
+        assert log.leader == -1
+        assert kafka.elect_preferred() == 0
+        with pytest.raises(UsageError, match="pair-0 is in the state no_leader; heal that first"):
+            kafka.move_leader(log.partition, 1)
+        with pytest.raises(UsageError, match="no_leader"):
+            kafka.elect(log.partition)
+        await kafka.broker_down(old)
+    assert log.leader == other(old)
+    await kafka.broker_up(old)
+    await kafka.broker_down(owner)
+    with alone.no_leader():
+        await kafka.broker_up(owner)
+        assert alone.leader == -1
+    assert alone.leader == owner
+
+
+async def test_the_isr_after_a_state_has_those_who_are_alive(kafka: Cluster) -> None:
+    kafka.state.create_topic("pair", 1, replication_factor=2)
+    log = kafka.log("pair", 0)
+    with log.under_min_isr():
+        await kafka.broker_down(other(log.leader))
+    assert log.partition.isr == [log.leader]
+    await kafka.broker_up(other(log.leader))
+    assert sorted(log.partition.isr) == [1, 2]
+
+
 # --- coordinators -----------------------------------------------------------------------------------------------------
 
 
