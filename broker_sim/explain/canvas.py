@@ -31,6 +31,13 @@ class Canvas:
         content = inner + (f"<title>{escaped(title)}</title>" if title else "")
         self.parts.append(f"<{tag} {attributes}>{content}</{tag}>" if content else f"<{tag} {attributes}/>")
 
+    def group(self, title: str, extra: str = "") -> None:
+        """What is drawn up to ``end_group`` shares a tooltip."""
+        self.parts.append(f"<g {extra}><title>{escaped(title)}</title>")
+
+    def end_group(self) -> None:
+        self.parts.append("</g>")
+
     def rect(
         self,
         x: float,
@@ -41,12 +48,10 @@ class Canvas:
         title: str = "",
         *,
         radius: float = 0,
-        extra: str = "",
     ) -> None:
         rounded = f' rx="{_n(min(radius, width / 2))}"' if radius else ""
-        more = f" {extra}" if extra else ""
         place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0.1))}" height="{_n(height)}"'
-        self._put("rect", f'class="{style}" {place}{rounded}{more}', title)
+        self._put("rect", f'class="{style}" {place}{rounded}', title)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> None:
         self._put("line", f'class="{style}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"', title)

@@ -61,7 +61,7 @@ def names_in(event: Event, key: str) -> list[str]:
     return [clean(one) for one in items(event, key) if isinstance(one, str)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """A request of a group and what became of it. Times in ms of the broker's clock; ``answered_ms`` None: not answered yet."""
 

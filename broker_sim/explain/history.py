@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from broker_sim.explain.causes import Causes
@@ -412,6 +413,8 @@ class _Reader:
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         past.names = short_names(past.members.values())
+        for rebalance, following in pairwise(past.rebalances):
+            rebalance.following = following
         past.stretches = stretches(past.rebalances)
         return past
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Call, Snapshot
 
-__all__ = ["Arrival", "Cause", "History", "Incident", "Info", "Rebalance", "Removal", "Replacement", "Span", "Stretch"]
+__all__ = [
+    "Arrival",
+    "Cause",
+    "History",
+    "Incident",
+    "Info",
+    "Rebalance",
+    "Removal",
+    "Replacement",
+    "Span",
+    "Stretch",
+    "commits_of",
+]
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
 
@@ -81,7 +95,7 @@ class Replacement:
     order: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Rebalance:
     """From the opening of the join window to Stable, to the failure after which it began again, or to the group's end.
 
@@ -122,6 +136,7 @@ class Rebalance:
     order: int = 0  # of its first event in the journal
     conditions: list[Span] = field(default_factory=list)
     faults: list[Call] = field(default_factory=list)
+    following: Rebalance | None = field(default=None, repr=False)
 
     @property
     def last_arrival(self) -> Arrival | None:
@@ -197,4 +212,15 @@ class History:
 
     @property
     def commits(self) -> list[Call]:
-        return [call for call in self.calls if call.api in ("OffsetCommit", "TxnOffsetCommit")]
+        return commits_of(self.calls)
+
+    def calls_between(self, from_ms: int, to_ms: int | None) -> list[Call]:
+        """The calls that came then; ``to_ms`` None: up to the end, that included."""
+        start = bisect_left(self.calls, from_ms, key=lambda call: call.ts_ms)
+        end = len(self.calls) if to_ms is None else bisect_left(self.calls, to_ms, key=lambda call: call.ts_ms)
+        return self.calls[start:end]
+
+
+def commits_of(calls: Iterable[Call]) -> list[Call]:
+    """Those that commit offsets."""
+    return [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")]

@@ -205,7 +205,7 @@ class _Picture:
         drawn = -1.0
         for band in self.scene.bands:
             x, end = self.x(band.from_ms), self.x(band.to_ms)
-            if end - x < 0.7 and x - drawn < 0.7:
+            if end - x < 2 and x - drawn < 2:
                 continue  # thousands of them on one pixel
             drawn = x
             self._band(band, x, max(end, x + 1))
@@ -220,35 +220,26 @@ class _Picture:
             if band.rebalance is not None
             else f"Generation {band.label} had begun before the journal."
         )
-        at = f'data-at="{band.from_ms}"'
+        canvas.group(words, f'data-at="{band.from_ms}"')
         if band.rest not in (EMPTY, DEAD):
-            canvas.rect(ended, top, end - ended, height, f"t{hue}", words, extra=at)
-        canvas.rect(x, top, closed - x, height, "prepare faint", words, extra=at)
-        canvas.rect(closed, top, ended - closed, height, "complete faint", words, extra=at)
+            canvas.rect(ended, top, end - ended, height, f"t{hue}")
+        canvas.rect(x, top, closed - x, height, "prepare faint")
+        canvas.rect(closed, top, ended - closed, height, "complete faint")
         if band.rest == STABLE:
-            canvas.rect(ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, f"g{hue}", words, radius=5, extra=at)
+            canvas.rect(ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, f"g{hue}", radius=5)
         elif band.rest in (EMPTY, DEAD):
-            canvas.rect(
-                ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, "track veil", f"{band.rest}. {words}", radius=5, extra=at
-            )
+            canvas.rect(ended, RIBBON_Y, end - ended, RIBBON_HEIGHT, "track veil", radius=5)
             if end - ended > 40:
                 canvas.text((ended + end) / 2, RIBBON_Y + 17, band.rest, "muted small mid")
         if closed > x:
-            canvas.rect(x, RIBBON_Y, max(closed - x, 1.5), RIBBON_HEIGHT, "prepare", words, radius=3, extra=at)
+            canvas.rect(x, RIBBON_Y, max(closed - x, 1.5), RIBBON_HEIGHT, "prepare", radius=3)
         if ended > closed:
-            canvas.rect(
-                closed, RIBBON_Y, max(ended - closed, 1.5), RIBBON_HEIGHT, "complete", words, radius=3, extra=at
-            )
+            canvas.rect(closed, RIBBON_Y, max(ended - closed, 1.5), RIBBON_HEIGHT, "complete", radius=3)
         self._band_label(band, x, end, closed, ended)
         if band.rest == "failed" and end - x > 6:
-            canvas.rect(
-                ended - 3,
-                RIBBON_Y,
-                3,
-                RIBBON_HEIGHT,
-                "bad",
-                f"{clock(band.ended_ms)}  it began again before it was Stable",
-            )
+            again = f"{clock(band.ended_ms)}  it began again before it was Stable"
+            canvas.rect(ended - 3, RIBBON_Y, 3, RIBBON_HEIGHT, "bad", again)
+        canvas.end_group()
 
     def _band_label(self, band: Band, x: float, end: float, closed: float, ended: float) -> None:
         if not band.label:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_sim.explain.events import Call
-from broker_sim.explain.model import DEAD, Arrival, History, Rebalance, Removal, Stretch
+from broker_sim.explain.model import DEAD, Arrival, History, Rebalance, Removal, Stretch, commits_of
 from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, quoted, span_words, times
 from broker_sim.words import duration_text
 
@@ -331,11 +331,7 @@ def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:
 
 def commits_between(past: History, from_ms: int, to_ms: int | None) -> list[str]:
     """The commits that failed or waited meanwhile."""
-    failed = [
-        call
-        for call in past.commits
-        if (call.failed or call.answered_ms is None) and from_ms <= call.ts_ms and (to_ms is None or call.ts_ms < to_ms)
-    ]
+    failed = [c for c in commits_of(past.calls_between(from_ms, to_ms)) if c.failed or c.answered_ms is None]
     return [f"Meanwhile {words}" for words in commit_words(past, failed)]
 
 
@@ -343,12 +339,9 @@ def life_of(past: History, rebalance: Rebalance) -> str:
     """How a generation that became Stable lived: how long, its commits, what failed."""
     if rebalance.end != "stable" or rebalance.ended_ms is None:
         return ""
-    index = past.rebalances.index(rebalance)
-    following = past.rebalances[index + 1] if index + 1 < len(past.rebalances) else None
+    following = rebalance.following
     until = past.last_ms if following is None else following.began_ms
-    calls = [
-        call for call in past.calls if rebalance.ended_ms <= call.ts_ms < until or call.ts_ms == until == past.last_ms
-    ]
+    calls = past.calls_between(rebalance.ended_ms, None if following is None else until)
     gone = next((ts_ms for ts_ms, state, _ in past.states if state == DEAD and ts_ms >= rebalance.ended_ms), None)
     lasted = f"Stable for {duration_text(until - rebalance.ended_ms)}"
     if gone is not None and gone <= until:
@@ -359,7 +352,7 @@ def life_of(past: History, rebalance: Rebalance) -> str:
         words = [f"It has been {lasted}."]
     else:
         words = [f"It was {lasted}, until {clock(until)}."]
-    words += commit_words(past, [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit")])
+    words += commit_words(past, commits_of(calls))
     errors = Counter(
         (call.api, call.outcome)
         for call in calls
