@@ -5,7 +5,7 @@ WORKDIR /srv
 COPY pyproject.toml README.md LICENSE ./
 COPY protocol protocol
 COPY broker_sim broker_sim
-RUN pip install --no-cache-dir '.[demo,uvloop]' \
+RUN pip install --no-cache-dir '.[control,demo,uvloop]' \
     && useradd --create-home kafka \
     && install -d -o kafka /var/lib/broker-sim
 
