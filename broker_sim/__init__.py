@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster, ClusterError, ClusterThread
-    from broker_sim.faults import NeverHit
+    from broker_sim.faults.registry import NeverHit
     from broker_sim.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
     from broker_sim.journal import Journal, WaitTimeout
     from broker_sim.words import UsageError
@@ -50,7 +50,7 @@ _HOMES = {
     "GroupHandle": "broker_sim.handles",
     "Journal": "broker_sim.journal",
     "LogHandle": "broker_sim.handles",
-    "NeverHit": "broker_sim.faults",
+    "NeverHit": "broker_sim.faults.registry",
     "TopicHandle": "broker_sim.handles",
     "UsageError": "broker_sim.words",
     "WaitTimeout": "broker_sim.journal",

@@ -26,14 +26,14 @@ from broker_sim.server import BrokerServer
 from broker_sim.time_control import TimeControl
 
 if TYPE_CHECKING:
-    from broker_sim.conditions import Conditions
-    from broker_sim.faults import Fault, Faults
+    from broker_sim.faults.conditions import Conditions
+    from broker_sim.faults.order import Order
+    from broker_sim.faults.registry import Fault, Faults
+    from broker_sim.faults.tap import RequestTap
     from broker_sim.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
     from broker_sim.journal import Journal
     from broker_sim.metadata import ClusterState, Partition
-    from broker_sim.order import Order
     from broker_sim.runtime import GroupRuntime
-    from broker_sim.tap import RequestTap
 
 __all__ = ["ClusterError", "Incidents"]
 
@@ -139,10 +139,10 @@ class Incidents:
         UsageError for a directory that can't be used."""
         if self._tap is not None and self._journal is not None:
             return self._journal
-        from broker_sim.faults import Faults
+        from broker_sim.faults.order import Order
+        from broker_sim.faults.registry import Faults
+        from broker_sim.faults.tap import RequestTap
         from broker_sim.journal import Journal
-        from broker_sim.order import Order
-        from broker_sim.tap import RequestTap
 
         state, where = self.state, self._journal_where
         journal = self._journal = Journal(state.clock, None if isinstance(where, bool) else where)
@@ -179,7 +179,7 @@ class Incidents:
     def conditions(self) -> Conditions:
         """The states that logs are in."""
         if self._conditions is None:
-            from broker_sim.conditions import Conditions
+            from broker_sim.faults.conditions import Conditions
 
             rng = self._rng_for("states") or random.Random()
             self._conditions = Conditions(self.state, lambda: self.runtime, rng, self._journal)

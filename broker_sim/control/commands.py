@@ -99,6 +99,7 @@ VERBS: dict[str, dict[str, Verb]] = {
             (),
             ("journal --group billing", "journal --api OffsetCommit --follow --json", "journal --event group"),
         ),
+        "next": Verb("journal.next", (), ("journal next --api OffsetCommit --error NOT_COORDINATOR --timeout 30s",)),
         "mark": Verb("journal.mark", ("text",), ("journal mark 'deploy began'",)),
     },
     "broker": {
@@ -389,7 +390,7 @@ def _get_group(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
-    from broker_sim.recorded import load
+    from broker_sim.faults.recorded import load
 
     entries = [entry.to_dict() for entry in load(given["entries"])]
     _plain(arguments, {**given, "entries": entries})

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.shapes import EVENT
-from broker_sim.control.table import Parameter, operation
+from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _event_names() -> Iterable[str]:
 
 def _examine(given: dict[str, Any]) -> None:
     if "api" in given and "*" not in given["api"]:
-        from broker_sim.selectors import api_key_of
+        from broker_sim.faults.selectors import api_key_of
 
         api_key_of(given["api"])
 
@@ -57,6 +57,55 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
         raise UsageError("follow: only a stream can be followed")
     wanted = Wanted(given)
     return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
+
+
+def _error_names() -> Iterable[str]:
+    from protocol.errors import Err
+
+    return [error.name for error in Err]
+
+
+def _examine_next(given: dict[str, Any]) -> None:
+    _examine(given)
+    names = ("event", "api", "group", "error")
+    if not any(name in given for name in names):
+        raise UsageError(f"nothing to wait for; name one of {', '.join(names)}")
+    kind = given.get("event", "response")
+    if "api" in given and ("*" in given["api"] or kind not in ("request", "response")):
+        raise UsageError("api: one API, and its request or response; other events have none")
+    if "error" in given and kind not in ("response", "append", "load"):
+        raise UsageError(f"error: an event {kind!r} has none; a response has, an append, a load")
+
+
+@operation(
+    "journal.next",
+    "GET /journal/next",
+    Parameter("event", "str", "this kind of event (default: response)", choices=_event_names, example="response"),
+    Parameter("api", "str", "a request of this API, or its response", example="OffsetCommit"),
+    Parameter("group", "str", "it is about this group", example="billing"),
+    Parameter(
+        "error", "str", "it tells this error; NONE: all went well", choices=_error_names, example="NOT_COORDINATOR"
+    ),
+    Parameter("since", "int", "only events with a later seq (default: from the beginning)", default=0, least=0),
+    TIMEOUT,
+    answer=EVENT,
+    waits=True,
+    examine=_examine_next,
+)
+async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait for the first event that fits, and tell it; that of an answered request has its answer."""
+    told: dict[str, Any] = {"error": given["error"]} if "error" in given else {}
+    if told == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
+        told = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
+    found = await cluster.observe().next(
+        given.get("api"),
+        event=given.get("event", "response"),
+        group=given.get("group"),
+        since=given["since"],
+        timeout=given["timeout"],
+        **told,
+    )
+    return json.loads(_line(found))
 
 
 @operation(
@@ -112,7 +161,7 @@ def _groups(event: Event) -> list[str]:
 
 
 def _fits(glob: str, value: str) -> bool:
-    from broker_sim.selectors import fits
+    from broker_sim.faults.selectors import fits
 
     return fits(glob, value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import check_broker, examine_log, log_of
+from broker_sim.control.names import check_broker, examine_log, log_of, not_there
 from broker_sim.control.shapes import EVENT, LOG, STATE
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
@@ -27,7 +27,7 @@ LOG_NAME = Parameter(
 
 
 def _kinds() -> Iterable[str]:
-    from broker_sim.conditions import KINDS
+    from broker_sim.faults.conditions import KINDS
 
     return [*KINDS, ONLINE]
 
@@ -41,7 +41,7 @@ ARGUMENTS = ("latency", "jitter", "isr_shrinks_after", "free_bytes")
 
 
 def _examine_state(given: dict[str, Any]) -> None:
-    from broker_sim.conditions import KINDS
+    from broker_sim.faults.conditions import KINDS
 
     examine_log(given["log"])
     kind = KINDS.get(given["state"])
@@ -99,6 +99,7 @@ async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     "DELETE /logs/{log}/state",
     LOG_NAME,
     Parameter("state", "str", "only this kind of state (default: every state of the log)", choices=_kinds),
+    Parameter("id", "int", "only the state with this id; no error where it has ended by itself", least=1),
     answer=LOG,
     examine=_examine_log,
 )
@@ -106,7 +107,9 @@ async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     """End the states of a log partition; what waited for it goes on."""
     log = log_of(cluster, given["log"])
     kind = given.get("state", ONLINE)
-    if kind == ONLINE:
+    if "id" in given:
+        _heal_one(log, given["id"])
+    elif kind == ONLINE:
         log.heal()
     else:
         lasting = [one for one in cluster.conditions.of(log.partition) if one.kind.name == kind]
@@ -115,6 +118,18 @@ async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
         for one in lasting:
             cluster.conditions.heal(one)
     return shown(log)
+
+
+def _heal_one(log: LogHandle, number: int) -> None:
+    """Heal what was set under that id. Raises NotThere, UsageError for a state of another log."""
+    conditions = log.cluster.conditions
+    if number > conditions.last_number:
+        raise not_there("state", number, [str(one.number) for one in conditions.of()])
+    for one in conditions.of():
+        if one.number == number:
+            if one.partition is not log.partition:
+                raise UsageError(f"state {number} is not one of {log.name}: {one.text}")
+            conditions.heal(one)
 
 
 @operation("state.list", "GET /states", answer={"states": [STATE]})

@@ -14,11 +14,11 @@ from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
-    from broker_sim.order import Hold, Recording, Replay
+    from broker_sim.faults.order import Hold, Recording, Replay
 
 
 def _examine_hold(given: dict[str, Any]) -> None:
-    from broker_sim.selectors import selector_from
+    from broker_sim.faults.selectors import selector_from
 
     selector_from(given)
 

@@ -10,7 +10,7 @@ from broker_sim.control.table import TIMEOUT, Parameter, operation
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
-    from broker_sim.faults import Fault
+    from broker_sim.faults.registry import Fault
 
 SELECTORS = (
     Parameter(
@@ -56,7 +56,7 @@ REFINEMENTS = (
 
 
 def _examine_rule(given: dict[str, Any]) -> None:
-    from broker_sim.rules import rule_from
+    from broker_sim.faults.rules import rule_from
 
     rule_from(given)
 

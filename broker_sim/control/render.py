@@ -202,6 +202,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "group.explain": lambda answer: str(answer["text"]),
     "group.timeline": lambda answer: str(answer["text"]),
     "journal.mark": event_line,
+    "journal.next": event_line,
     **{f"broker.{verb}": _broker for verb in ("get", "down", "up", "restart")},
     "broker.list": _each("brokers", _broker),
     "broker.restart_all": _each("brokers", _broker),

@@ -122,9 +122,9 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     for what a broker would have refused.
     """
     from broker_sim.cluster import ClusterError
-    from broker_sim.faults import NeverHit
+    from broker_sim.faults.recorded import Diverged
+    from broker_sim.faults.registry import NeverHit
     from broker_sim.metadata import KafkaError
-    from broker_sim.recorded import Diverged
     from broker_sim.storage.errors import StorageError
     from broker_sim.time_control import Livelock
     from broker_sim.waits import WaitTimeout

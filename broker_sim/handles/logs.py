@@ -21,7 +21,7 @@ from broker_sim.waits import TIMEOUT, until
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
-    from broker_sim.conditions import Condition
+    from broker_sim.faults.conditions import Condition
     from broker_sim.journal import Seen
     from broker_sim.metadata import Partition
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.handles.topics import fill_partition, values
 from broker_sim.scenario.clients import Clients, outside
 from broker_sim.scenario.model import Action, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Outcome", "Result", "run"]
 
 HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
+FEED_S = 0.05
+"""How often records come."""
+
 Event = dict[str, Any]
 
 
@@ -271,16 +275,19 @@ class _Stage:
         self.tasks.append(asyncio.ensure_future(thaw()))
 
     async def feed(self, topic: str, rate: float) -> None:
-        """Records that come while the scenario runs."""
-        clock, handle = self.kafka.state.clock, self.kafka.topic(topic)
+        """Records that come while the scenario runs, to the partitions in turn."""
+        state = self.kafka.state
+        clock, make = state.clock, values(topic, None, None)
         begun_ms, sent = clock.now_ms(), 0
         while True:
-            await asyncio.sleep(0.05)
-            due = int((clock.now_ms() - begun_ms) / 1000 * rate)
-            if due > sent:
-                with contextlib.suppress(KafkaError, StorageError, UsageError):  # as a producer's records are lost
-                    handle.fill(due - sent)
-                sent = due
+            await asyncio.sleep(FEED_S)
+            now_ms = clock.now_ms()
+            due = int((now_ms - begun_ms) / 1000 * rate)
+            for number in range(sent, due):
+                partitions = state.topics[topic].partitions
+                with contextlib.suppress(KafkaError, StorageError):  # as a producer's records are lost
+                    fill_partition(partitions[number % len(partitions)], 1, now_ms, first=number, value=make)
+            sent = due
 
     # the verdict
 

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker_sim.faults.selectors import API_NAMES
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.files import Table, count, number, table_of, text
-from broker_sim.selectors import API_NAMES
 from broker_sim.words import nearest, unknown
 from protocol.errors import Err
 

@@ -9,8 +9,8 @@ from typing import Any
 import aiokafka
 import pytest
 
-from broker_sim.conditions import KINDS
-from broker_sim.rules import VERDICTS
+from broker_sim.faults.conditions import KINDS
+from broker_sim.faults.rules import VERDICTS
 from protocol.errors import Err
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k03_metadata import MetadataRequest
@@ -407,6 +407,50 @@ async def test_the_journal_is_read_and_followed(kafka: Outside, coordinator: Wir
     assert len(await asyncio.to_thread(lambda: read(limit=3))) == 3
     numbers = [one["seq"] for one in await asyncio.to_thread(lambda: read(since=mark["seq"]))]
     assert numbers == list(range(mark["seq"] + 1, mark["seq"] + 1 + len(numbers)))
+
+
+async def test_an_event_of_the_journal_is_waited_for(kafka: Outside, coordinator: Wire) -> None:
+    wanted = {"api": "OffsetCommit", "group": GROUP}
+    waiting = asyncio.create_task(kafka.do("journal.next", **wanted, timeout="20s"))
+    await coordinator.send(commit("audit"), 8)
+    await coordinator.send(commit(), 8)
+    async with asyncio.timeout(DEADLINE_S):
+        first = await waiting
+    assert (first["event"], first["group"], first["answer"]["topics"][0]["name"]) == ("response", GROUP, "orders")
+    assert await kafka.do("journal.next", **wanted, error="NONE") == first  # it need not be to come
+    assert (await kafka.do("journal.next", **wanted, event="request"))["request"] == first["request"]
+
+    async with asyncio.TaskGroup() as tasks:
+        refused = tasks.create_task(kafka.do("journal.next", **wanted, error="not_coordinator", timeout="20s"))
+        await kafka.do("fault.add", api="OffsetCommit", error="NOT_COORDINATOR", times=1)
+        await coordinator.send(commit(), 8)
+    assert refused.result()["seq"] > first["seq"]
+
+    await kafka.do("fault.add", api="OffsetCommit", drop_after=True, times=1)
+    with pytest.raises(WireClosedError):
+        await coordinator.send(commit(), 8)
+    since = refused.result()["seq"]
+    assert (await kafka.do("journal.next", **wanted, since=since))["action"] == "dropped"
+    late = await kafka.refused("journal.next", **wanted, error="NONE", since=since, timeout="10ms")
+    assert (late.status, late.told["kind"]) == (408, "WaitTimeout")
+    assert "OffsetCommit" in late.told["error"]
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({}, "nothing to wait for"),
+        ({"api": "OffsetComit"}, "did you mean 'OffsetCommit'?"),
+        ({"api": "Offset*"}, "one API"),
+        ({"api": "OffsetCommit", "event": "append"}, "one API"),
+        ({"error": "NOT_COORDINATR"}, "did you mean 'NOT_COORDINATOR'?"),
+        ({"event": "timer", "error": "NONE"}, "an event 'timer' has none"),
+    ],
+)
+async def test_an_event_that_can_not_come_is_not_waited_for(kafka: Outside, params: dict[str, Any], told: str) -> None:
+    failed = await kafka.refused("journal.next", **params)
+    assert failed.status == 400
+    assert told in str(failed)
 
 
 async def test_virtual_clusters_live_side_by_side(kafka: Outside) -> None:

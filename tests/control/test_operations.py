@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker_sim.conditions import KINDS
 from broker_sim.control.names import examine_log
 from broker_sim.control.operations import FAMILIES, OPERATIONS, check
 from broker_sim.control.table import MAX_ITEMS, MAX_TEXT, Parameter, operation
-from broker_sim.rules import RULE_KEYS
+from broker_sim.faults.conditions import KINDS
+from broker_sim.faults.rules import RULE_KEYS
 from broker_sim.words import UsageError
 
 

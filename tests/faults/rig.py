@@ -16,10 +16,10 @@ from typing import Any, Self
 
 from broker_sim.clock import ManualClock
 from broker_sim.cluster import Cluster
-from broker_sim.faults import Faults
+from broker_sim.faults.order import Order
+from broker_sim.faults.registry import Faults
+from broker_sim.faults.tap import RequestTap
 from broker_sim.journal import Journal, problems
-from broker_sim.order import Order
-from broker_sim.tap import RequestTap
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.selectors import Asked, Facts, Selector, fits
+from broker_sim.faults.selectors import Asked, Facts, Selector, fits
 from protocol.api_keys import ApiKey
 from protocol.errors import Err
 from tests.faults.rig import Rig, commit, heartbeat, until

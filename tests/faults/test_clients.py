@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from broker_sim import Cluster, ClusterThread
-from broker_sim.faults import NeverHit
+from broker_sim.faults.registry import NeverHit
 from broker_sim.words import UsageError
 from protocol.errors import Err
 

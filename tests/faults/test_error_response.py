@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.error_response import AT_PARTITIONS, error_response, first_error
-from broker_sim.selectors import NAMES
+from broker_sim.faults.error_response import AT_PARTITIONS, error_response, first_error
+from broker_sim.faults.selectors import NAMES
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import Err

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
-from broker_sim.selectors import CARRIES, NAMES, Facts, facts_of
+from broker_sim.faults.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
+from broker_sim.faults.selectors import CARRIES, NAMES, Facts, facts_of
 from protocol.api_keys import ApiKey
 from protocol.codec import encode
 from protocol.messages import consumer_protocol as consumers

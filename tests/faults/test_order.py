@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker_sim.faults.order import Diverged, load
 from broker_sim.journal import WaitTimeout
-from broker_sim.order import Diverged, load
 from broker_sim.words import UsageError
 from protocol.errors import Err
 from protocol.messages.k03_metadata import MetadataRequest

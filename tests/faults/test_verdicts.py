@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.clock import RealClock
-from broker_sim.faults import NeverHit
+from broker_sim.faults.registry import NeverHit
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError
 from protocol.codec import encode

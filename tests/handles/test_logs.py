@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker_sim import Cluster, Err, LogHandle, UsageError, WaitTimeout
-from broker_sim.conditions import KINDS
+from broker_sim.faults.conditions import KINDS
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.record_batch import build_batch

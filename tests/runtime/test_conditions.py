@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.conditions import KINDS, Conditions
+from broker_sim.faults.conditions import KINDS, Conditions
 from broker_sim.metadata import OFFSETS_TOPIC, Partition
 from broker_sim.words import UsageError
 from protocol.errors import Err

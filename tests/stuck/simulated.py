@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from broker_sim import leadership
-from broker_sim.conditions import Condition, Conditions
+from broker_sim.faults.conditions import Condition, Conditions
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import OFFSETS_TOPIC, Partition
 from broker_sim.runtime import GroupRuntime

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_sim.conditions import KINDS
+from broker_sim.faults.conditions import KINDS
 from broker_sim.storage.errors import StorageError
 from protocol.errors import Err
 from tests.stuck.cells import cell

@@ -1,0 +1,186 @@
+"""Messages as JSON can hold them: what the journal shows of requests and responses.
+
+``to_json(message, version)`` gives Kafka's field names in snake_case, of the fields that the version has. Rules:
+
+1. Records are counted, never shown: ``{"bytes": 812, "records": 10}``.
+2. Subscriptions and assignments of the consumer protocol are decoded, partitions as ``{"orders": [0, 1]}``; other bytes are
+   ``{"base64": ".."}``. Ids of topics read as Kafka prints them.
+3. Sizes are bounded: longer byte strings are ``{"bytes": n}``, longer texts end with an ellipsis, and a message with too many values
+   ends its arrays with ``{"more": n}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from protocol.codec import DecodeError, decode_from
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.schema import FieldSpec
+
+__all__ = ["MOST_BYTES", "MOST_TEXT", "MOST_VALUES", "to_json"]
+
+MOST_BYTES = 4096
+MOST_TEXT = 2048
+MOST_VALUES = 10_000
+"""The most structs and array elements of one message that are shown."""
+
+_CONSUMER = "consumer"
+_NEWEST = 3  # version of the consumer protocol
+
+_SUBSCRIPTIONS = {("JoinGroupRequestProtocol", "metadata"), ("JoinGroupResponseMember", "metadata")} | {
+    ("DescribedGroupMember", "member_metadata")
+}
+_ASSIGNMENTS = {("SyncGroupRequestAssignment", "assignment"), ("SyncGroupResponse", "assignment")} | {
+    ("DescribedGroupMember", "member_assignment")
+}
+
+_BATCH = struct.Struct(">qi")  # base offset, length
+_BATCH_COUNT = 57  # where the number of records stands in a batch of format v2
+
+
+class _Budget:
+    """How much of one message is still shown, and the protocol type that its bytes are of."""
+
+    __slots__ = ("left", "protocol_type")
+
+    def __init__(self) -> None:
+        self.left = MOST_VALUES
+        self.protocol_type: str | None = None
+
+
+_Shower = Callable[[Any, _Budget], Any]
+_plans: dict[tuple[type, int], list[tuple[str, _Shower]]] = {}
+
+
+def to_json(message: Any, version: int) -> dict[str, Any] | None:
+    """The body of a message for the journal; None for no message."""
+    return None if message is None else _struct(message, version, _Budget())
+
+
+def _struct(value: Any, version: int, budget: _Budget) -> dict[str, Any]:
+    cls = type(value)
+    plan = _plans.get((cls, version))
+    if plan is None:
+        plan = _plans[cls, version] = [
+            (name, _shower(cls.__name__, name, spec, version))
+            for name, spec in cls.__fields__
+            if version in spec.versions
+        ]
+    protocol_type = getattr(value, "protocol_type", None)
+    if protocol_type is not None:
+        budget.protocol_type = protocol_type
+    budget.left -= 1
+    return {name: show(getattr(value, name), budget) for name, show in plan}
+
+
+def _shower(cls_name: str, name: str, spec: FieldSpec, version: int) -> _Shower:
+    if spec.kind == "array":
+        return _array(_shower(cls_name, name, spec.element(), version))
+    if (cls_name, name) in _SUBSCRIPTIONS:
+        return lambda value, budget: _consumers(value, budget, _subscription)
+    if (cls_name, name) in _ASSIGNMENTS:
+        return lambda value, budget: _consumers(value, budget, _assignment)
+    match spec.kind:
+        case "struct":
+            return lambda value, budget: None if value is None else _struct(value, version, budget)
+        case "string":
+            return lambda value, budget: _text(value)
+        case "bytes":
+            return lambda value, budget: _bytes(value)
+        case "records":
+            return lambda value, budget: _records(value)
+        case "uuid":
+            return lambda value, budget: base64.urlsafe_b64encode(value).decode().rstrip("=")
+        case "int8" | "int16" | "int32" | "int64":
+            return lambda value, budget: int(value)  # an Err is an int, too
+    return lambda value, budget: value
+
+
+def _array(show: _Shower) -> _Shower:
+    def shown(values: Any, budget: _Budget) -> Any:
+        if values is None:
+            return None
+        out: list[Any] = []
+        for value in values:
+            if budget.left <= 0:
+                out.append({"more": len(values) - len(out)})
+                break
+            budget.left -= 1
+            out.append(show(value, budget))
+        return out
+
+    return shown
+
+
+def _text(value: str | None) -> str | None:
+    return value if value is None or len(value) <= MOST_TEXT else value[:MOST_TEXT] + "…"
+
+
+def _bytes(value: bytes | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    return {"bytes": len(value)} if len(value) > MOST_BYTES else {"base64": base64.b64encode(value).decode()}
+
+
+def _records(value: bytes | None) -> dict[str, int] | None:
+    """How many bytes and records; batches of older formats count as none."""
+    if value is None:
+        return None
+    position, records, size = 0, 0, len(value)
+    while position + _BATCH_COUNT + 4 <= size:
+        length = _BATCH.unpack_from(value, position)[1]
+        if length <= 0:
+            break
+        if value[position + 16] == 2:
+            records += max(
+                0, int.from_bytes(value[position + _BATCH_COUNT : position + _BATCH_COUNT + 4], "big", signed=True)
+            )
+        position += 12 + length
+    return {"bytes": size, "records": records}
+
+
+# --- the consumer protocol --------------------------------------------------------------------------------------------
+
+
+def _consumers(value: bytes | None, budget: _Budget, read: Callable[[bytes, int], dict[str, Any]]) -> Any:
+    if not value or len(value) > MOST_BYTES * 16 or budget.protocol_type not in (None, _CONSUMER):
+        return _bytes(value)
+    try:
+        version = int.from_bytes(value[:2], "big", signed=True)
+        return _bytes(value) if version < 0 else read(value, version)
+    except DecodeError:
+        return _bytes(value)
+
+
+def _subscription(value: bytes, version: int) -> dict[str, Any]:
+    """Raises DecodeError for what is none."""
+    read, end = decode_from(ConsumerProtocolSubscription, min(version, _NEWEST), value, 2)
+    _whole(value, version, end)
+    out: dict[str, Any] = {"version": version, "topics": read.topics}
+    if version >= 1:
+        out["owned_partitions"] = {topic.topic: topic.partitions for topic in read.owned_partitions}
+    if version >= 2:
+        out["generation_id"] = read.generation_id
+    if version >= 3:
+        out["rack_id"] = read.rack_id
+    return out | _user_data(read.user_data)
+
+
+def _assignment(value: bytes, version: int) -> dict[str, Any]:
+    """Raises DecodeError for what is none."""
+    read, end = decode_from(ConsumerProtocolAssignment, min(version, _NEWEST), value, 2)
+    _whole(value, version, end)
+    partitions = {topic.topic: topic.partitions for topic in read.assigned_partitions}
+    return {"version": version, "assigned_partitions": partitions} | _user_data(read.user_data)
+
+
+def _whole(value: bytes, version: int, end: int) -> None:
+    if end != len(value) and version <= _NEWEST:  # later versions may append
+        raise DecodeError(f"{len(value) - end} bytes too many")
+
+
+def _user_data(value: bytes | None) -> dict[str, Any]:
+    return {"user_data": _bytes(value)} if value else {}

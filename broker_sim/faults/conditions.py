@@ -1,0 +1,416 @@
+"""Lasting states of a log partition: what incidents are made of.
+
+A state is set and later healed; in between everything that the partition's leader and its group coordinator do follows from it. The
+states of one aspect exclude each other; states of different aspects go together.
+
+``KINDS`` is the whole list. An ``append_error`` is what the log answers an append while the state lasts (2.11 of the coordinator's
+tables says what a client hears then); a ``read_error`` what Fetch and ListOffsets are answered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_sim import leadership
+from broker_sim.clock import Timer
+from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.storage.errors import StorageError
+from broker_sim.topics import Gate
+from broker_sim.words import UsageError, duration_ms, duration_text, unknown
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.journal import Journal
+    from broker_sim.runtime import GroupRuntime
+
+__all__ = ["KINDS", "Condition", "Conditions", "Kind"]
+
+COMMIT, WRITE, LEAD = "commit", "write", "lead"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of state. ``arguments`` are the names that it takes besides ``for``, all of them durations but ``free_bytes``."""
+
+    name: str
+    aspect: str
+    story: str
+    arguments: tuple[str, ...] = ()
+    append_error: Err = Err.NONE
+    read_error: Err = Err.NONE
+    offsets_only: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "stuck",
+            COMMIT,
+            "followers stop fetching but stay in the ISR: records are appended, the high watermark stands still",
+            ("isr_shrinks_after",),
+        ),
+        Kind(
+            "under_min_isr",
+            COMMIT,
+            "the ISR is smaller than min.insync.replicas: acks=all is refused, the high watermark of 4.x stands still",
+        ),
+        Kind(
+            "slow",
+            COMMIT,
+            "every append is committed late, as with a slow disk or a slow follower",
+            ("latency", "jitter"),
+        ),
+        Kind(
+            "storage_error",
+            WRITE,
+            "the log directory is offline: neither append nor read",
+            append_error=Err.KAFKA_STORAGE_ERROR,
+            read_error=Err.KAFKA_STORAGE_ERROR,
+        ),
+        Kind(
+            "full",
+            WRITE,
+            "the disk is full after that many more bytes; reading goes on",
+            ("free_bytes",),
+            Err.KAFKA_STORAGE_ERROR,
+        ),
+        Kind(
+            "readonly",
+            WRITE,
+            "the file system is read-only: no append, no deletion; reading goes on",
+            (),
+            Err.KAFKA_STORAGE_ERROR,
+        ),
+        Kind(
+            "too_large",
+            WRITE,
+            "whatever is appended is larger than max.message.bytes allows",
+            append_error=Err.MESSAGE_TOO_LARGE,
+        ),
+        Kind(
+            "not_leader",
+            WRITE,
+            "the broker that metadata names has lost the leadership and nobody knows yet",
+            append_error=Err.NOT_LEADER_OR_FOLLOWER,
+            read_error=Err.NOT_LEADER_OR_FOLLOWER,
+        ),
+        Kind(
+            "fenced",
+            WRITE,
+            "the leader's epoch is fenced: who names an epoch hears FENCED_LEADER_EPOCH, appends fail",
+            append_error=Err.FENCED_LEADER_EPOCH,
+            read_error=Err.FENCED_LEADER_EPOCH,
+        ),
+        Kind("no_leader", LEAD, "no replica is alive: metadata names no leader, groups have no coordinator"),
+        Kind(
+            "loading",
+            LEAD,
+            "the coordinator reads its log: COORDINATOR_LOAD_IN_PROGRESS until the state ends, then it is really loaded",
+            offsets_only=True,
+        ),
+    )
+}
+
+
+@dataclass(eq=False, slots=True)
+class Condition:
+    """A state that a partition is in, until :meth:`Conditions.heal`."""
+
+    number: int
+    kind: Kind
+    partition: Partition
+    args: dict[str, Any]
+    """As they were given: durations in ms."""
+    active: bool = True
+    undo: Callable[[], object] | None = None
+    timers: list[Timer] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """``__consumer_offsets-12 is slow (latency 200 ms)``."""
+        shown = ", ".join(
+            f"{name} {value if name == 'free_bytes' else duration_text(value)}" for name, value in self.args.items()
+        )
+        return f"{self.partition.name} is {self.kind.name}" + (f" ({shown})" if shown else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "id": self.number,
+            "log": self.partition.name,
+            "state": self.kind.name,
+            "args": dict(self.args),
+            "active": self.active,
+        }
+
+
+class Conditions:
+    """The states of a cluster's partitions. ``runtime`` makes the group coordinators; ``rng`` gives the jitter."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        runtime: Callable[[], GroupRuntime],
+        rng: random.Random,
+        journal: Journal | None = None,
+    ) -> None:
+        self._state, self._runtime, self._rng, self.journal = state, runtime, rng, journal
+        self._active: list[Condition] = []
+        self._number = 0
+
+    def of(self, partition: Partition | None = None) -> list[Condition]:
+        """The states that last, of one partition or of all."""
+        return [one for one in self._active if partition is None or one.partition is partition]
+
+    def get(self, number: int) -> Condition:
+        """A state that lasts, by its number. Raises UsageError."""
+        for one in self._active:
+            if one.number == number:
+                return one
+        raise UsageError(
+            f"no state {number} lasts; there is {', '.join(str(c.number) for c in self._active) or 'none'}"
+        )
+
+    def set(self, partition: Partition, name: str, *, replace: bool = False, **args: Any) -> Condition:
+        """Put a partition into a state. ``args``: the kind's own and ``for_``, a duration after which it heals by itself.
+
+        Raises UsageError: no such state or argument, a state that only an offsets partition can have, another of the same aspect
+        (which ``replace`` heals first).
+        """
+        kind = KINDS.get(name)
+        if kind is None:
+            raise unknown("state", name, KINDS)
+        if kind.offsets_only and partition.topic.name != OFFSETS_TOPIC:
+            raise UsageError(f"{partition.name} can't be {name}: only a partition of {OFFSETS_TOPIC} can")
+        given = {key: value for key, value in args.items() if value is not None}
+        for_ms = duration_ms(given.pop("for_"), "for") if "for_" in given else None
+        checked = _checked(kind, given)
+        for other in self.of(partition):
+            if other.kind.aspect == kind.aspect:
+                if not replace:
+                    raise UsageError(f"{partition.name} is {other.kind.name} already, which excludes {name}")
+                self.heal(other)
+        self._number += 1
+        one = Condition(self._number, kind, partition, checked if for_ms is None else {**checked, "for": for_ms})
+        self._active.append(one)
+        self._write(one, "set")
+        _BEGIN.get(name, _Begin.errors)(self, one)
+        self._touch()
+        partition.wake()
+        if for_ms is not None:
+            self._later(one, for_ms, lambda: self.heal(one))
+        return one
+
+    def heal(self, one: Condition) -> None:
+        """End a state; nothing happens where it has ended."""
+        if not one.active:
+            return
+        one.active = False
+        self._active.remove(one)
+        for timer in one.timers:
+            timer.cancel()
+        self._write(one, "healed")
+        if one.undo is not None and not one.partition.deleted:
+            one.undo()
+        self._touch()
+        one.partition.wake()
+
+    def heal_all(self) -> None:
+        """End all states, the last one first."""
+        for one in reversed(self._active[:]):
+            self.heal(one)
+
+    def _later(self, one: Condition, delay_ms: int, what: Callable[[], object]) -> None:
+        clock = self._state.clock
+        one.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))
+
+    def _write(self, one: Condition, action: str) -> None:
+        if self.journal is not None:
+            self.journal.write("state", log=one.partition.name, state=one.kind.name, args=dict(one.args), action=action)
+
+    def _touch(self) -> None:
+        """What was remembered of partitions holds no more."""
+        self._state.version += 1
+        self._state.answers.clear()
+
+
+class _Begin:
+    """How the kinds begin; each leaves in ``undo`` how it ends."""
+
+    @staticmethod
+    def stuck(all_: Conditions, one: Condition) -> None:
+        partition = one.partition
+        partition.held = True
+        one.undo = partition.release
+        if "isr_shrinks_after" in one.args:
+            all_._later(one, one.args["isr_shrinks_after"], lambda: _Begin.under_min_isr(all_, one))
+
+    @staticmethod
+    def under_min_isr(all_: Conditions, one: Condition) -> None:
+        partition, isr = one.partition, one.partition.isr
+
+        def undo() -> None:
+            alive = [node for node in isr if all_._state.brokers[node].alive]
+            partition.isr_too_small, partition.isr = False, alive or isr
+            partition.release()
+
+        one.undo = undo
+        partition.isr_too_small = True
+        if partition.leader in isr:
+            partition.isr = [partition.leader]
+        all_._touch()
+        if all_._state.config.release >= (4, 0):
+            partition.held = True
+        else:
+            partition.release()  # 3.x moves the high watermark on without them
+
+    @staticmethod
+    def slow(all_: Conditions, one: Condition) -> None:
+        partition = one.partition
+        partition.held = True
+        remove = _add_gate(partition, _Late(all_, one))
+
+        def undo() -> None:
+            remove()
+            partition.release()
+
+        one.undo = undo
+
+    @staticmethod
+    def no_leader(all_: Conditions, one: Condition) -> None:
+        partition, leader, state = one.partition, one.partition.leader, all_._state
+
+        def undo() -> None:
+            partition.barred = False
+            if leader in state.brokers and state.brokers[leader].alive:
+                state.set_leader(partition, leader)
+            else:
+                leadership.elect_if_possible(state, partition)
+
+        one.undo = undo
+        partition.barred = True
+        state.set_leader(partition, -1)
+
+    @staticmethod
+    def loading(all_: Conditions, one: Condition) -> None:
+        partition, runtime = one.partition, all_._runtime()
+        one.undo = lambda: runtime.end_loading(partition)
+        runtime.reload(partition, keep_loading=True)
+
+    @staticmethod
+    def errors(all_: Conditions, one: Condition) -> None:
+        partition = one.partition
+        partition.read_error = one.kind.read_error
+        remove = _add_gate(partition, _Refusing(one))
+
+        def undo() -> None:
+            remove()
+            partition.read_error = Err.NONE
+
+        one.undo = undo
+
+
+_BEGIN: dict[str, Callable[[Conditions, Condition], None]] = {
+    "stuck": _Begin.stuck,
+    "under_min_isr": _Begin.under_min_isr,
+    "slow": _Begin.slow,
+    "no_leader": _Begin.no_leader,
+    "loading": _Begin.loading,
+}
+
+
+class _Gates:
+    """Several gates in a row: states of different aspects go together."""
+
+    def __init__(self) -> None:
+        self.all: list[Gate] = []
+
+    def before(self, size: int) -> None:
+        """Each may refuse."""
+        for gate in self.all:
+            gate.before(size)
+
+    def after(self, end: int) -> None:
+        """Each hears of it."""
+        for gate in self.all:
+            gate.after(end)
+
+
+def _add_gate(partition: Partition, gate: Gate) -> Callable[[], None]:
+    """Put a gate before a log; returns what takes it away."""
+    gates = partition.gate if isinstance(partition.gate, _Gates) else _Gates()
+    partition.gate = gates
+    gates.all.append(gate)
+
+    def remove() -> None:
+        gates.all.remove(gate)
+        if not gates.all:
+            partition.gate = None
+
+    return remove
+
+
+class _Late:
+    """Commits each append after its latency, in order."""
+
+    def __init__(self, all_: Conditions, one: Condition) -> None:
+        self._all, self._one, self._last_ms = all_, one, 0
+
+    def before(self, size: int) -> None:
+        """Nothing is refused."""
+
+    def after(self, end: int) -> None:
+        """The high watermark follows later."""
+        args, clock, partition = self._one.args, self._all._state.clock, self._one.partition
+        due_ms = clock.now_ms() + args["latency"] + round(self._all._rng.random() * args.get("jitter", 0))
+        self._last_ms = max(due_ms, self._last_ms)
+        clock.call_at_ms(self._last_ms, self._commit, partition, end)
+
+    def _commit(self, partition: Partition, end: int) -> None:
+        if self._one.active:
+            partition.advance_high_watermark(end)
+
+
+class Refused(StorageError):
+    """An append that a state refuses, with the error of its kind."""
+
+    def __init__(self, error: Err, text: str) -> None:
+        super().__init__(text)
+        self.error = error  # type: ignore[misc]
+
+
+class _Refusing:
+    """Refuses appends; a full disk takes what still fits."""
+
+    def __init__(self, one: Condition) -> None:
+        self._one = one
+        self._free_bytes = one.args.get("free_bytes", 0)
+
+    def before(self, size: int) -> None:
+        """Refuse it, unless it fits."""
+        if size > self._free_bytes:
+            raise Refused(self._one.kind.append_error, self._one.text)
+        self._free_bytes -= size
+
+    def after(self, end: int) -> None:
+        """Nothing follows."""
+
+
+def _checked(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in kind.arguments:
+            raise unknown(f"argument of the state {kind.name!r}", name, [*kind.arguments, "for_"])
+        if name == "free_bytes":
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UsageError(f"free_bytes: {value!r} is not a number of bytes")
+            checked[name] = value
+        else:
+            checked[name] = duration_ms(value, name)
+    if kind.name == "slow" and not checked.get("latency"):
+        raise UsageError("the state 'slow' needs a latency, as in latency=200ms")
+    return checked

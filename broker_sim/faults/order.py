@@ -1,0 +1,293 @@
+"""The order of requests at the brokers, scripted: held back, let through one by one, recorded, and played again.
+
+    async with kafka.order.hold("JoinGroup", group="billing") as hold:     # they wait, in the order in which they came
+        await hold.arrived(3)
+        await hold.step()                       # the first goes to its handler
+        hold.release(client_id="app-3")         # then this one
+    # the rest went on when the block ended
+
+    with kafka.order.record() as recording: ...
+    recording.save("order.ndjson")
+    async with kafka.order.replay("order.ndjson") as replay:
+        await replay.done()                     # raises Diverged where the same requests do not come in the same order
+
+Rules:
+
+1. The first hold that takes a request has it; once let go it comes to the replay, if there is one, and then to the handlers.
+2. A connection has one request at a time: what follows a held one on its connection waits unread.
+3. A record is an ndjson file of ``{n, api, client_id, group, member, topics}``. Members are called m1, m2, .. in the order in which
+   they appear, so that a record fits the member ids of another run: a name is bound to the first id that comes in its place.
+4. A replay lets the APIs in ``free`` pass at any time, all others in the recorded order alone. What comes early waits for its turn.
+   If the expected one does not come while others wait, for ``deadline`` of real time, the replay has diverged: everything passes, and
+   whoever waits for it, or leaves its block, gets Diverged.
+5. Requests go on from a fresh turn of the event loop, never from inside the handling of another request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
+
+from broker_sim.faults.recorded import Diverged, Entry, Guard, Held, Recording, Replay, entry_from, load
+from broker_sim.faults.selectors import Asked, Selector, api_key_of, selector_from
+from broker_sim.journal import WaitTimeout
+from broker_sim.words import UsageError, duration_ms
+from protocol.api_keys import DEFAULT_VERSION
+
+__all__ = ["FREE", "Diverged", "Hold", "Order", "Recording", "Replay", "load"]
+
+FREE = ("ApiVersions", "Fetch", "Heartbeat", "Metadata")
+"""APIs whose place in the order says little: they come by the client's own clock."""
+
+
+class Journal(Protocol):
+    """What is told of the order: see journal.Journal."""
+
+    def write(self, event: str, **fields: Any) -> object: ...
+
+
+# --- hold -------------------------------------------------------------------------------------------------------------
+
+
+class Hold(Guard):
+    """Requests that wait until they are let go; see the module's text."""
+
+    def __init__(self, owner: Order, selector: Selector) -> None:
+        self.selector = selector
+        self.ended = False
+        self._owner = owner
+        self._waiting: list[Held] = []
+        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def waiting(self) -> list[str]:
+        """The requests that wait, in words, in the order in which they came."""
+        return [held.asked.text() for held in self._waiting]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def arrived(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
+        """Until at least ``n`` requests wait here. Raises WaitTimeout after ``timeout`` of real time."""
+        return self._arrived(n, duration_ms(timeout, "timeout"))
+
+    async def _arrived(self, n: int, timeout_ms: int) -> None:
+        if len(self._waiting) >= n:
+            return
+        watcher = (n, asyncio.get_running_loop().create_future())
+        self._watchers.append(watcher)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await watcher[1]
+        except TimeoutError:
+            what = f"{n} request{'s' if n > 1 else ''} held by {self.selector.text()}"
+            now = "; ".join(self.waiting) or "none"
+            raise WaitTimeout(what, timeout_ms, f"{len(self._waiting)} waiting: {now}") from None
+        finally:
+            self._watchers.remove(watcher)
+
+    def release(self, n: int | str = 1, match: Mapping[str, object] | None = None, **selectors: object) -> int:
+        """Let the first ``n`` (or ``"all"``) go on, of those that fit the selectors where there are any; returns how many went."""
+        if n != "all" and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
+            raise UsageError(f"release: {n!r} is neither a number of requests nor 'all'")
+        selector = self._owner.selector({**(match or {}), **selectors})
+        fitting = [held for held in self._waiting if selector.matches(held.asked)]
+        chosen = fitting if isinstance(n, str) else fitting[:n]
+        for held in chosen:
+            self._let_go(held)
+        return len(chosen)
+
+    def step(self, timeout: object = "10s", **selectors: object) -> Coroutine[Any, Any, str]:
+        """Let the next one go on, waiting for it to come if need be, until its handler has had it: it is answered then, or parked.
+        Returns what it was, in words. Raises WaitTimeout after ``timeout`` of real time."""
+        return self._step(self._owner.selector(selectors), duration_ms(timeout, "timeout"))
+
+    async def _step(self, selector: Selector, timeout_ms: int) -> str:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_ms / 1000
+        while not (fitting := [held for held in self._waiting if selector.matches(held.asked)]):
+            left_ms = max(0, round((until - loop.time()) * 1000))
+            await self._arrived(len(self._waiting) + 1, left_ms)
+        held = fitting[0]
+        held.went = loop.create_future()
+        self._let_go(held)
+        await held.went
+        return held.asked.text()
+
+    def end(self) -> None:
+        """No request is held any more; those that wait go on. Ending twice does nothing."""
+        if not self.ended:
+            self.ended = True
+            self._owner.forget(self)
+            self.release("all")
+
+    remove = heal = end
+
+    def __enter__(self) -> Hold:
+        return self
+
+    async def __aenter__(self) -> Hold:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<hold of {self.selector.text()}: {len(self._waiting)} waiting>"
+
+    def _let_go(self, held: Held) -> None:
+        self._waiting.remove(held)
+        self._owner.tell("released", held)
+        self._owner.later(held)
+
+    def add(self, held: Held) -> None:
+        """For Order."""
+        self._waiting.append(held)
+        self._owner.tell("held", held)
+        for wanted, done in self._watchers:
+            if len(self._waiting) >= wanted and not done.done():
+                done.set_result(None)
+
+    def drop(self, request_id: int) -> None:
+        """For Order: its client is gone."""
+        self._waiting = [held for held in self._waiting if held.request_id != request_id]
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+class Order:
+    """The holds, recordings and the replay of one cluster."""
+
+    def __init__(
+        self,
+        journal: Journal | None = None,
+        *,
+        as_version: str = DEFAULT_VERSION,
+        brokers: Callable[[], Iterable[int]] | None = None,
+    ) -> None:
+        self.journal = journal
+        self.holds: list[Hold] = []
+        self.recordings: list[Recording] = []
+        self.replaying: Replay | None = None
+        self._as_version, self._brokers = as_version, brokers
+        self._parked: dict[int, Held] = {}
+
+    def hold(self, api: object = None, **selectors: object) -> Hold:
+        """Requests that fit wait from now on; ``selectors`` are those of rules. Raises UsageError."""
+        hold = Hold(self, self.selector({"api": api, **selectors}))
+        self.holds.append(hold)
+        return hold
+
+    def record(self) -> Recording:
+        """Write down the order of all requests from now on."""
+        recording = Recording(self)
+        self.recordings.append(recording)
+        return recording
+
+    def replay(
+        self,
+        recorded: str | os.PathLike[str] | Recording | Iterable[Entry | Mapping[str, Any]],
+        *,
+        free: Iterable[str] = FREE,
+        deadline: object = "5s",
+    ) -> Replay:
+        """Let requests pass in a recorded order: a file's, a recording's, or that of entries. One at a time. Raises UsageError."""
+        if self.replaying is not None:
+            raise UsageError("an order is being replayed already; end that first")
+        if isinstance(recorded, str | os.PathLike):
+            entries = load(recorded)
+        elif isinstance(recorded, Recording):
+            entries = list(recorded.entries)
+        else:
+            entries = [
+                each if isinstance(each, Entry) else entry_from(each, f"entry {number}")
+                for number, each in enumerate(recorded, 1)
+            ]
+        keys = frozenset(api_key_of(name) for name in free)
+        self.replaying = Replay(self, entries, keys, duration_ms(deadline, "deadline"))
+        return self.replaying
+
+    def clear(self) -> None:
+        """End every hold, recording and replay; all that waits goes on."""
+        for hold in list(self.holds):
+            hold.end()
+        if self.replaying is not None:
+            self.replaying.end()
+        self.recordings.clear()
+
+    @property
+    def waiting(self) -> list[str]:
+        """All requests that wait, in words, in the order in which they came."""
+        return [held.asked.text() for held in self._parked.values()]
+
+    def selector(self, values: Mapping[str, object]) -> Selector:
+        """For holds."""
+        given = {key: value for key, value in values.items() if value is not None}
+        brokers = None if self._brokers is None else self._brokers()
+        return selector_from(given, as_version=self._as_version, brokers=brokers)
+
+    # --- for the tap --------------------------------------------------------------------------------------------------
+
+    def takes(self, request_id: int, asked: Asked, go: Callable[[], object]) -> bool:
+        """Whether the request must wait; ``go()`` is called once it may go on, in a turn of its own."""
+        held = Held(request_id, asked, go)
+        for hold in self.holds:
+            if hold.selector.matches(asked):
+                self._parked[request_id] = held
+                hold.add(held)
+                return True
+        return not self._passes(held)
+
+    def gone(self, request_id: int) -> None:
+        """The client of a request disappeared, whether it waits here or not."""
+        held = self._parked.pop(request_id, None)
+        if held is None:
+            return
+        held.gone = True
+        for hold in self.holds:
+            hold.drop(request_id)
+        if self.replaying is not None:
+            self.replaying.drop(request_id)
+        self._went(held)
+
+    def _passes(self, held: Held) -> bool:
+        """Past the holds: whether it goes on now, or waits for its turn in the replay."""
+        if self.replaying is not None and self.replaying.takes(held):
+            self._parked[held.request_id] = held
+            return False
+        for recording in self.recordings:
+            recording.note(held.asked)
+        return True
+
+    # --- for holds and replays ----------------------------------------------------------------------------------------
+
+    def later(self, held: Held, *, replayed: bool = False) -> None:
+        """Let it go on from the loop."""
+        asyncio.get_running_loop().call_soon(self._go_on, held, replayed)
+
+    def _go_on(self, held: Held, replayed: bool) -> None:
+        if not held.gone:
+            if replayed:
+                for recording in self.recordings:
+                    recording.note(held.asked)
+            elif not self._passes(held):
+                self._went(held)
+                return
+            self._parked.pop(held.request_id, None)
+            held.go()
+        self._went(held)
+
+    def _went(self, held: Held) -> None:
+        if held.went is not None and not held.went.done():
+            held.went.set_result(None)
+
+    def forget(self, guard: Guard) -> None:
+        """A hold, a recording or the replay has ended."""
+        if guard is self.replaying:
+            self.replaying = None
+        self.holds = [hold for hold in self.holds if hold is not guard]
+        self.recordings = [recording for recording in self.recordings if recording is not guard]
+
+    def tell(self, action: str, held: Held, text: str | None = None) -> None:
+        if self.journal is not None:
+            self.journal.write("order", action=action, request=held.request_id, text=text or held.asked.text())
