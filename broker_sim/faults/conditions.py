@@ -166,6 +166,11 @@ class Conditions:
         """The states that last, of one partition or of all."""
         return [one for one in self._active if partition is None or one.partition is partition]
 
+    @property
+    def last_number(self) -> int:
+        """The number of the state that was set last, 0 before the first."""
+        return self._number
+
     def get(self, number: int) -> Condition:
         """A state that lasts, by its number. Raises UsageError."""
         for one in self._active:
