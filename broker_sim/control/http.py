@@ -217,11 +217,12 @@ class ControlServer:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         async with contextlib.aclosing(stream):
             first = await anext(stream, b"")
-            await response.prepare(request)
-            await response.write(first)
-            async for chunk in stream:
-                await response.write(chunk)
-        await response.write_eof()
+            with contextlib.suppress(ConnectionError):  # the reader has gone, which is how following ends
+                await response.prepare(request)
+                await response.write(first)
+                async for chunk in stream:
+                    await response.write(chunk)
+                await response.write_eof()
         return response
 
     def _description(self) -> web.Response:
