@@ -135,6 +135,18 @@ async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: O
     assert str(failed) == "orders-0 is not stuck; it is slow"
 
 
+async def test_a_state_is_healed_by_its_id_however_often(kafka: Outside) -> None:
+    stuck = (await kafka.do("state.set", log="orders-0", state="stuck"))["states"][0]["id"]
+    full = (await kafka.do("state.set", log="orders-0", state="full"))["states"][1]["id"]
+    for _ in range(2):
+        told = await kafka.do("state.heal", log="orders-0", id=stuck)
+        assert [one["id"] for one in told["states"]] == [full]
+    failed = await kafka.refused("state.heal", log="orders-1", id=full)
+    assert str(failed) == f"state {full} is not one of orders-1: orders-0 is full"
+    failed = await kafka.refused("state.heal", log="orders-0", id=full + 1)
+    assert (failed.status, str(failed)) == (404, f"no state {full + 1}; there is {full}")
+
+
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 FAULTS: dict[str, dict[str, Any]] = {
