@@ -17,6 +17,8 @@ from types import ModuleType
 import pytest
 
 import broker_sim
+from broker_sim.faults.conditions import KINDS
+from broker_sim.faults.rules import VERDICTS
 from broker_sim.handlers import handler_modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,6 +207,11 @@ def test_every_handler_stands_in_the_coverage() -> None:
 
 def test_every_handler_has_tests_that_use_its_messages() -> None:
     assert "none yet" not in (ROOT / "docs" / "coverage.md").read_text()
+
+
+def test_every_fault_stands_in_the_faults() -> None:
+    headings = re.findall(r"^### (\S+)$", (ROOT / "docs" / "faults.md").read_text(), re.MULTILINE)
+    assert sorted(headings) == sorted([*KINDS, *VERDICTS])
 
 
 def test_the_import_contract_knows_every_module() -> None:

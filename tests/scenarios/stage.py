@@ -62,6 +62,10 @@ class Stage:
                 self._outcomes[part] = Future()
                 self._loop.call_soon_threadsafe(self._start, part, command)
 
+    def book_all(self, parts: Iterable[Part]) -> None:
+        """As ``book``, with the clients' own commands."""
+        self.book([(part, APPS[part[1]]()) for part in parts])
+
     def _start(self, part: Part, command: str) -> None:
         self._tasks.append(self._loop.create_task(self._play(part, command)))
 
@@ -78,5 +82,5 @@ class Stage:
 
     def outcome(self, name: str, client: str) -> Outcome:
         """What came of it; waits for it."""
-        self.book([((name, client), APPS[client]())])
+        self.book_all([(name, client)])
         return self._outcomes[name, client].result()

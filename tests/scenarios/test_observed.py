@@ -1,0 +1,51 @@
+"""What docs/faults.md says of clients is what they do: some of its faults, seen again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from broker_sim.faults.conditions import KINDS
+from broker_sim.faults.rules import VERDICTS
+from tests.scenarios.cases import CASES, observe, scenario
+from tests.scenarios.observe import CLIENTS, TARGET
+from tests.scenarios.stage import Stage
+
+AGAIN = [
+    ("no_leader", 0, "aiokafka"),
+    ("loading", 0, "aiokafka"),
+    ("loading", 0, "confluent"),
+    ("error_after", 0, "aiokafka"),
+    ("error", 0, "confluent"),
+]
+
+
+def key(name: str, number: int) -> str:
+    return f"{name}/{CASES[name][number].title}"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    cases = {key(name, number): CASES[name][number] for name, number, _ in AGAIN}
+    with Stage(lambda title: scenario(cases[title])) as stage:
+        stage.book_all((key(name, number), client) for name, number, client in AGAIN)
+        yield stage
+
+
+@pytest.mark.parametrize(("name", "number", "client"), AGAIN)
+def test_a_fault_is_met_as_the_document_says(stage: Stage, name: str, number: int, client: str) -> None:
+    written = json.loads(TARGET.read_text())[key(name, number)][client]
+    seen = observe(stage.outcome(key(name, number), client).events)
+    assert (set(seen.hears), seen.tells) == (set(written["hears"]), written["tells"])
+    assert (seen.looked_up, seen.read_meanwhile) == (written["looked_up"], written["read_meanwhile"])
+    assert seen.back_ms is not None
+    assert not seen.went_back
+
+
+def test_every_fault_was_seen_with_every_client() -> None:
+    assert list(CASES) == [*KINDS, *VERDICTS]
+    written = json.loads(TARGET.read_text())
+    titles = [key(name, number) for name, cases in CASES.items() for number in range(len(cases))]
+    assert {title: list(seen) for title, seen in written.items()} == {title: list(CLIENTS) for title in titles}
