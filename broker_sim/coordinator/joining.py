@@ -19,7 +19,7 @@ from broker_sim.coordinator.rebalance import (
     try_complete_join,
 )
 from broker_sim.coordinator.records import GroupRecord, group_record, replay
-from broker_sim.coordinator.state import Held, ShardState, Write
+from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.offsets_log import GroupMetadataValue
@@ -98,18 +98,11 @@ class NewGroupWrite(Write):
         shard.remove_group(group)
 
 
-class HeldJoin(Held):
-    """A parked JoinGroup behind uncommitted writes: it goes on waiting for its group once they are committed, and is cut off where
-    they fail or are late. The member stays, and counts as one that has joined (its awaitingJoinFuture does in Kafka)."""
+class HeldJoin(HeldParked):
+    """A parked JoinGroup. Where it is cut off its member stays, and counts as one that has joined (its awaitingJoinFuture does in
+    Kafka)."""
 
-    __slots__ = ("group_id",)
-
-    def __init__(self, group_id: str, token: int) -> None:
-        super().__init__(token, None, lambda error: error)
-        self.group_id = group_id
-
-    def done(self, shard: ShardState) -> None:
-        """It waits for nothing but its group now."""
+    __slots__ = ()
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Cut it off, if it still waits."""

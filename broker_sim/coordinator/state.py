@@ -65,6 +65,20 @@ class Held(Write):
         return self.refusal(error)
 
 
+class HeldParked(Held):
+    """A JoinGroup or SyncGroup that is parked in its member while it is behind uncommitted writes: committed, it goes on waiting for its
+    group; where they fail or are late it is cut off."""
+
+    __slots__ = ("group_id",)
+
+    def __init__(self, group_id: str, token: int) -> None:
+        super().__init__(token, None, lambda error: error)
+        self.group_id = group_id
+
+    def done(self, shard: ShardState) -> None:
+        """It waits for nothing but its group now."""
+
+
 @dataclass(slots=True, eq=False)
 class ShardState:
     """What one offsets partition's coordinator knows. ``new_id`` yields the random part of member ids."""

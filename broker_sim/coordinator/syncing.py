@@ -6,7 +6,7 @@ from broker_sim.coordinator.group import CUT_OFF, SYNC_ANSWER, Group, Member, St
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
 from broker_sim.coordinator.records import group_record, replay
-from broker_sim.coordinator.state import Held, ShardState, Write
+from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from protocol.errors import Err
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -75,17 +75,10 @@ def sync(shard: ShardState, token: int, client: Client, request: SyncGroupReques
         shard.hold(HeldSync(group.group_id, token))
 
 
-class HeldSync(Held):
-    """A parked SyncGroup behind uncommitted writes, as joining.HeldJoin."""
+class HeldSync(HeldParked):
+    """A follower's parked SyncGroup."""
 
-    __slots__ = ("group_id",)
-
-    def __init__(self, group_id: str, token: int) -> None:
-        super().__init__(token, None, lambda error: error)
-        self.group_id = group_id
-
-    def done(self, shard: ShardState) -> None:
-        """It waits for nothing but the leader now."""
+    __slots__ = ()
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Cut it off, if it still waits."""
