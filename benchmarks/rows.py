@@ -21,7 +21,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the issue's table. ``load`` are kload's arguments; ``measure`` is "req_s", "mb_s" or "wall_ms"."""
+    """One line of the table in docs/performance.md. ``load`` are kload's arguments; ``measure`` is "req_s", "mb_s" or "wall_ms"."""
 
     name: str
     title: str

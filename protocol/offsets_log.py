@@ -9,7 +9,7 @@ version; no value is a tombstone. Rules:
 * A known type whose value has an unknown version raises :class:`UnknownValueVersionError`: to skip it would lose state.
 * Every version that a Kafka has written can be read and written: commits and groups 0-4, KIP-848 records 0.
 
-Sources: coordinator.md 3.2; GroupMetadataManager.scala, CoordinatorRecordSerde.java, GroupCoordinatorRecordSerde.java.
+Sources: GroupMetadataManager.scala, CoordinatorRecordSerde.java, GroupCoordinatorRecordSerde.java.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup (coordinator.md 2.2): Kafka's checks in their order, then the member's place in the group. Static members (KIP-345) that
+"""JoinGroup: Kafka's checks in their order, then the member's place in the group. Static members (KIP-345) that
 come back without their id take over their old slot."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Staying and leaving: Heartbeat, sessions, LeaveGroup, and the end of a shard (coordinator.md 2.4, 2.5)."""
+"""Staying and leaving: Heartbeat, sessions, LeaveGroup, and the end of a shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets: the doCommitOffsets checks, deletion, expiry (coordinator.md 2.6, 2.8, 3.6)."""
+"""Committed offsets: the doCommitOffsets checks, deletion, expiry."""
 
 from __future__ import annotations
 

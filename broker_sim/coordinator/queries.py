@@ -1,4 +1,4 @@
-"""What changes nothing: OffsetFetch, ListGroups and DescribeGroups (coordinator.md 2.7, 2.8)."""
+"""What changes nothing: OffsetFetch, ListGroups and DescribeGroups."""
 
 from __future__ import annotations
 

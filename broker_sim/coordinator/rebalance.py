@@ -1,4 +1,4 @@
-"""A rebalance from the opening of its window to the answers of its JoinGroups (coordinator.md 1).
+"""A rebalance from the opening of its window to the answers of its JoinGroups.
 
 ``prepare_rebalance`` opens the window; JoinGroups park in their members; ``complete_join`` closes it, bumps the generation and answers
 them. What the other rooms need for it stands here too: answering parked requests, sessions, removing members.

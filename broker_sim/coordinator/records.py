@@ -137,7 +137,7 @@ def replay_offset(groups: dict[str, Group], group_id: str, topic: str, partition
 
 @dataclass(slots=True)
 class Loader:
-    """Rebuilds a shard from its log: feed it every record in order, then take ``finish``'s groups (coordinator.md 3.5).
+    """Rebuilds a shard from its log: feed it every record in order, then take ``finish``'s groups.
 
     Later records win, null removes. Offsets in a transaction count from its commit marker on, and only where no plain commit was
     written behind them. Records of the KIP-848 protocol and of unknown kinds are counted in ``skipped`` and, by Kafka's names, in

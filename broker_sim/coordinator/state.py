@@ -66,7 +66,7 @@ class Held(Write):
 
 
 class HeldParked(Held):
-    """A JoinGroup or SyncGroup that is parked in its member while it is behind uncommitted writes: committed, it goes on waiting for its
+    """A JoinGroup or SyncGroup that is parked in its member while it is behind uncommitted writes: committed, it waits on for its
     group; where they fail or are late it is cut off."""
 
     __slots__ = ("group_id",)

@@ -1,4 +1,4 @@
-"""SyncGroup (coordinator.md 2.3): members park until the leader's assignment is stored; ``SyncWrite`` then hands it out."""
+"""SyncGroup: members park until the leader's assignment is stored; ``SyncWrite`` then hands it out."""
 
 from __future__ import annotations
 

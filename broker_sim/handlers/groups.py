@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the common gate (coordinator.md 2.0), in each coordinator's order of checks."""
+"""What the handlers of the group APIs share: the common gate, in each coordinator's order of checks."""
 
 from __future__ import annotations
 

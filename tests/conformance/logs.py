@@ -24,7 +24,7 @@ Send = Callable[[Any, int], Awaitable[Any]]
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """Where the records of a group are: Java's String.hashCode, made positive (coordinator.md 3.1)."""
+    """Where the records of a group are: Java's String.hashCode, made positive."""
     value = 0
     units = group.encode("utf-16-be")
     for at in range(0, len(units), 2):

@@ -1,4 +1,4 @@
-"""OffsetCommit (coordinator.md 2.6; catalogue 91-104): the checks in their order, and what is stored."""
+"""OffsetCommit (catalogue 91-104): the checks in their order, and what is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry of offsets and groups (coordinator.md 3.6; catalogue 97, 138-144). Retention 1 minute, checks every 100 or 200 ms.
+"""Expiry of offsets and groups (catalogue 97, 138-144). Retention 1 minute, checks every 100 or 200 ms.
 
 history.aged_history tells how old what is.
 """

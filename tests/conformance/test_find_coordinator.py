@@ -1,4 +1,4 @@
-"""FindCoordinator (coordinator.md 2.1) and the versions that a broker takes and refuses (2.0)."""
+"""FindCoordinator and the versions that a broker takes and refuses (2.0)."""
 
 from __future__ import annotations
 

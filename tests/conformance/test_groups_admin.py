@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups (coordinator.md 2.8; catalogue 129-137)."""
+"""DescribeGroups, ListGroups and DeleteGroups (catalogue 129-137)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat and sessions (coordinator.md 2.4, 1.1; catalogue 66-76)."""
+"""Heartbeat and sessions (catalogue 66-76)."""
 
 from __future__ import annotations
 

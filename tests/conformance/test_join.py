@@ -1,4 +1,4 @@
-"""JoinGroup: its checks and what it does in each state (coordinator.md 2.2; catalogue 2-12, 27-32, 37, 38, 41)."""
+"""JoinGroup: its checks and what it does in each state (catalogue 2-12, 27-32, 37, 38, 41)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (coordinator.md 2.5; catalogue 77-90)."""
+"""LeaveGroup (catalogue 77-90)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets (coordinator.md 2.9): every special timestamp, the search by time, the checks in their order."""
+"""ListOffsets: every special timestamp, the search by time, the checks in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading __consumer_offsets after a crash (coordinator.md 3.2, 3.5; catalogue 39, 147, 148, 151-156, 159).
+"""Loading __consumer_offsets after a crash (catalogue 39, 147, 148, 151-156, 159).
 
 history.load_history tells what was in the log.
 """

@@ -1,6 +1,6 @@
 """Two brokers: what the one answers that is not the coordinator of a group, or not the leader of a partition.
 
-coordinator.md 2.0 (the common gate), catalogue 1, 53, 66, 77, 100, 108, 131, 135, 137.
+The common gate; catalogue 1, 53, 66, 77, 100, 108, 131, 135, 137.
 """
 
 from __future__ import annotations

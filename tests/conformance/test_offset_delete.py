@@ -1,4 +1,4 @@
-"""OffsetDelete (coordinator.md 2.8; catalogue 121-128)."""
+"""OffsetDelete (catalogue 121-128)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch (coordinator.md 2.7; catalogue 105-112)."""
+"""OffsetFetch (catalogue 105-112)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator writes into __consumer_offsets (coordinator.md 3), read back through Fetch."""
+"""What the coordinator writes into __consumer_offsets, read back through Fetch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The join phase and its timers: initial delay, rebalance timeouts, pending members, a group's size.
 
-coordinator.md 1.1; catalogue 13-26, 33-36.
+catalogue 13-26, 33-36.
 """
 
 from __future__ import annotations

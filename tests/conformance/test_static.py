@@ -1,4 +1,4 @@
-"""Static members (KIP-345; coordinator.md 2.2 "static replace"; catalogue 40-49, 64, 76, 81-83, 93)."""
+"""Static members (KIP-345"static replace"; catalogue 40-49, 64, 76, 81-83, 93)."""
 
 from __future__ import annotations
 

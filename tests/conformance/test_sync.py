@@ -1,4 +1,4 @@
-"""SyncGroup (coordinator.md 2.3; catalogue 53-64): its checks, parking, and members that never send it."""
+"""SyncGroup (catalogue 53-64): its checks, parking, and members that never send it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ GROUP_WITH_MEMBER = GroupMetadataValue(
 )
 
 
-# --- what real brokers wrote (coordinator.md 3.2, 3.3) ----------------------------------------------------------------
+# --- what real brokers wrote ----------------------------------------------------------------
 
 
 def test_a_commit_is_that_of_a_4_1_broker() -> None:
