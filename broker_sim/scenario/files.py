@@ -7,7 +7,7 @@ table.done()                             # raises for keys that nobody took, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,14 +87,17 @@ class Table:
         self._known.update(dict.fromkeys(left))
         return {key: plain(self._values[key]) for key in left}
 
-    def done(self, also: Iterable[str] = ()) -> None:
-        """Raise WrongFile for the first key that nobody asked for; ``also`` are keys that would have been possible."""
+    def only(self, *known: str) -> None:
+        """Raise WrongFile for the first key that is none of these."""
         for key in self._values:
-            if key not in self._known:
-                known = [*self._known, *also]
+            if key not in known:
                 meant = nearest(key, known)
                 hint = f"did you mean {meant!r}?" if meant else f"it takes {', '.join(known)}"
                 raise self.error(f"{self.what} has no key {key!r}; {hint}", key)
+
+    def done(self) -> None:
+        """Raise WrongFile for the first key that nobody asked for."""
+        self.only(*self._known)
 
 
 def load(path: Path) -> Table:
@@ -215,7 +218,10 @@ def flag(value: Any) -> bool:
 
 def duration(value: Any) -> float:
     """Seconds."""
-    return duration_ms(value) / 1000
+    try:
+        return duration_ms(value) / 1000
+    except UsageError as error:
+        raise UsageError(str(error).removeprefix("a duration: ")) from None
 
 
 def count(value: Any) -> Callable[[int], bool]:

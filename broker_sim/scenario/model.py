@@ -144,6 +144,7 @@ def read(path: Path) -> Scenario:
 
 def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile."""
+    table.only("name", "story", "cluster", "import", "topics", "clients", "steps", "expect")
     name = table.take("name", text, path.stem if path else "scenario")
     scenario = Scenario(
         name=name,
@@ -162,7 +163,6 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     scenario.steps = [_step(one, number, names) for number, one in enumerate(table.tables("steps", "a step"), 1)]
     steps = [step.name for step in scenario.steps]
     scenario.expect = [_expectation(one, steps) for one in table.tables("expect", "an expectation")]
-    table.done()
     _check_names(scenario, names)
     if not scenario.expect:
         raise table.error("a scenario without 'expect' proves nothing")
@@ -410,7 +410,7 @@ def _expectation(table: Table, steps: list[str]) -> Expectation:
             table.done()
             for step in (found.begin, found.end):
                 if step is not None and step not in steps:
-                    raise table.error(str(unknown("step", step, steps)))
+                    raise table.error(str(unknown("step", step, steps)), "after" if "after" in table else "between")
             return found
     within = table.take("within", duration, WITHIN_S)
     return Expectation("within", signs_of(table), place, within)

@@ -285,8 +285,10 @@ class _Stage:
             due = int((now_ms - begun_ms) / 1000 * rate)
             for number in range(sent, due):
                 partitions = state.topics[topic].partitions
+                partition = partitions[number % len(partitions)]
                 with contextlib.suppress(KafkaError, StorageError):  # as a producer's records are lost
-                    fill_partition(partitions[number % len(partitions)], 1, now_ms, first=number, value=make)
+                    if partition.leader >= 0:
+                        fill_partition(partition, 1, now_ms, first=number, value=make)
             sent = due
 
     # the verdict

@@ -134,7 +134,7 @@ class EventSign(Sign):
             known |= {name.rstrip("?") for name in EVENTS["request"]}
         for key in self.fields:
             if key not in known:
-                raise table.error(f"{kind}: {unknown('field', key, sorted(known))}", key)
+                raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
             if key in _NAMES:
                 table.take(key, _known(key))
         self.kind, self.hits = kind, 0
@@ -224,7 +224,11 @@ def sign_of(table: Table) -> Sign:
         else:
             sign = GroupSign(group, table)
     else:
-        raise table.error(f"{table.what} names nothing to look at: it has one of group, api, event, client, fault")
+        for key in table.names():
+            meant = nearest(key, (*_HEADS, "never", "happened"))
+            if meant is not None:
+                raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
+        raise table.error(f"{table.what} names nothing to look at: it has one of {', '.join(_HEADS)}")
     table.done()
     sign.where = table.place
     return sign
@@ -247,6 +251,7 @@ def signs_of(table: Table) -> list[Sign]:
     return found
 
 
+_HEADS = ("group", "api", "event", "client", "fault")
 _TIMERS = ("session", "pending", "rebalance", "sync", "append", "expire", "transactions")
 _SAYINGS = ("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left")
 _NAMES: dict[str, Iterable[str]] = {"api": API_NAMES, "error": Err.__members__, "timer": _TIMERS}

@@ -1,0 +1,224 @@
+"""Wrong files: told with the line, the key and what was meant, before anything runs; whatever stands in them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_sim.scenario.commands import shipped
+from broker_sim.scenario.files import MAX_BYTES, MAX_VALUES, WrongFile, count, loads
+from broker_sim.scenario.model import parse, read
+
+RIGHT = """\
+name: right
+cluster: {brokers: 2, as_version: "3.9"}
+topics:
+  - {name: orders, partitions: 2, records: 10}
+clients:
+  - {name: app-1, group: billing, topics: [orders], session_timeout: 6s}
+steps:
+  - name: it works
+    when: {group: billing, state: Stable, members: 1}
+    within: 10s
+  - name: jam
+    do: {log: offsets(billing), state: stuck, for: 2s}
+  - name: refused
+    do:
+      - {fault: {api: OffsetCommit, error: NOT_COORDINATOR, times: 2}, as: lost}
+      - {client: app-1, action: freeze, for: 1s}
+  - name: hit
+    when: {api: OffsetCommit, error: NOT_COORDINATOR, count: ">=2"}
+expect:
+  - within: 20s
+    group: {billing: {state: Stable, members: 1}}
+  - happened: {fault: lost, hits: 2}
+  - never: {group: billing, committed: went_back}
+    between: [it works, hit]
+"""
+
+
+def test_the_right_one_is_right() -> None:
+    scenario = parse(loads(RIGHT))
+    assert [step.name for step in scenario.steps] == ["it works", "jam", "refused", "hit"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "told"),
+    [
+        ("brokers: 2", "broker: 2", 2, "cluster has no key 'broker'; did you mean 'brokers'?"),
+        ("brokers: 2", "brokers: two", 2, "brokers: 'two' is not a whole number"),
+        ("brokers: 2", "brokers: 0", 2, "brokers: 0 is not from 1 to 100"),
+        ('"3.9"', '"2.8"', 2, "2.8"),
+        ("brokers: 2", "clock: manuel", 2, "clock: no clock 'manuel'; did you mean 'manual'?"),
+        ("brokers: 2", "config: {num.partition: 3}", 2, "num.partitions"),
+        ("partitions: 2", "partition: 2", 4, "a topic has no key 'partition'; did you mean 'partitions'?"),
+        ("records: 10", "records: true", 4, "records: True is not a whole number"),
+        ("records: 10", "rate: fast", 4, "rate: 'fast' is not a rate, as in 200/s"),
+        ("session_timeout", "session_timout", 6, "did you mean 'session_timeout'?"),
+        ("topics: [orders]", "topics: []", 6, "the client app-1 needs topics"),
+        (
+            "topics: [orders]",
+            "topics: [orders], kind: aiokafkaa",
+            6,
+            "kind of client 'aiokafkaa'; did you mean 'aiokafka'?",
+        ),
+        ("topics: [orders]", "topics: [orders], commit: always", 6, "way to commit 'always'"),
+        ("topics: [orders]", "topics: [orders], count: 100000", 6, "count: 100000 is not from 1 to 1000"),
+        (
+            "state: Stable, members: 1}\n    within",
+            "state: Stabel, members: 1}\n    within",
+            9,
+            "did you mean 'Stable'?",
+        ),
+        ("members: 1}\n    within", "member: 1}\n    within", 9, "did you mean 'members'?"),
+        ("members: 1}\n    within", "members: some}\n    within", 9, "a number with a comparison, as in 3 or '>=3'"),
+        ("within: 10s", "within: 10 seconds", 10, "within: '10 seconds' is not a duration"),
+        ("within: 10s", "whitin: 10s", 10, "a step has no key 'whitin'; did you mean 'within'?"),
+        ("state: stuck", "state: stuk", 12, "did you mean 'stuck'?"),
+        ("for: 2s", "fro: 2s", 12, "for"),
+        ("offsets(billing)", "orders", 12, "orders"),
+        (
+            "api: OffsetCommit, error: NOT_COORDINATOR, times",
+            "api: OffsetComit, error: NOT_COORDINATOR, times",
+            15,
+            "OffsetCommit",
+        ),
+        ("error: NOT_COORDINATOR, times", "error: NOT_COORDINATR, times", 15, "did you mean 'NOT_COORDINATOR'?"),
+        ("times: 2", "time: 2", 15, "did you mean 'times'?"),
+        ("client: app-1", "client: app-2", 16, "no client 'app-2'; did you mean 'app-1'?"),
+        ("action: freeze", "action: freze", 16, "did you mean 'freeze'?"),
+        (
+            "when: {api: OffsetCommit",
+            "when: {api: OffsetComit",
+            18,
+            "api: no api 'OffsetComit'; did you mean 'OffsetCommit'?",
+        ),
+        ("error: NOT_COORDINATOR, count", "error: NOT_A_COORDINATOR, count", 18, "did you mean 'NOT_COORDINATOR'?"),
+        ('count: ">=2"', 'cuont: ">=2"', 18, "did you mean 'count'?"),
+        ("fault: lost", "fault: lots", 22, "fault: no fault 'lots'; did you mean 'lost'?"),
+        ("between: [it works, hit]", "between: [it works, hitt]", 24, "no step 'hitt'; did you mean 'hit'?"),
+        ("between: [it works, hit]", "between: it works", 24, "between: 'it works' is not a list"),
+        ("between: [it works, hit]", "between: [hit]", 24, "between: two steps, the first and the last"),
+        ("- happened:", "- hapened:", 22, "did you mean 'happened'?"),
+        ("committed: went_back", "comitted: went_back", 23, "did you mean 'committed'?"),
+        ("steps:", "stages:", 7, "the file has no key 'stages'; did you mean 'steps'?"),
+        ("name: right", "name: right\nname: again", 2, "the key 'name' stands here twice"),
+        ("name: right", "name: right\nimport: {describe: nowhere.txt}", 2, "nowhere.txt: no such file"),
+        ("name: right", "name: 2001-02-30", 1, "'2001-02-30' can't be read: "),
+        ("name: right", "name: !!python/object:os.system right", 1, "no YAML"),
+        ("name: right", "[a, b]: right", 1, "a key is a word, not a list or a map"),
+        ("name: right", "name: [right", 2, "no YAML"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_and_what_was_meant(
+    tmp_path: Path, right: str, wrong: str, line: int, told: str
+) -> None:
+    assert RIGHT.count(right) >= 1
+    path = tmp_path / "wrong.yaml"
+    path.write_text(RIGHT.replace(right, wrong, 1))
+    with pytest.raises(WrongFile) as error:
+        read(path)
+    text = str(error.value)
+    assert text.startswith(f"{path}:{line}: "), text
+    assert told in text
+    assert "\n" not in text
+
+
+def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
+    with pytest.raises(WrongFile, match="without 'expect' proves nothing"):
+        parse(loads("steps: [{after: 1s}]"))
+
+
+def test_two_clients_of_one_name() -> None:
+    client = "{name: app, topics: [orders]}"
+    with pytest.raises(WrongFile, match="two clients are called 'app'"):
+        parse(loads(f"clients: [{client}, {client}]\nexpect: [{{happened: {{api: Fetch}}}}]"))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "a scenario is a map"),
+        (b"- a\n- b\n", "a scenario is a map"),
+        (b"name: \xff\xfe", "not UTF-8"),
+        (b"name: a\x00b", "no YAML"),
+        (b"a: 1\n---\nb: 2\n", "no YAML"),
+        (b"a: *nobody\n", "no YAML"),
+        (b"a: " + b"[" * 20_000, "nested too deeply"),
+        (b"#" * (MAX_BYTES + 1), "larger than"),
+    ],
+)
+def test_what_is_no_scenario_at_all(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_bytes(content)
+    with pytest.raises(WrongFile, match=told):
+        read(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(WrongFile, match=r"none\.yaml: No such file"):
+        read(tmp_path / "none.yaml")
+    with pytest.raises(WrongFile, match="Is a directory"):
+        read(tmp_path)
+
+
+def test_aliases_that_multiply_are_stopped() -> None:
+    lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    with pytest.raises(WrongFile, match=f"more than {MAX_VALUES} values"):
+        loads("\n".join(lines))
+    with pytest.raises(WrongFile, match="nested too deeply"):
+        loads("a: &a [*a]")
+
+
+@given(st.text(st.characters(codec="utf-8")) | st.text("abc:-[]{}&*!|>'\"#%@`, \n\t~0129.e", max_size=60))
+def test_any_text_is_a_table_or_a_wrong_file(text: str) -> None:
+    with pytest.raises(WrongFile) as error:
+        parse(loads(text))
+    assert "\n" not in str(error.value)
+
+
+VALUES = [
+    *("", "~", "0", "-1", "1e400", "true", "[]", "{}", "[[]]", "{a: b}", "'*'", "40s", "1_0", "0x1f", ".nan"),
+    *("2001-01-01", "!!binary aGk=", "x", "!!set {a}", "&a [*a]"),
+]
+
+
+@given(st.randoms(use_true_random=False))
+def test_files_that_were_damaged_are_right_or_wrong_and_nothing_else(chance: random.Random) -> None:
+    text = chance.choice([RIGHT, *(path.read_text() for path in sorted(shipped().glob("*.yaml")))])
+    for _ in range(chance.randint(1, 4)):
+        lines = text.split("\n")
+        number = chance.randrange(len(lines))
+        kind = chance.randrange(4)
+        if kind == 0:
+            del lines[number]
+        elif kind == 1:
+            lines.insert(number, chance.choice(lines))
+        elif ": " in lines[number]:
+            parts = lines[number].split(": ")
+            at = chance.randrange(1, len(parts))
+            ending = parts[at][parts[at].find(",") :] if "," in parts[at] else ""
+            parts[at] = chance.choice(VALUES) + (ending if kind == 2 else "")
+            lines[number] = ": ".join(parts)
+        text = "\n".join(lines)
+    told = ""
+    try:
+        parse(loads(text))
+    except WrongFile as error:
+        told = str(error)
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("spelled", "holds", "fails"),
+    [(3, 3, 4), ("3", 3, 2), ("=3", 3, 2), (">=3", 3, 2), (">= 3", 4, 2), ("<=3", 3, 4), (">3", 4, 3), ("<3", 2, 3)],
+)
+def test_counts(spelled: Any, holds: int, fails: int) -> None:
+    assert count(spelled)(holds)
+    assert not count(spelled)(fails)
