@@ -1,0 +1,56 @@
+"""Test programs of other languages' users, run as their users run them: against ``broker-sim`` on the PATH, by HTTP alone."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+BUILD_S = 240.0
+RUN_S = 120.0
+
+
+def compiled(command: Sequence[str], cwd: Path) -> None:
+    """Run a compiler; what it refuses fails the test, for the tools and what is compiled against are there."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(command[:2])} failed:\n{done.stdout}{done.stderr}", pytrace=False)
+
+
+def on_path(directory: Path) -> dict[str, str]:
+    """The environment in which ``broker-sim`` is this package; ``directory`` gets the program."""
+    program = directory / "broker-sim"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m broker_sim "$@"\n')
+    program.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "BROKER_SIM_COMMAND"}
+    return {**environment, "PATH": os.pathsep.join([str(directory), os.environ.get("PATH", "")])}
+
+
+def run(command: Sequence[str], cwd: Path, environment: dict[str, str], what: str) -> tuple[int, str]:
+    """The exit code and the output of a test program. What it started ends with it; one that hangs fails the test."""
+    output = cwd / "output"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(RUN_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"waited {RUN_S:g} s for {what} to end; up to now:\n{output.read_text()}", pytrace=False)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return code, output.read_text()
