@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker_sim.storage import checkpoints, recovery
+from broker_sim.storage import checkpoints, recovery, retention
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge, StorageError
 from broker_sim.storage.files import FILES, Files
@@ -461,7 +461,10 @@ class PartitionLog:
         before = len(self.segments)
         try:
             if self.config.deletes:
-                count = max(self._expired(now_ms, committed), self._surplus(committed))
+                count = max(
+                    retention.expired(self.segments, self.config.retention_ms, committed, now_ms),
+                    retention.surplus(self.segments, self.config.retention_bytes, committed),
+                )
                 if count == len(self.segments):
                     self._roll(now_ms)  # even the active segment is old: it ends here
                     before += 1
@@ -470,31 +473,6 @@ class PartitionLog:
         except FAILURES as error:
             raise self._failure(error) from error
         return before - len(self.segments)
-
-    def _expired(self, now_ms: int, committed: int) -> int:
-        """How many segments from the oldest on are past retention.ms; an empty last one never is."""
-        limit = self.config.retention_ms
-        if limit < 0:
-            return 0
-        for count, segment in enumerate(self.segments):
-            latest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
-            empty = segment is self.segments[-1] and not segment.size
-            if empty or segment.next_offset > committed or now_ms - latest <= limit:
-                return count
-        return len(self.segments)
-
-    def _surplus(self, committed: int) -> int:
-        """How many segments from the oldest on can go with at least retention.bytes left."""
-        limit = self.config.retention_bytes
-        surplus = self.size_bytes - limit
-        if limit < 0 or surplus < 0:
-            return 0
-        for count, segment in enumerate(self.segments):
-            surplus -= segment.size
-            empty = segment is self.segments[-1] and not segment.size
-            if empty or segment.next_offset > committed or surplus < 0:
-                return count
-        return len(self.segments)
 
     def _start_at(self, offset: int) -> None:
         """Move the log's start, and remove the segments that end before it (never the last one)."""

@@ -1,0 +1,37 @@
+"""How many of a log's segments may go: by age and by size. What is not committed stays, and so does an empty last segment.
+
+Source: UnifiedLog.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_sim.storage.segment import Segment
+
+
+def expired(segments: Sequence[Segment], retention_ms: int, committed: int, now_ms: int) -> int:
+    """How many segments from the oldest on are past retention.ms (negative: none)."""
+    if retention_ms < 0:
+        return 0
+    for count, segment in enumerate(segments):
+        latest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
+        if _stays(segments, segment, committed) or now_ms - latest <= retention_ms:
+            return count
+    return len(segments)
+
+
+def surplus(segments: Sequence[Segment], retention_bytes: int, committed: int) -> int:
+    """How many segments from the oldest on can go with at least retention.bytes left (negative: none)."""
+    over = sum(segment.size for segment in segments) - retention_bytes
+    if retention_bytes < 0 or over < 0:
+        return 0
+    for count, segment in enumerate(segments):
+        over -= segment.size
+        if _stays(segments, segment, committed) or over < 0:
+            return count
+    return len(segments)
+
+
+def _stays(segments: Sequence[Segment], segment: Segment, committed: int) -> bool:
+    return (segment is segments[-1] and not segment.size) or segment.next_offset > committed
