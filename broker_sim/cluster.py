@@ -189,15 +189,27 @@ class Cluster(Incidents):
 
     def _bind(self) -> list[socket.socket]:
         sockets: list[socket.socket] = []
-        for number, port in enumerate(self._ports):
+        for number in range(len(self._ports)):
+            host, port = self._listens_on(number + 1)
             try:
-                sockets.append(listen(self.host, port))
+                sockets.append(self._listen(host, port))
             except OSError as error:
                 for sock in sockets:
                     sock.close()
-                raise ClusterError(_bind_error(self.host, port, error)) from None
+                raise ClusterError(_bind_error(host, port, error)) from None
             self._ports[number] = sockets[-1].getsockname()[1]
         return sockets
+
+    # where its brokers are; a network that is no real one has its own answers
+
+    def _listen(self, host: str, port: int) -> socket.socket:
+        return listen(host, port)
+
+    def _listens_on(self, node_id: int) -> tuple[str, int]:
+        return self.host, self._ports[node_id - 1]
+
+    def _advertises(self, node_id: int) -> str:
+        return self._advertised_host
 
     def _open(self, sockets: list[socket.socket]) -> None:
         """State, coordinators and servers, everything but listening. Raises ClusterError."""
@@ -215,7 +227,7 @@ class Cluster(Incidents):
             self.config = BrokerConfig(self._settings, self.config.as_version)  # what clients altered is on disk
             state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"))
             for node_id, port in enumerate(self._ports, start=1):
-                state.add_broker(node_id, self._advertised_host, port)
+                state.add_broker(node_id, self._advertises(node_id), port)
             self._begin(state)
             state.load()
             for name, partitions in self.topics.items():
@@ -231,7 +243,7 @@ class Cluster(Incidents):
         routes = Routes(self.config.as_version)
         for broker in state.brokers.values():
             broker.runtime = _RuntimeToBe(self)
-            self.servers.append(BrokerServer(broker, clock, routes))
+            self.servers.append(BrokerServer(broker, clock, routes, self._listen))
         if OFFSETS_TOPIC in state.topics:
             assert self.runtime  # there are groups to load
 

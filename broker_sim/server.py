@@ -48,7 +48,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _keeper(sock: socket.socket) -> socket.socket | None:
-    """A second socket bound as ``sock``, which must not listen yet; None where the system knows no such thing."""
+    """A second socket bound as ``sock``, which must not listen yet; None where the system, or a network that is no real one, knows no
+    such thing."""
+    if not isinstance(sock, socket.socket):
+        return None
     other = socket.socket(sock.family, sock.type, sock.proto)
     try:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,17 +63,20 @@ def _keeper(sock: socket.socket) -> socket.socket | None:
 
 
 class BrokerServer:
-    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster."""
+    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster; ``listener`` binds its port again."""
 
-    def __init__(self, broker: Broker, clock: Clock, routes: Routes) -> None:
+    def __init__(
+        self, broker: Broker, clock: Clock, routes: Routes, listener: Callable[[str, int], socket.socket] = listen
+    ) -> None:
         config = broker.state.config
         self.broker, self.clock, self.routes = broker, clock.wire, routes
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
         self.tap: Tap | None = None
         """Whoever watches or breaks this broker's requests."""
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order in which they came: no set, as nothing may depend on addresses
         self._max_idle_ms = config.int("connections.max.idle.ms")
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self.call_soon: Callable[..., object] = self._loop.call_soon
         self._server: asyncio.Server | None = None
@@ -100,7 +106,7 @@ class BrokerServer:
     async def resume(self) -> None:
         """Listen again at the same port. Raises OSError where somebody else has it (systems that let nobody keep it)."""
         if self._server is None:
-            sock = listen(*self._address)
+            sock = self._listener(*self._address)
             try:
                 await self.start(sock)
             except BaseException:
@@ -139,7 +145,7 @@ class BrokerServer:
 
     def opened(self, connection: Connection) -> None:
         """A client connected."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self.tap is not None:
             self.tap.opened(connection)
         if self._sweep is None and self._max_idle_ms >= 0:
@@ -147,7 +153,7 @@ class BrokerServer:
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)
         if self._all_closed is not None and not self.connections and not self._all_closed.done():

@@ -1,0 +1,265 @@
+"""What simulated code gets from its surroundings without asking the loop: clocks, randomness, threads, sockets, the garbage collector.
+
+Rules:
+1. Everything here is in force from the beginning of a simulation to its end, in its thread alone: other threads see the real world.
+2. Randomness is drawn per process: what one host draws leaves the others as they are.
+3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
+   suite asks every one of ``PINS`` whether it has an effect.
+4. The hash seed of Python can't be pinned inside a process: see ``hashseed``.
+5. Not reached: clocks that C code reads (``datetime.now()``), hashes of objects by their address. Code that iterates a set of plain
+   objects is not repeatable.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import inspect
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from broker_sim.simulation.errors import LibraryMoved
+from broker_sim.simulation.process import PROCESS
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.loop import SimLoop
+
+__all__ = ["PINS", "ambient"]
+
+_DRAWS = (
+    "betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate paretovariate randbytes randint "
+    "random randrange sample shuffle triangular uniform vonmisesvariate weibullvariate"
+).split()
+"""The functions of ``random`` that draw from the one hidden generator."""
+
+
+class _Patches:
+    """What has been replaced, and by what it is to be put back."""
+
+    def __init__(self, loop: SimLoop, seed: object) -> None:
+        self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
+        self._undo: list[Callable[[], object]] = []
+        self._own = random.Random(f"{seed}/test")
+
+    def chance(self) -> random.Random:
+        """The randomness of the running code."""
+        process = PROCESS.get()
+        return self._own if process is None else process.chance
+
+    def put(self, owner: Any, name: str, value: object) -> None:
+        old = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name, None)
+        inherited = isinstance(owner, type) and name not in owner.__dict__
+        setattr(owner, name, value)
+        self._undo.append(lambda: delattr(owner, name) if inherited else setattr(owner, name, old))
+
+    def here(self, virtual: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        """``virtual`` in this thread, ``real`` in all others."""
+        thread, ident = self.thread, threading.get_ident
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return virtual(*args, **kwargs) if ident() == thread else real(*args, **kwargs)
+
+        return function
+
+    def then(self, undo: Callable[[], object]) -> None:
+        self._undo.append(undo)
+
+    def restore(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+
+# --- clocks ------------------------------------------------------------------------------------------------------------
+
+
+def _clocks(p: _Patches) -> None:
+    loop, thread, ident = p.loop, p.thread, threading.get_ident
+    wall, monotonic = loop.wall, loop.time
+
+    def reader(virtual: Callable[[], float], name: str) -> None:
+        real, real_ns = getattr(time, name), getattr(time, name + "_ns")
+        p.put(time, name, lambda: virtual() if ident() == thread else real())
+        p.put(time, name + "_ns", lambda: int(virtual() * 1e9) if ident() == thread else real_ns())
+
+    reader(wall, "time")
+    reader(monotonic, "monotonic")
+    reader(monotonic, "perf_counter")
+    p.put(time, "sleep", p.here(lambda s: loop.forbid(f"time.sleep({s!r})", "use asyncio.sleep"), time.sleep))
+
+
+# --- randomness --------------------------------------------------------------------------------------------------------
+
+
+def _draws(p: _Patches) -> None:
+    state = random.getstate()
+    random.seed(f"{p.seed}/random")  # for whoever took a function of the module before
+    p.then(lambda: random.setstate(state))
+
+    def dispatched(name: str) -> None:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            return getattr(p.chance(), name)(*args, **kwargs)
+
+        p.put(random, name, p.here(draw, getattr(random, name)))
+
+    for name in _DRAWS:
+        if hasattr(random, name):
+            dispatched(name)
+
+
+def _generators(p: _Patches) -> None:
+    """``random.Random()`` asks the system for its seed, past ``os.urandom``."""
+    real = random.Random.seed
+    thread, ident = p.thread, threading.get_ident
+
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None and ident() == thread:
+            a = p.chance().getrandbits(256)
+        real(self, a, version)
+
+    p.put(random.Random, "seed", seed)
+
+
+def _system(p: _Patches) -> None:
+    urandom = p.here(lambda size: p.chance().randbytes(size), os.urandom)
+    p.put(os, "urandom", urandom)
+    if not callable(getattr(random, "_urandom", None)):
+        raise LibraryMoved("random has no _urandom, which SystemRandom and secrets draw from")
+    p.put(random, "_urandom", urandom)
+
+
+def _uuids(p: _Patches) -> None:
+    """uuid4 reads os.urandom; uuid1 reads the machine's address and a clock in C."""
+    for name in ("_generate_time_safe", "_last_timestamp", "getnode"):
+        if not hasattr(uuid, name):
+            raise LibraryMoved(f"uuid has no {name}, which uuid1 uses")
+    p.put(uuid, "_generate_time_safe", None)
+    p.put(uuid, "_last_timestamp", None)
+    p.put(uuid, "getnode", p.here(lambda: 0x02_00_00_00_00_01, uuid.getnode))
+
+
+# --- what there is none of ---------------------------------------------------------------------------------------------
+
+
+def _threads(p: _Patches) -> None:
+    def start(thread: threading.Thread) -> None:
+        p.loop.forbid(f"starting thread {thread.name}", "use tasks; run_in_executor runs its function in place")
+
+    p.put(threading.Thread, "start", p.here(start, threading.Thread.start))
+
+
+def _sockets(p: _Patches) -> None:
+    def no_socket(*args: Any, **kwargs: Any) -> None:
+        p.loop.forbid("opening a socket", "use asyncio's streams, loop.create_connection or loop.create_server")
+
+    p.put(socket.socket, "__init__", p.here(no_socket, socket.socket.__init__))
+    for name in ("getaddrinfo", "gethostbyname"):
+        real = getattr(socket, name)
+
+        def no_lookup(*args: Any, name: str = name, **kwargs: Any) -> None:
+            p.loop.forbid(f"socket.{name}()", "use loop.getaddrinfo")
+
+        p.put(socket, name, p.here(no_lookup, real))
+
+
+def _programs(p: _Patches) -> None:
+    def no_program(*args: Any, **kwargs: Any) -> None:
+        p.loop.forbid("starting a program", "let it be a coroutine on a host")
+
+    p.put(subprocess.Popen, "__init__", p.here(no_program, subprocess.Popen.__init__))
+    p.put(subprocess.Popen, "__del__", lambda self: None)
+
+
+# --- aiokafka ----------------------------------------------------------------------------------------------------------
+
+
+def _record_times(p: _Patches) -> None:
+    """aiokafka's record builder is C and reads the clock there where no timestamp is given."""
+    from aiokafka.producer import message_accumulator
+
+    real = message_accumulator.BatchBuilder.append
+    parameters = inspect.signature(real).parameters
+    if list(parameters) != ["self", "timestamp", "key", "value", "headers"]:
+        raise LibraryMoved(f"aiokafka's BatchBuilder.append takes {', '.join(parameters)}")
+    wall = p.loop.wall
+
+    def append(self: Any, *, timestamp: Any, key: Any, value: Any, headers: Any = ()) -> Any:
+        if timestamp is None:
+            timestamp = int(wall() * 1000)
+        return real(self, timestamp=timestamp, key=key, value=value, headers=headers)
+
+    p.put(message_accumulator.BatchBuilder, "append", p.here(append, real))
+
+
+def _partition_hashes(p: _Patches) -> None:
+    """Sets of TopicPartition are iterated in the same order whatever Python's hash seed is."""
+    from aiokafka.structs import TopicPartition
+
+    if TopicPartition._fields != ("topic", "partition"):
+        raise LibraryMoved(f"aiokafka's TopicPartition has the fields {', '.join(TopicPartition._fields)}")
+    names: dict[str, int] = {}
+
+    def partition_hash(self: Any) -> int:
+        name = self[0]
+        known = names.get(name)
+        if known is None:
+            known = names[name] = crc32(name.encode())
+        return known * 31 + self[1]  # type: ignore[no-any-return]
+
+    p.put(TopicPartition, "__hash__", partition_hash)
+
+
+# --- memory ------------------------------------------------------------------------------------------------------------
+
+
+def _garbage(p: _Patches) -> None:
+    """No finaliser runs in the middle of a run; what was there before is not looked at when it ends."""
+    if gc.isenabled():
+        gc.disable()
+        p.then(gc.enable)
+    if not gc.get_freeze_count():
+        gc.freeze()
+        p.then(gc.unfreeze)
+
+
+PINS: dict[str, Callable[[_Patches], None]] = {
+    "clocks": _clocks,
+    "random": _draws,
+    "generators": _generators,
+    "urandom": _system,
+    "uuid": _uuids,
+    "threads": _threads,
+    "sockets": _sockets,
+    "programs": _programs,
+    "aiokafka's record times": _record_times,
+    "aiokafka's partitions": _partition_hashes,
+    "garbage": _garbage,
+}
+"""What is pinned, by name. Those of aiokafka only where it is installed."""
+
+
+def _aiokafka() -> bool:
+    return "aiokafka" in sys.modules or importlib.util.find_spec("aiokafka") is not None
+
+
+@contextmanager
+def ambient(loop: SimLoop, seed: object, *, without: tuple[str, ...] = ()) -> Iterator[None]:
+    """Pin everything but what is named ``without`` while the block runs. Raises LibraryMoved."""
+    patches = _Patches(loop, seed)
+    kafka = _aiokafka()
+    try:
+        for name, pin in PINS.items():
+            if name not in without and (kafka or not name.startswith("aiokafka")):
+                pin(patches)
+        yield
+    finally:
+        patches.restore()

@@ -1,0 +1,196 @@
+"""Hosts of a simulation: machines that crash, are paused and restarted, with the programs that run on them.
+
+    host = sim.host("worker-1")
+    host.spawn(consume)             # a function that returns a coroutine: it runs again after a restart
+    host.crash()                    # power off: nobody is told. crash(reset=True): the process alone dies, its connections are reset
+    host.pause(); host.resume()     # as by SIGSTOP
+    host.restart()                  # a new process; it crashes first where it is up
+
+Brokers run on hosts too. All brokers of a cluster share one process, so what stops on a broker's host is its network; its part in the
+cluster ends and begins as `Cluster.broker_down` and `broker_up` have it. Its coordinators' timers go on while it is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.process import DEAD, PAUSED, PROCESS, RUNNING, Process, context_of
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+    from broker_sim.simulation.loop import SimTask
+    from broker_sim.simulation.network import Machine
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["BrokerHost", "Host", "Program"]
+
+Program = Callable[[], Coroutine[Any, Any, object]] | Coroutine[Any, Any, object]
+"""What can run on a host."""
+
+
+class Host:
+    """A machine with one process at a time."""
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim, self.name = sim, name
+        self.machine: Machine = sim.network.machine(name)
+        self.process = self.machine.process = Process(name, 1, sim.seed)
+        self._programs: list[tuple[Callable[[], Coroutine[Any, Any, object]], str | None]] = []
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address."""
+        return self.machine.address
+
+    @property
+    def state(self) -> str:
+        """``up``, ``paused`` or ``crashed``."""
+        return ("up", "paused", "crashed")[self.process.state]
+
+    def spawn(self, program: Program, name: str | None = None) -> SimTask:
+        """Run a coroutine here, or a function that returns one, which runs again after every restart. If it raises, so does the run.
+        Raises UsageError where the host is down."""
+        if self.process.state == DEAD:
+            if asyncio.iscoroutine(program):
+                program.close()
+            raise UsageError(f"host {self.name} has crashed; restart it first")
+        if asyncio.iscoroutine(program):
+            return self._start(program, name)
+        assert callable(program)
+        self._programs.append((program, name))
+        return self._start(program(), name)
+
+    def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:
+        context = context_of(self.process)
+        task = self.sim.loop.create_task(coro, name=name, context=context)
+        task.add_done_callback(self.sim.ended, context=context_of(None))
+        return task
+
+    def crash(self, *, reset: bool = False) -> None:
+        """Nothing of its process runs again. ``reset``: the process alone has died, its kernel resets the connections; else the machine is
+        gone and nobody is told. Nothing happens where it has crashed."""
+        if self.process.state == DEAD:
+            return
+        self.sim.note("crash", self.name, "reset" if reset else "silent")
+        self._dead()
+        for end in self.sim.network.ends_of(self.machine):
+            if reset:
+                end._send("rst")
+            end.vanish()
+        self.machine.dark = not reset
+        self.sim.network.close_ports(self.machine)
+
+    def _dead(self) -> None:
+        loop, process = self.sim.loop, self.process
+        if process.state == RUNNING:
+            loop.stopped += 1
+        process.state = DEAD
+        process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
+
+    def pause(self) -> None:
+        """Its process stands still; what is sent to it is received by its kernel. Raises UsageError where it has crashed."""
+        if self.process.state == DEAD:
+            raise UsageError(f"host {self.name} has crashed")
+        if self.process.state == RUNNING:
+            self.sim.note("pause", self.name)
+            self.process.state = PAUSED
+            self.sim.loop.stopped += 1
+
+    def resume(self) -> None:
+        """It goes on with what came up meanwhile, in its order. Nothing happens where it is not paused."""
+        if self.process.state != PAUSED:
+            return
+        self.sim.note("resume", self.name)
+        loop = self.sim.loop
+        self.process.state = RUNNING
+        loop.stopped -= 1
+        kept, self.process.kept = self.process.kept, []
+        loop.take_up(kept)
+        self.sim.network.release()
+
+    def restart(self) -> None:
+        """A new process; the programs that were given as functions run again."""
+        self.crash(reset=True)
+        self.sim.note("restart", self.name)
+        self.machine.dark = False
+        self.process = self.machine.process = Process(self.name, self.process.number + 1, self.sim.seed)
+        for program, name in self._programs:
+            self._start(program(), name)
+
+    def __repr__(self) -> str:
+        return f"<host {self.name} {self.address} {self.state}>"
+
+
+class BrokerHost(Host):
+    """The host of one broker."""
+
+    def __init__(self, sim: Simulation, name: str, cluster: Cluster, node_id: int, process: Process) -> None:
+        super().__init__(sim, name)
+        self.cluster, self.node_id = cluster, node_id
+        self.process = self.machine.process = process
+        self._down = False
+        self._doing: SimTask | None = None
+
+    @property
+    def state(self) -> str:
+        """``up``, ``paused`` or ``crashed``."""
+        return "crashed" if self._down else "paused" if self.machine.held else "up"
+
+    def spawn(self, program: Program, name: str | None = None) -> SimTask:
+        """Nothing but its broker runs on it. Raises UsageError."""
+        if asyncio.iscoroutine(program):
+            program.close()
+        raise UsageError(f"host {self.name} is a broker's; run programs on another one")
+
+    def crash(self, *, reset: bool = False, noticed_after: object = "9s") -> None:
+        """The broker is gone at once. ``noticed_after``: so long the controller does not know (broker.session.timeout.ms)."""
+        if self._down:
+            return
+        self.sim.note("crash", self.name, "reset" if reset else "silent")
+        self._down = True
+        self.machine.held = False
+        self.machine.dark = not reset
+        self._do(self.cluster.broker_down(self.node_id, noticed_after=noticed_after), "down")
+
+    def pause(self) -> None:
+        """Nothing goes in or out. Raises UsageError where it has crashed."""
+        if self._down:
+            raise UsageError(f"host {self.name} has crashed")
+        if not self.machine.held:
+            self.sim.note("pause", self.name)
+            self.machine.held = True
+
+    def resume(self) -> None:
+        """What waits goes in and out, in its order."""
+        if self.machine.held:
+            self.sim.note("resume", self.name)
+            self.machine.held = False
+            self.sim.network.release()
+
+    def restart(self) -> None:
+        """Down, if it is up, and up again with its log."""
+        if not self._down:
+            self.crash(reset=True)
+        self.sim.note("restart", self.name)
+        self._down = self.machine.dark = False
+        self._do(self.cluster.broker_up(self.node_id), "up")
+
+    def _do(self, coro: Coroutine[Any, Any, object], what: str) -> None:
+        """One after the other."""
+        before = self._doing
+
+        async def then() -> None:
+            if before is not None and not before.done():
+                await before
+            await coro
+
+        self._doing = self._start(then(), f"{self.name} {what}")
+
+
+def running_on() -> str | None:
+    """The name of the host whose code this is; None for the test's own."""
+    process = PROCESS.get()
+    return None if process is None else process.host

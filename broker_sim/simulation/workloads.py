@@ -1,0 +1,156 @@
+"""Programs for simulated hosts: aiokafka clients, unmodified, with a ledger of what they did.
+
+The ledger belongs to the test, not to the host: it outlives crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.hosts import Host
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["Consumer", "Delivery", "Producer"]
+
+_AGAIN_S = 1.0
+"""Pause of an application before it starts its client again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A record that a consumer was given. ``at_s``: virtual seconds since the beginning."""
+
+    at_s: float
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Producer:
+    """Sends ``value`` 0, 1, 2 ... to ``topic`` every ``every_s``, each until it is acknowledged. ``count``: so many (None: for ever)."""
+
+    sim: Simulation
+    host: Host
+    bootstrap: str
+    topic: str
+    every_s: float = 1.0
+    count: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    sent: int = 0
+    acked: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """(partition, offset) -> value."""
+    failures: list[str] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Until all is sent."""
+        from aiokafka import AIOKafkaProducer
+        from aiokafka.errors import KafkaError
+
+        while self.count is None or self.sent < self.count:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, client_id=self.host.name, **{"acks": "all", **self.options}
+            )
+            try:
+                await producer.start()
+                while self.count is None or self.sent < self.count:
+                    value = b"%d" % self.sent
+                    found = await producer.send_and_wait(self.topic, value, key=value)
+                    self.acked[found.partition, found.offset] = value
+                    self.sent += 1
+                    await asyncio.sleep(self.every_s)
+            except (KafkaError, OSError) as error:
+                self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
+            finally:
+                await producer.stop()
+            await asyncio.sleep(_AGAIN_S)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A member of ``group`` that reads, works ``work_s`` on each batch and then commits it; ``commit_every_s`` leaves that to
+    auto-commit. ``hang_s``: set it, and the next batch takes that long."""
+
+    sim: Simulation
+    host: Host
+    bootstrap: str
+    group: str
+    topics: Iterable[str]
+    work_s: float = 0.0
+    commit_every_s: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    hang_s: float = 0.0
+    starts: int = 0
+    delivered: list[Delivery] = field(default_factory=list)
+    assignments: list[tuple[float, list[tuple[str, int]]]] = field(default_factory=list)
+    """When it was assigned what."""
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The last offsets that the coordinator has acknowledged to it."""
+    failures: list[str] = field(default_factory=list)
+    leaving: bool = False
+
+    async def run(self) -> None:
+        """Until ``leaving``."""
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.errors import KafkaError
+
+        while not self.leaving:
+            self.starts += 1
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self.bootstrap,
+                group_id=self.group,
+                client_id=self.host.name,
+                enable_auto_commit=self.commit_every_s is not None,
+                auto_commit_interval_ms=round((self.commit_every_s or 5.0) * 1000),
+                **{"auto_offset_reset": "earliest", **self.options},
+            )
+            try:
+                consumer.subscribe(list(self.topics), listener=self._listener())
+                await consumer.start()
+                while not self.leaving:
+                    await self._turn(consumer)
+            except (KafkaError, OSError) as error:
+                self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
+            finally:
+                await consumer.stop()
+            if not self.leaving:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _turn(self, consumer: Any) -> None:
+        from aiokafka.errors import CommitFailedError, IllegalStateError, RebalanceInProgressError
+
+        batches = await consumer.getmany(timeout_ms=1000)
+        now_s = self.sim.elapsed_s
+        ends = {}
+        for partition, records in batches.items():
+            topic, index = partition
+            self.delivered += [Delivery(now_s, topic, index, record.offset, record.value) for record in records]
+            ends[partition] = records[-1].offset + 1
+        hang_s, self.hang_s = self.hang_s, 0.0
+        if self.work_s + hang_s:
+            await asyncio.sleep(self.work_s + hang_s)
+        if ends and self.commit_every_s is None:
+            try:
+                await consumer.commit(ends)
+            except (CommitFailedError, RebalanceInProgressError, IllegalStateError) as error:
+                self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
+            else:
+                self.committed.update({(topic, index): end for (topic, index), end in ends.items()})
+
+    def _listener(self) -> Any:
+        from aiokafka import ConsumerRebalanceListener
+
+        ledger = self
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+            async def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                ledger.assignments.append((ledger.sim.elapsed_s, sorted((topic, index) for topic, index in assigned)))
+
+        return Listener()

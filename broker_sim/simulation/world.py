@@ -1,0 +1,332 @@
+"""A simulated world: brokers, hosts and their programs, a network, on virtual time, all of it from one seed.
+
+    with simulate(seed=7) as sim:
+        kafka = sim.cluster(brokers=3, topics={"orders": 12})
+        sim.host("worker").spawn(consume)
+        sim.run_for(60)                                     # a minute of theirs, some ms of yours
+        with kafka.offsets_log("billing").stuck():
+            sim.run_for("30s")
+        sim.host("worker").crash()
+        sim.run_until(lambda: kafka.group("billing").state == "Stable", within="2m")
+        sim.journal_hash                                    # equal in every run with this seed
+
+Rules:
+1. The brokers are the production code. Only the clock, the network and the source of chance are others.
+2. The same seed, program, Python and libraries give the same run, to the byte. Sets of strings depend on PYTHONHASHSEED as well:
+   ``sim.pinned`` tells whether it is pinned (``hashseed``).
+3. Between two runs the test stands inside the loop, at one instant: it may call what wants a running loop, and await nothing but by
+   ``sim.run``.
+4. A program that raises ends the run with what it raised. So does simulated code that reaches for the real world (`SimForbidden`).
+5. Nothing is left behind: at the end all tasks are ended, crashed ones too, and the surroundings are as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import json
+import random
+import warnings
+from asyncio import events
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from broker_sim.cluster import Cluster
+from broker_sim.journal import Journal
+from broker_sim.journal.files import plain
+from broker_sim.simulation.ambient import ambient
+from broker_sim.simulation.cluster import SimCluster
+from broker_sim.simulation.errors import SimError
+from broker_sim.simulation.hashseed import is_pinned
+from broker_sim.simulation.hosts import BrokerHost, Host, Program
+from broker_sim.simulation.loop import SimLoop, SimTask
+from broker_sim.simulation.network import Link, SimNetwork
+from broker_sim.simulation.process import PROCESS, Process, context_of
+from broker_sim.words import UsageError, duration_ms, unknown
+
+__all__ = ["Simulation", "simulate"]
+
+T = TypeVar("T")
+
+_PENDING = 100_000
+"""Events that wait to be hashed: most runs never ask for their hash."""
+
+_ROUNDS = 100
+"""Virtual seconds that tasks have to end in when they are cancelled, once a second."""
+
+
+class Simulation:
+    """See the module; made by `simulate`."""
+
+    def __init__(
+        self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = 1_700_000_000_000,
+        link: Link | None = None,
+    ) -> None:  # fmt: skip
+        if order not in ("fifo", "tasks"):
+            raise unknown("order of tasks", order, ["fifo", "tasks"])
+        self.seed = seed
+        self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000)
+        self.network = SimNetwork(self.loop, seed, link)
+        self.rng = random.Random(f"{seed}/user")
+        """For the test's own draws."""
+        self.hosts: dict[str, Host] = {}
+        self.clusters: list[SimCluster] = []
+        self.errors: list[dict[str, Any]] = []
+        """What reached the loop's exception handler; see asyncio's."""
+        self.pinned = is_pinned()
+        """Whether a run in another process is the same."""
+        self._failed: tuple[SimTask, BaseException] | None = None
+        self._ending = False
+        self._digest = hashlib.sha256()
+        self._unhashed: list[tuple[int, dict[str, Any]]] = []
+        self.loop.set_exception_handler(self._on_error)
+
+    # --- what is in it --------------------------------------------------------------------------------------------------
+
+    def cluster(
+        self, brokers: int = 1, topics: Mapping[str, int] | None = None, *, name: str = "broker", **options: Any
+    ) -> SimCluster:
+        """A cluster that has been started, with a journal. Its brokers are on hosts ``broker-1``, ``broker-2`` ...; ``options`` as
+        `Cluster`'s. Raises ClusterError, UsageError."""
+        names = [f"{name}-{number}" for number in range(1, brokers + 1)]
+        for each in names:
+            if each in self.hosts:
+                raise UsageError(f"host {each} is there already; give this cluster another name")
+            self.network.machine(each)
+        process = Process(name, 1, self.seed)
+        options.setdefault("journal", True)
+        if options.get("rng") is None:
+            options.setdefault("seed", f"{self.seed}/{name}")
+        for taken in {"host", "port", "advertised_host"} & set(options):
+            raise UsageError(f"cluster: {taken} is the simulation's; name= gives the hosts their names")
+        cluster = SimCluster(self.network, process, names, topics, **options)
+        context = context_of(process)
+
+        def start() -> SimTask:
+            return self.loop.create_task(cluster.start(), name=f"start of {name}")
+
+        self._await(context.run(start))
+        for node_id, each in enumerate(names, start=1):
+            self.hosts[each] = BrokerHost(self, each, cluster, node_id, process)
+        if cluster.observed:
+            self._hash(cluster)
+        self.clusters.append(cluster)
+        return cluster
+
+    def host(self, name: str) -> Host:
+        """The host of that name, made at the first call."""
+        found = self.hosts.get(name)
+        if found is None:
+            found = self.hosts[name] = Host(self, name)
+        return found
+
+    def spawn(self, host: str, program: Program, name: str | None = None) -> SimTask:
+        """As `Host.spawn`."""
+        return self.host(host).spawn(program, name)
+
+    def crash(self, host: str, *, reset: bool = False) -> None:
+        """As `Host.crash`. Raises UsageError for a host that there is none of; so do the next three."""
+        self._known(host).crash(reset=reset)
+
+    def pause(self, host: str) -> None:
+        """As `Host.pause`."""
+        self._known(host).pause()
+
+    def resume(self, host: str) -> None:
+        """As `Host.resume`."""
+        self._known(host).resume()
+
+    def restart(self, host: str) -> None:
+        """As `Host.restart`."""
+        self._known(host).restart()
+
+    def _known(self, name: str) -> Host:
+        if name not in self.hosts:
+            raise unknown("host", name, self.hosts)
+        return self.hosts[name]
+
+    def heal(self) -> None:
+        """All ways are free, paused hosts go on, crashed ones are restarted."""
+        self.network.heal()
+        for host in list(self.hosts.values()):
+            if host.state == "paused":
+                host.resume()
+            elif host.state == "crashed":
+                host.restart()
+
+    # --- time -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def elapsed_s(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.loop.elapsed_s
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual wall time, ms since 1970."""
+        return int(self.loop.wall() * 1000)
+
+    def run_for(self, duration: object) -> None:
+        """Let time pass: seconds, or ``"5m"``. Raises what a program raises, SimForbidden, SimLivelock."""
+        self.loop.run_for(duration_ms(duration, "run_for") / 1000)
+        self._raise()
+
+    def run_until(self, condition: Callable[[], object], within: object = "60s", what: str | None = None) -> None:
+        """Run until ``condition()`` holds. Raises SimTimeLimit, SimDeadlock, and what `run_for` raises."""
+        told = what or _text_of(condition)
+        within_s = duration_ms(within, "within") / 1000
+        self.loop.run_until(lambda: self._failed is not None or condition(), within_s, told)
+        self._raise()
+
+    def run(self, coro: Coroutine[Any, Any, T], within: object = "1h") -> T:
+        """Run a coroutine of the test's own to its end and return what it returns. Raises what it raises, and what `run_until` does."""
+        task = self.loop.create_task(coro, name=f"test {getattr(coro, '__qualname__', '')}")
+        return self._await(task, duration_ms(within, "within") / 1000)  # type: ignore[no-any-return]
+
+    def _await(self, task: SimTask, within_s: float = 3600.0) -> Any:
+        try:
+            self.loop.run_until(lambda: task.done() or self._failed is not None, within_s, task.get_name())
+        except BaseException:
+            task.cancel()
+            raise
+        if not task.done():
+            task.cancel()
+        self._raise()
+        return task.result()
+
+    # --- what went wrong ------------------------------------------------------------------------------------------------
+
+    def ended(self, task: SimTask) -> None:
+        """A program has ended."""
+        if self._ending or task.cancelled() or self._failed is not None:
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed = task, error
+            self.loop.stop()
+
+    def _raise(self) -> None:
+        if self._failed is None:
+            return
+        (task, error), self._failed = self._failed, None
+        host = task.process.host if task.process is not None else "the test"
+        error.add_note(f"raised by {task.get_name()} on {host}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}")
+        raise error
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not self._ending:
+            self.errors.append({"at_s": self.elapsed_s, **context})
+
+    def note(self, action: str, host: str, text: str = "") -> None:
+        """Something was done to a host: the journals have it."""
+        for cluster in self.clusters:
+            if cluster.observed:
+                cluster.journal.write("mark", text=f"{action} {host}{' ' + text if text else ''}")
+
+    # --- what can be compared -------------------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal:
+        """Of the first cluster. Raises UsageError where there is none."""
+        if not self.clusters:
+            raise UsageError("no cluster, no journal")
+        return self.clusters[0].journal
+
+    def _hash(self, cluster: Cluster) -> None:
+        number = len(self.clusters)
+        for event in cluster.journal.events:
+            self._unhashed.append((number, event))
+
+        def note(event: dict[str, Any]) -> None:
+            self._unhashed.append((number, event))
+            if len(self._unhashed) >= _PENDING:
+                self._digest_events()
+
+        cluster.journal.subscribe(note)
+
+    def _digest_events(self) -> None:
+        encode = json.JSONEncoder(default=plain, separators=(",", ":")).encode
+        for entry in self._unhashed:
+            self._digest.update(encode(entry).encode())
+        self._unhashed.clear()
+
+    @property
+    def journal_hash(self) -> str:
+        """SHA-256 of all events of all journals until now."""
+        self._digest_events()
+        return self._digest.copy().hexdigest()
+
+    @property
+    def schedule_hash(self) -> str:
+        """SHA-256 of the loop's turns until now: see ``loop``."""
+        return self.loop.schedule_hash
+
+    # --- the end --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all tasks and the loop. What they do and raise now is no part of the run."""
+        self._ending = True
+        loop = self.loop
+        self.network.heal()
+        for process in {p: None for t in asyncio.all_tasks(loop) if (p := getattr(t, "process", None)) is not None}:
+            if process.state:
+                process.state = 0
+                loop.take_up(process.kept)
+        loop.stopped = 0
+        loop.forbidden = None
+        for cluster in self.clusters:
+            self._stop(cluster)
+        for _ in range(_ROUNDS):
+            tasks = sorted((task for task in asyncio.all_tasks(loop) if not task.done()), key=hash)
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            try:
+                loop.run_until(lambda tasks=tasks: all(task.done() for task in tasks), 1.0)  # type: ignore[misc]
+            except SimError:
+                continue
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def _stop(self, cluster: Cluster) -> None:
+        try:
+            self.loop.run(cluster.stop(), 10.0)
+        except Exception as error:
+            warnings.warn(f"a cluster did not stop when its simulation ended: {error!r}", ResourceWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<simulation of seed {self.seed!r} at {self.elapsed_s:.3f} s>"
+
+
+def _text_of(condition: Callable[[], object]) -> str:
+    code = getattr(condition, "__code__", None)
+    name = getattr(condition, "__qualname__", repr(condition))
+    return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else name
+
+
+@contextmanager
+def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any) -> Iterator[Simulation]:
+    """A simulated world until the block ends. ``seed``: an int or a text. ``order="tasks"``: it orders the tasks that are ready, too.
+    ``trace``: the schedule hash is of the callbacks' names, too. ``link``: the usual `Link`. ``without``: pins to leave out
+    (``ambient.PINS``). Raises UsageError; RuntimeError inside a running event loop."""
+    if events._get_running_loop() is not None:
+        raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
+    sim = Simulation(seed, **options)
+    with ambient(sim.loop, seed, without=without):
+        token = PROCESS.set(None)
+        events._set_running_loop(sim.loop)
+        try:
+            yield sim
+        finally:
+            try:
+                sim.close()
+            finally:
+                events._set_running_loop(None)
+                PROCESS.reset(token)
+                sim.loop.close()
+                with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
+                    warnings.simplefilter("ignore")
+                    gc.collect()
