@@ -127,7 +127,8 @@ class Client:
             if self.process.stdin is not None:
                 self.process.stdin.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.process.wait(), _PATIENCE_S)
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self.process.wait()
             self._signal(signal.SIGKILL)
         await self.ended()
 

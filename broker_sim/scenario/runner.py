@@ -40,6 +40,9 @@ HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05
 """How often records come."""
 
+PATIENCE_S = 5.0
+"""How long the user's program may take to end."""
+
 Event = dict[str, Any]
 
 
@@ -200,7 +203,8 @@ class _Stage:
         while not all(sign.holds(self) for sign in signs):
             self.changed.clear()
             try:
-                await asyncio.wait_for(self.changed.wait(), deadline_s - _now_s())
+                async with asyncio.timeout_at(deadline_s):
+                    await self.changed.wait()
             except TimeoutError:
                 missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
                 raise _Late(f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}") from None
@@ -432,15 +436,9 @@ def _prepare(stage: _Stage) -> None:
 
 
 async def _end(program: asyncio.subprocess.Process) -> None:
-    """End the user's program and what it started."""
-    if program.returncode is not None:
-        return
-    for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        try:
+    """End the user's program and what it started, even where it is gone itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError, TimeoutError):
             os.killpg(program.pid, number)
-            await asyncio.wait_for(program.wait(), patience_s)
-            return
-        except ProcessLookupError:
-            return
-        except TimeoutError:
-            continue
+            async with asyncio.timeout(PATIENCE_S):
+                await program.wait()

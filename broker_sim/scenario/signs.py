@@ -81,11 +81,10 @@ class GroupSign(Sign):
         self.lag_below = table.take("lag_below", number, None)
         self.committed = table.take("committed", _offsets, None)
         self.leader = table.take("leader", text, None)
-        asked = {key: value for key, value in table.plain().items() if key != "group"}
+        asked = {key: value for key, value in table.plain().items() if key in _OF_GROUPS}
         if not asked:
-            raise table.error(
-                f"nothing is said of {group}: it takes state, members, generation, lag_below, committed, leader"
-            )
+            _guess(table, _OF_GROUPS)
+            raise table.error(f"nothing is said of {group}: it takes {', '.join(_OF_GROUPS)}")
         self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
 
     def holds(self, run: Run) -> bool:
@@ -120,9 +119,7 @@ class EventSign(Sign):
 
     def __init__(self, table: Table) -> None:
         self.count = table.take("count", count, count(">=1"))
-        self.fields = {key: value for key, value in table.plain().items() if key != "count"}
-        for key in self.fields:
-            table.take(key, lambda value: value)
+        self.fields = table.rest()
         kind = self.fields.pop("event", None)
         answered = self.fields.pop("answered", False) or "error" in self.fields
         if kind is None:
@@ -224,14 +221,19 @@ def sign_of(table: Table) -> Sign:
         else:
             sign = GroupSign(group, table)
     else:
-        for key in table.names():
-            meant = nearest(key, (*_HEADS, "never", "happened"))
-            if meant is not None:
-                raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
+        _guess(table, (*_HEADS, "never", "happened"))
         raise table.error(f"{table.what} names nothing to look at: it has one of {', '.join(_HEADS)}")
     table.done()
     sign.where = table.place
     return sign
+
+
+def _guess(table: Table, known: tuple[str, ...]) -> None:
+    """Raise WrongFile for the first key that was probably meant to be one of these, and isn't."""
+    for key in table.names():
+        meant = nearest(key, known)
+        if meant not in (None, key):
+            raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
 
 
 def signs_of(table: Table) -> list[Sign]:
@@ -251,6 +253,7 @@ def signs_of(table: Table) -> list[Sign]:
     return found
 
 
+_OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader")
 _HEADS = ("group", "api", "event", "client", "fault")
 _TIMERS = ("session", "pending", "rebalance", "sync", "append", "expire", "transactions")
 _SAYINGS = ("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left")
