@@ -18,12 +18,11 @@ from tests.support.real_kafka import classpath, need_tool
 
 HERE = Path(__file__).parent.parent / "from_java"
 SOURCES = HERE / "src" / "test"
-NAMESPACE = {"pom": "http://maven.apache.org/POM/4.0.0"}
 
 
 def version(name: str) -> str:
     """A version that the example's own pom.xml names."""
-    found = ET.parse(HERE / "pom.xml").findtext(f"pom:properties/pom:{name}.version", namespaces=NAMESPACE)
+    found = ET.parse(HERE / "pom.xml").findtext(f"properties/{name}.version")
     assert found is not None
     return found
 

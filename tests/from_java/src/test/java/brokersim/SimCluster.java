@@ -67,6 +67,10 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         return new Log("offsets(" + group + ")");
     }
 
+    public Broker broker(int nodeId) {
+        return new Broker(nodeId);
+    }
+
     /** A rule on requests: {@code fault("OffsetCommit").group("billing").dropConnection().once()}. */
     public Rule fault(String api) {
         return new Rule(api);
@@ -191,6 +195,31 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
             public void close() {
                 heal();
             }
+        }
+    }
+
+    /** A broker. */
+    public final class Broker {
+        private final String path;
+
+        private Broker(int nodeId) {
+            this.path = "/brokers/" + nodeId;
+        }
+
+        /** Its connections are reset, others lead what it led; it comes up again behind the try block, on its port. */
+        public Down down() {
+            call("POST", path + "/down", Map.of());
+            return () -> call("POST", path + "/up", Map.of());
+        }
+
+        public void restart() {
+            call("POST", path + "/restart", Map.of());
+        }
+
+        /** A broker that is down. */
+        public interface Down extends AutoCloseable {
+            @Override
+            void close();
         }
     }
 

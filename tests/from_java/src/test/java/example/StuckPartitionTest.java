@@ -7,6 +7,7 @@ import static java.time.Duration.ofSeconds;
 import static java.util.concurrent.TimeUnit.SECONDS;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import brokersim.BrokerSim;
@@ -71,6 +72,22 @@ class StuckPartitionTest {
             }
             commit.get(10, SECONDS);
             assertEquals(next, coordinator.leader());
+            assertEquals(1, kafka.group(GROUP).generation());
+        }
+    }
+
+    @Test
+    @Kafka(brokers = 3)
+    void aCommitOutlivesTheBrokerOfItsCoordinator(SimCluster kafka) {
+        try (KafkaConsumer<String, String> app = billing(kafka, "app")) {
+            someRecords(app);
+            int first = kafka.group(GROUP).coordinator().leader();
+            try (var down = kafka.broker(first).down()) {
+                app.commitSync();
+                assertNotEquals(first, kafka.group(GROUP).coordinator().leader());
+            }
+            kafka.broker(first).restart();
+            app.commitSync();
             assertEquals(1, kafka.group(GROUP).generation());
         }
     }
