@@ -216,12 +216,10 @@ def _need(kind: str) -> None:
         )
 
 
-async def outside(command: list[str], bootstrap: str, control: str | None) -> asyncio.subprocess.Process:
+async def outside(command: list[str], bootstrap: str) -> asyncio.subprocess.Process:
     """The user's own program: ``{bootstrap}`` in its arguments and BOOTSTRAP in its environment are the brokers' address."""
-    words = [word.replace("{bootstrap}", bootstrap).replace("{control}", control or "") for word in command]
+    words = [word.replace("{bootstrap}", bootstrap) for word in command]
     environment = {**os.environ, "BOOTSTRAP": bootstrap, "BROKER_SIM_BOOTSTRAP": bootstrap}
-    if control:
-        environment["BROKER_SIM_CONTROL"] = control
     try:
         return await asyncio.create_subprocess_exec(
             *words, env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True

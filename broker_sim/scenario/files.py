@@ -73,6 +73,10 @@ class Table:
         except UsageError as error:
             raise self.error(f"{key}: {error}", key) from None
 
+    def peek(self, key: str) -> Any:
+        """The value of a key as it is, None where there is none; ``done`` doesn't count it as taken."""
+        return self._values.get(key)
+
     def table(self, key: str, what: str | None = None) -> Table:
         """The map under a key, empty where there is none."""
         return self.take(key, lambda value: table_of(value, what or key), Table({}, {}, self.place, what or key))

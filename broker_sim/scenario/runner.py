@@ -56,7 +56,6 @@ class Options:
     seed: int | None = None
     clients: Mapping[str, str] = field(default_factory=dict)
     attach: list[str] = field(default_factory=list)
-    control: bool = False
     journal: Path | None = None
     progress: Callable[[str], object] = lambda line: None
 
@@ -384,7 +383,7 @@ async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:
     try:
         _prepare(stage)
         if options.attach:
-            program = await outside(options.attach, kafka.bootstrap, None)
+            program = await outside(options.attach, kafka.bootstrap)
         await stage.clients.start()
         try:
             for step in scenario.steps:

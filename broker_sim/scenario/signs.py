@@ -238,9 +238,10 @@ def _guess(table: Table, known: tuple[str, ...]) -> None:
 
 def signs_of(table: Table) -> list[Sign]:
     """As ``sign_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
-    nested = table.take("group", lambda value: value if isinstance(value, Table) else None, None)
-    if nested is None:
+    nested = table.peek("group")
+    if not isinstance(nested, Table):
         return [sign_of(table)]
+    table.take("group", lambda value: value)
     found: list[Sign] = []
     for name in nested.names():
         inner = nested.take(name, lambda value: table_of(value, "a group"))

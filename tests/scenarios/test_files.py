@@ -137,7 +137,8 @@ def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
 def test_an_expectation_says_something_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="nothing is said of billing: it takes state, members"):
         parse(loads("expect: [{within: 5s, group: billing}]"))
-    assert parse(loads("expect: [{within: 5s, api: Fetch}]")).expect[0].signs[0].what == "request api Fetch"
+    (sign,) = parse(loads("expect: [{within: 5s, api: JoinGroup, group: billing}]")).expect[0].signs
+    assert sign.what == "request api JoinGroup, group billing"
 
 
 def test_two_clients_of_one_name() -> None:
