@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
+# Tests run on that many processes side by side: make test JOBS=1
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check docs conformance bench clean
@@ -32,7 +34,7 @@ demo: $(READY) ## a group of real consumers through a crash, a rebalance and a S
 
 test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
 	@echo "== tests; what needs a JVM, Go or Node skips with its reason where that is not installed"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 check: $(READY) ## format, lint, types, import directions, tidiness
 	@echo "== ruff format"; $(BIN)/ruff format --check .

@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:  # for pytest-xdist: a module's fixtures are made once, and real brokers run on one core alone
+        real = item.get_closest_marker("real_kafka")
+        item.add_marker(pytest.mark.xdist_group("real_kafka" if real else str(item.path)))
     if CI or config.getoption("--slow"):
         return
     for item in items:
