@@ -218,6 +218,19 @@ def _partition_hashes(p: _Patches) -> None:
     p.put(TopicPartition, "__hash__", partition_hash)
 
 
+def _broker_hashes(p: _Patches) -> None:
+    """Sets of BrokerMetadata, which has a host's name and None in it: until Python 3.12 the hash of None is its address."""
+    from aiokafka.structs import BrokerMetadata
+
+    if BrokerMetadata._fields != ("nodeId", "host", "port", "rack"):
+        raise LibraryMoved(f"aiokafka's BrokerMetadata has the fields {', '.join(BrokerMetadata._fields)}")
+
+    def broker_hash(self: Any) -> int:
+        return hash((crc32(f"{self[0]} {self[1]}".encode()), self[2]))
+
+    p.put(BrokerMetadata, "__hash__", broker_hash)
+
+
 # --- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +255,7 @@ PINS: dict[str, Callable[[_Patches], None]] = {
     "programs": _programs,
     "aiokafka's record times": _record_times,
     "aiokafka's partitions": _partition_hashes,
+    "aiokafka's brokers": _broker_hashes,
     "garbage": _garbage,
 }
 """What is pinned, by name. Those of aiokafka only where it is installed."""
