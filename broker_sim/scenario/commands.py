@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker_sim.scenario.model import Scenario
     from broker_sim.scenario.runner import Outcome
 
@@ -158,14 +162,17 @@ def run(arguments: argparse.Namespace) -> int:
         )
         for _ in range(max(1, arguments.repeat)):
             scenario = read(find(arguments.file))  # anew: its signs remember what they saw
-            outcome = asyncio.run(play(scenario, options))
+            outcome = asyncio.run(_until_terminated(play(scenario, options)))
             _show(outcome, arguments)
             worst = max(worst, outcome.code)
             stories.append(outcome.story)
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except OSError as error:
+        print(f"broker-sim run: {error.filename or error}: {error.strerror or 'failed'}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, asyncio.CancelledError):
         print("broker-sim run: interrupted", file=sys.stderr)
         return 130
     if arguments.repeat > 1 and not arguments.json:
@@ -174,6 +181,17 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.repeat} runs: " + ("all went alike" if alike == 1 else f"they went in {alike} different ways")
         )
     return worst
+
+
+async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """SIGTERM ends a run as Ctrl-C does: clients are ended before it is over."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # another platform, not the main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await playing
 
 
 def _progress(line: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -109,6 +110,9 @@ def test_a_wrong_file_or_argument_is_one_line_and_exit_code_2(tmp_path: Path) ->
         assert done.stderr.count("\n") == 1
     path.write_text(HELD)
     assert "did you mean 'manual'?" in cli(str(path), "--clock", "manul").stderr
+    assert "nowhere: " in cli(str(path), "--quiet", "--timeline", str(tmp_path / "nowhere" / "a.svg")).stderr.replace(
+        "/a.svg", ""
+    )
     assert "no-such-program can't be started" in cli(str(path), "--client", "app=./no-such-program", "--quiet").stderr
 
 
@@ -250,6 +254,26 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(tmp_path: Path) ->
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await gone(tmp_path / "pids", 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "foreign.py").write_text(FOREIGN)
+    (tmp_path / "story.yaml").write_text(HELD)
+    command = f"app={sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", command),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(DEADLINE_S):
+        while b"an error" not in await process.stderr.readline():
+            pass
+        process.send_signal(number)
+        told = await process.stderr.read()
+        assert (await process.wait(), told.splitlines()[-1]) == (130, b"broker-sim run: interrupted")
     await gone(tmp_path / "pids", 2)
 
 
