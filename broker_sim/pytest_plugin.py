@@ -202,18 +202,13 @@ def _on(cluster: Cluster | ClusterThread, function: Callable[[Cluster], Any]) ->
 
 def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
     """What happened to each group lately, the requests that wait, and where the pictures are."""
-    from broker_sim.explain import recent
-    from broker_sim.journal import request_text
+    from broker_sim.control.on_journal import groups_of, story
 
     journal = kafka.journal
-    groups = list(dict.fromkeys(e["group"] for e in journal.events if e.get("group")))
-    lines = [recent(journal.events, group) for group in groups]
+    lines = [story(journal)]
     if pictures is not None:
-        lines += _timelines(journal.events, groups, pictures, test)
-    waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
-    if waiting:
-        lines.append(f"unanswered: {', '.join(waiting)}")
-    return "\n".join(lines)
+        lines += _timelines(journal.events, groups_of(journal.events), pictures, test)
+    return "\n".join(lines).strip("\n")
 
 
 def _timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Path, test: str) -> list[str]:

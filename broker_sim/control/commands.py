@@ -100,6 +100,7 @@ VERBS: dict[str, dict[str, Verb]] = {
             ("journal --group billing", "journal --api OffsetCommit --follow --json", "journal --event group"),
         ),
         "next": Verb("journal.next", (), ("journal next --api OffsetCommit --error NOT_COORDINATOR --timeout 30s",)),
+        "story": Verb("journal.story", (), ("journal story",)),
         "mark": Verb("journal.mark", ("text",), ("journal mark 'deploy began'",)),
     },
     "broker": {

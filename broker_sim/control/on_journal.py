@@ -15,7 +15,7 @@ from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
-    from broker_sim.journal import Event
+    from broker_sim.journal import Event, Journal
 
 MAX_BEHIND = 100_000
 """Events that a reader may be behind before it is given up."""
@@ -106,6 +106,27 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
         **told,
     )
     return json.loads(_line(found))
+
+
+def groups_of(events: Iterable[Event]) -> list[str]:
+    """The groups that events speak of, in the order in which they appear."""
+    return list(dict.fromkeys(event["group"] for event in events if event.get("group")))
+
+
+def story(journal: Journal) -> str:
+    """What happened to each group lately, and the requests that still wait: what a test that failed has to tell."""
+    from broker_sim.explain import recent
+    from broker_sim.journal import request_text
+
+    lines = [recent(journal.events, group) for group in groups_of(journal.events)]
+    waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
+    return "\n".join([*lines, f"unanswered: {', '.join(waiting)}"] if waiting else lines)
+
+
+@operation("journal.story", "GET /journal/story", answer={"text": "string"})
+async def tell_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Tell what happened to every group lately, and what is unanswered: for the report of a test that failed."""
+    return {"text": story(cluster.observe())}
 
 
 @operation(

@@ -99,7 +99,7 @@ func New(t testing.TB, options Options) *Cluster {
 	kafka := &Cluster{t, made.ID, strings.Split(made.Bootstrap, ",")}
 	t.Cleanup(func() {
 		if t.Failed() {
-			kafka.tellStories()
+			t.Log("\n" + kafka.Story())
 		}
 		kafka.Do("DELETE", "", nil, nil)
 	})
@@ -214,14 +214,12 @@ func (c *Cluster) Explain(group string) string {
 
 func groupPath(name string) string { return "/groups/" + url.PathEscape(name) }
 
-func (c *Cluster) tellStories() {
-	var known struct{ Groups []struct{ Group string } }
-	if err := c.Try("GET", "/groups", nil, &known); err != nil {
-		c.t.Log(err)
-	}
-	for _, one := range known.Groups {
-		c.t.Logf("%s", c.Explain(one.Group))
-	}
+// Story tells what happened to every group lately, and which requests nobody has answered.
+func (c *Cluster) Story() string {
+	c.t.Helper()
+	var told struct{ Text string }
+	c.Do("GET", "/journal/story", nil, &told)
+	return told.Text
 }
 
 // AwaitAnswer waits until a request of that API for that group was answered with that error; NONE: with none.

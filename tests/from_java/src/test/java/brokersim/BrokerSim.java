@@ -47,7 +47,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
     public void handleTestExecutionException(ExtensionContext test, Throwable failure) throws Throwable {
         SimCluster cluster = test.getStore(NAMESPACE).get(SimCluster.class, SimCluster.class);
         if (cluster != null) {
-            failure.addSuppressed(new Story(cluster.story()));
+            failure.addSuppressed(new Story("\n" + cluster.story()));
         }
         throw failure;
     }

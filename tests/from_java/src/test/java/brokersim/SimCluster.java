@@ -6,7 +6,6 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 import org.junit.jupiter.api.extension.ExtensionContext;
 
 /** A virtual cluster of the process, and what can be done to it: docs/control.md has all of it, this is what tests need most. */
@@ -40,10 +39,9 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
         control.call("DELETE", "/clusters/" + id, Map.of());
     }
 
-    /** What happened to every group, in words. */
+    /** What happened to every group lately, in words, and which requests nobody has answered. */
     public String story() {
-        return list(call("GET", "/groups", Map.of()), "groups").stream()
-            .map(group -> group((String) group.get("group")).explain()).collect(Collectors.joining("\n", "\n", ""));
+        return (String) call("GET", "/journal/story", Map.of()).get("text");
     }
 
     /** A new topic with that many records, spread over its partitions. */
