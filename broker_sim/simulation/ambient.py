@@ -192,7 +192,7 @@ def _record_times(p: _Patches) -> None:
         raise LibraryMoved(f"aiokafka's BatchBuilder.append takes {', '.join(parameters)}")
     wall = p.loop.wall
 
-    def append(self: Any, *, timestamp: Any, key: Any, value: Any, headers: Any = ()) -> Any:
+    def append(self: Any, *, timestamp: Any, key: Any, value: Any, headers: Any = None) -> Any:
         if timestamp is None:
             timestamp = int(wall() * 1000)
         return real(self, timestamp=timestamp, key=key, value=value, headers=headers)

@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import hashlib
 import heapq
@@ -55,6 +56,8 @@ _BUSY = 20_000
 """So many callbacks, and more where there are many tasks ..."""
 _BUSY_S = 1 / 32
 """... in less time than this are a livelock."""
+_BUSY_TURNS = 1000
+"""Fewer turns are none: many tasks did something at the same time."""
 _BUSY_A_TASK = 500
 
 _SHOWN = 12
@@ -129,7 +132,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._tasks_made = 0
         self._chance = random.Random(f"{seed}/order")
         self._instant = 0  # steps when time last jumped
-        self._window = (0, self._now)  # steps and time when somebody last looked for a livelock
+        self._window = (0, 0, self._now)  # steps, turns and time when somebody last looked for a livelock
+        self._turn_count = 0
         self._deadline = math.inf
         self._until: Callable[[], object] | None = None
         self._idles = False  # whether nothing to do is no deadlock
@@ -292,6 +296,7 @@ class SimLoop(asyncio.BaseEventLoop):
             count = len(ready)
             if shuffled and count > 1:
                 self._permute()
+            self._turn_count += 1
             turns.append(now)
             turns.append(count)
             turns.append(self._timers)
@@ -362,12 +367,14 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- errors -----------------------------------------------------------------------------------------------------------
 
     def _look_for_livelock(self) -> None:
-        steps, since = self._window
+        steps, turns, since = self._window
         if self._now - since >= _BUSY_S:
-            self._window = (self.steps, self._now)
+            self._window = (self.steps, self._turn_count, self._now)
             return
-        if self.steps - steps <= _BUSY + _BUSY_A_TASK * len(asyncio.all_tasks(self)):
+        allowed = _BUSY + _BUSY_A_TASK * len(asyncio.all_tasks(self))
+        if self.steps - steps <= allowed or self._turn_count - turns <= _BUSY_TURNS:
             return
+        self._window = (self.steps, self._turn_count, self._now)
         soon = [handle for when, _, handle in self._heap if when <= self._now + _FREE * _TICK]
         names = Counter(map(_callback_name, [*self._ready, *soon]))
         listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(_SHOWN))
@@ -420,9 +427,9 @@ class SimLoop(asyncio.BaseEventLoop):
         try:
             result = func(*args)
         except Exception as error:
-            self.call_soon(lambda: None if future.done() else future.set_exception(error))
+            self.call_soon(_settle, future.set_exception, error)
         else:
-            self.call_soon(lambda: None if future.done() else future.set_result(result))
+            self.call_soon(_settle, future.set_result, result)
         return future
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
@@ -435,7 +442,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, sock: Any = None, **_: Any
     ) -> Any:
         if ssl or sock is not None:
-            self.forbid("a connection over TLS or on a socket of one's own", "connect to a host and a port, without TLS")
+            self.forbid(
+                "a connection over TLS or on a socket of one's own", "connect to a host and a port, without TLS"
+            )
         return await self.network.connect(protocol_factory, host, port)
 
     async def create_server(  # type: ignore[override]
@@ -458,6 +467,11 @@ class SimLoop(asyncio.BaseEventLoop):
     create_datagram_endpoint = subprocess_exec = subprocess_shell = _reject
     connect_read_pipe = connect_write_pipe = create_unix_connection = create_unix_server = _reject
     sock_connect = sock_recv = sock_sendall = sock_accept = sock_recv_into = sock_sendfile = _reject
+
+
+def _settle(settle: Callable[[Any], None], value: object) -> None:
+    with contextlib.suppress(asyncio.InvalidStateError):  # it may have been cancelled meanwhile
+        settle(value)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

@@ -573,6 +573,11 @@ class SimNetwork:
         end.reset()
         end.peer.reset()
 
+    def close(self) -> None:
+        """No connection is left, and nobody is told."""
+        for end in list(self.transports):
+            end.vanish()
+
     def ends_of(self, machine: Machine) -> list[SimTransport]:
         """The ends of connections on a machine."""
         return [end for end in self.transports if end.machine is machine]

@@ -212,7 +212,9 @@ class Simulation:
             return
         (task, error), self._failed = self._failed, None
         host = task.process.host if task.process is not None else "the test"
-        error.add_note(f"raised by {task.get_name()} on {host}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}")
+        error.add_note(
+            f"raised by {task.get_name()} on {host}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}"
+        )
         raise error
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -288,6 +290,7 @@ class Simulation:
                 loop.run_until(lambda tasks=tasks: all(task.done() for task in tasks), 1.0)  # type: ignore[misc]
             except SimError:
                 continue
+        self.network.close()
         for task in asyncio.all_tasks(loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
@@ -315,18 +318,26 @@ def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any)
     if events._get_running_loop() is not None:
         raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
     sim = Simulation(seed, **options)
-    with ambient(sim.loop, seed, without=without):
-        token = PROCESS.set(None)
-        events._set_running_loop(sim.loop)
-        try:
+    try:
+        with ambient(sim.loop, seed, without=without), _inside(sim):
             yield sim
+    finally:
+        sim.loop.close()
+
+
+@contextmanager
+def _inside(sim: Simulation) -> Iterator[None]:
+    """Code of the block runs in the simulation's loop, as no host's; what it has begun is ended afterwards."""
+    token = PROCESS.set(None)
+    events._set_running_loop(sim.loop)
+    try:
+        yield
+    finally:
+        try:
+            sim.close()
         finally:
-            try:
-                sim.close()
-            finally:
-                events._set_running_loop(None)
-                PROCESS.reset(token)
-                sim.loop.close()
-                with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
-                    warnings.simplefilter("ignore")
-                    gc.collect()
+            events._set_running_loop(None)
+            PROCESS.reset(token)
+            with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
+                warnings.simplefilter("ignore")
+                gc.collect()

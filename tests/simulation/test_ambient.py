@@ -1,0 +1,227 @@
+"""What is pinned: each pin has an effect, which a library or a Python that has moved would take away."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import secrets
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from random import choice as chosen_before
+from typing import Any
+
+import aiokafka.producer.message_accumulator as accumulator
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+from broker_sim.simulation import LibraryMoved, SimForbidden, simulate
+from broker_sim.simulation.ambient import PINS
+
+
+def in_two_runs(look: Callable[[], object], seeds: tuple[int, int] = (7, 7)) -> tuple[object, object]:
+    """What two simulations with these seeds see."""
+    with simulate(seeds[0]):
+        first = look()
+    with simulate(seeds[1]):
+        return first, look()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda: (time.time(), time.time_ns()),
+        lambda: (time.monotonic(), time.monotonic_ns()),
+        lambda: (time.perf_counter(), time.perf_counter_ns()),
+    ],
+)
+def test_clocks_are_the_loops(look: Callable[[], object]) -> None:
+    first, second = in_two_runs(look)
+    assert first == second
+
+
+def test_time_passes_in_the_simulation_alone() -> None:
+    real = time.monotonic()
+    with simulate(1) as sim:
+        before = time.time(), time.monotonic(), time.perf_counter(), time.time_ns()
+        sim.run_for(3600)
+        after = time.time(), time.monotonic(), time.perf_counter(), time.time_ns()
+    assert [b - a for a, b in zip(before, after, strict=True)] == [3600, 3600, 3600, 3600 * 10**9]
+    assert 0 <= time.monotonic() - real < 60
+
+
+def _draws() -> object:
+    return (
+        [random.random(), random.randint(1, 10**9), random.choice(range(10**9)), random.sample(range(1000), 5)],
+        random.Random().random(),
+        [os.urandom(8), secrets.token_hex(8), random.SystemRandom().random()],
+        [uuid.uuid4(), uuid.uuid1()],
+        chosen_before(range(10**9)),
+    )
+
+
+def test_randomness_comes_from_the_seed() -> None:
+    first, second = in_two_runs(_draws)
+    assert first == second
+    assert not set(map(str, first)) & set(map(str, in_two_runs(_draws, (8, 8))[0]))  # type: ignore[call-overload]
+
+
+def test_randomness_is_as_before_afterwards() -> None:
+    random.seed(5)
+    expected = [random.random() for _ in range(2)]
+    random.seed(5)
+    first = random.random()
+    with simulate(1):
+        random.random()
+        chosen_before([1, 2])
+    assert [first, random.random()] == expected
+    assert len({os.urandom(8), os.urandom(8), uuid.uuid4().bytes, uuid.uuid4().bytes}) == 4
+
+
+def test_what_one_host_draws_leaves_the_others_as_they_are() -> None:
+    def drawn(more: int) -> list[float]:
+        found: list[float] = []
+
+        async def draw(count: int) -> None:
+            for _ in range(count):
+                found.append(random.random())
+
+        async def other() -> None:
+            for _ in range(more):
+                random.random()
+                os.urandom(4)
+
+        with simulate(3) as sim:
+            sim.spawn("b", other)
+            sim.spawn("a", lambda: draw(5))
+            sim.run_for(1)
+        return found
+
+    assert drawn(0) == drawn(17)
+
+
+def test_another_thread_sees_the_real_world() -> None:
+    ready, go = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def look() -> None:
+        ready.set()
+        go.wait(20)
+        seen.extend([time.time(), os.urandom(8), socket.socket().close()])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    ready.wait(20)
+    real = time.time()
+    with simulate(1):
+        go.set()
+        thread.join()
+    assert abs(seen[0] - real) < 60
+    assert len(seen) == 3
+
+
+# --- what there is none of -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reach", "instead"),
+    [
+        (lambda: time.sleep(1), "asyncio.sleep"),
+        (lambda: threading.Thread(target=print).start(), "tasks"),
+        (socket.socket, "create_connection"),
+        (lambda: socket.getaddrinfo("localhost", 1), "loop.getaddrinfo"),
+        (lambda: subprocess.Popen(["true"]), "coroutine"),
+    ],
+)
+def test_the_real_world_is_forbidden_and_the_error_tells_what_to_do(reach: Callable[[], Any], instead: str) -> None:
+    async def program() -> None:
+        try:
+            reach()
+        except Exception:
+            pass  # as a client may: the run ends all the same
+
+    with simulate(1) as sim:
+        sim.spawn("worker", program)
+        with pytest.raises(SimForbidden, match=f"host worker: .*{instead}"):
+            sim.run_for(1)
+
+
+# --- aiokafka --------------------------------------------------------------------------------------------------------------
+
+
+def test_records_carry_virtual_time() -> None:
+    def stamp() -> int:
+        batch = accumulator.BatchBuilder(16384, 0)
+        batch.append(timestamp=None, key=b"k", value=b"v")
+        batch.close()
+        return next(iter(DefaultRecordBatch(bytes(batch._build())))).timestamp  # type: ignore[no-any-return]
+
+    with simulate(1, epoch_ms=1_600_000_000_000) as sim:
+        sim.run_for(2)
+        assert stamp() == 1_600_000_002_000
+    with simulate(1, epoch_ms=1_600_000_000_000, without=("aiokafka's record times",)):
+        assert stamp() > 1_700_000_000_000, "aiokafka does not read the clock in C any more: this pin can go"
+
+
+def test_partitions_and_brokers_have_hashes_of_their_own() -> None:
+    """That the order of sets does not depend on the process is for the tests in fresh processes; here: the pin has taken."""
+    with simulate(1):
+        pinned = hash(TopicPartition("orders", 3)), hash(BrokerMetadata(1, "broker-1", 9092, None))
+        assert TopicPartition("orders", 3) in {TopicPartition("orders", 3)}
+    assert pinned[0] == 0x5B81_FA5D * 31 + 3 or pinned[0] == hash(pinned[0])
+    assert (hash(TopicPartition("orders", 3)), hash(BrokerMetadata(1, "broker-1", 9092, None))) != pinned
+    assert hash(TopicPartition("orders", 3)) == hash(("orders", 3))
+
+
+def test_an_aiokafka_that_has_moved_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(self: object, *, key: object, value: object) -> None: ...
+
+    monkeypatch.setattr(accumulator.BatchBuilder, "append", append)
+    with pytest.raises(LibraryMoved, match="BatchBuilder"), simulate(1):
+        pass
+    assert time.monotonic() != time.monotonic() or time.sleep(0) is None  # nothing stays pinned
+
+
+def test_moved_named_tuples_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (TopicPartition, BrokerMetadata):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "_fields", ("other",))
+            with pytest.raises(LibraryMoved, match=kind.__name__), simulate(1):
+                pass
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------------
+
+
+def _surroundings() -> list[object]:
+    watched: list[object] = [getattr(random, name) for name in ("random", "choice", "shuffle", "_urandom")]
+    watched += [time.time, time.monotonic, time.perf_counter, time.sleep, time.time_ns, os.urandom, uuid.getnode]
+    watched += [random.Random.seed, threading.Thread.start, socket.socket.__init__, subprocess.Popen.__init__]
+    watched += [accumulator.BatchBuilder.append, TopicPartition.__hash__, BrokerMetadata.__hash__]
+    return [*watched, socket.getaddrinfo, "__del__" in vars(subprocess.Popen), gc.isenabled(), gc.get_freeze_count() > 0]
+
+
+def test_everything_is_as_before_afterwards() -> None:
+    before = _surroundings()
+    with pytest.raises(ZeroDivisionError), simulate(1):
+        during = _surroundings()
+        _ = 1 / 0
+    assert _surroundings() == before
+    changed = [a is not b for a, b in zip(before[:18], during[:18], strict=True)]
+    assert all(changed)
+
+
+def test_no_garbage_is_collected_during_a_run() -> None:
+    with simulate(1):
+        assert not gc.isenabled()
+
+
+def test_pins_can_be_left_out_by_name() -> None:
+    with simulate(1, without=tuple(PINS)):
+        assert time.time() > 1_700_000_001
+        time.sleep(0)

@@ -1,0 +1,166 @@
+"""Groups of real aiokafka clients in virtual time: crash, session's end, rebalance, a stuck offsets partition, brokers that go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from broker_sim.simulation import simulate
+from tests.simulation.workload import GROUP, begin, twenty_minutes, two_minutes
+
+
+def test_twenty_minutes_of_a_groups_life_take_a_few_cpu_seconds(record_property: pytest.RecordProperty) -> None:
+    with simulate(7) as sim:
+        started = time.process_time()
+        group = twenty_minutes(sim)
+        cpu_s = time.process_time() - started
+        record_property("virtual seconds per CPU second", round(1200 / cpu_s))
+        assert sim.elapsed_s == 1200
+        assert not sim.errors
+        assert group.stable(3)
+        assert group.lost() == set()
+        assert group.producer.sent > 1190
+        told = [[len(parts) for _, parts in one.assignments] for one in group.consumers]
+        assert [counts[-1] for counts in told] == [4, 4, 4]
+        assert [6, 6] == [told[1][1], told[2][1]], "while the first one hung the others shared its partitions"
+        generations = [each["generation"] for each in group.history()]
+        assert generations == sorted(generations)
+    assert cpu_s < 20, f"{1200 / cpu_s:.0f} virtual seconds per CPU second"
+
+
+def test_a_silent_crash_costs_a_session_and_then_the_others_take_over() -> None:
+    with simulate(3) as sim:
+        group = begin(sim, session_timeout_ms=30_000)
+        sim.run_until(lambda: group.stable(3), within="30s")
+        sim.run_for(10)
+        crashed_s = sim.elapsed_s
+        sim.crash("c2")
+        sim.run_until(lambda: group.stable(2), within="60s")
+        assert 26 < sim.elapsed_s - crashed_s < 40  # a heartbeat was up to 3 s ago; the others notice at theirs
+        kinds = [e["timer"] for e in sim.journal.events if e["event"] == "timer" and e["group"] == GROUP]
+        assert "session" in kinds
+        sim.run_for(30)
+        sim.restart("c2")
+        sim.run_until(lambda: group.stable(3), within="60s")
+        sim.run_for(10)
+        assert not group.lost()
+
+
+def test_commits_of_a_stuck_offsets_partition_wait_and_come_through() -> None:
+    with simulate(4) as sim:
+        group = begin(sim)
+        sim.run_for(20)
+        with group.kafka.offsets_log(GROUP).stuck():
+            sim.run_for(20)
+            errors = {e.get("error") for e in sim.journal.events if e["event"] == "response" and e["api"] == "OffsetCommit"}
+            assert "REQUEST_TIMED_OUT" in errors or "COORDINATOR_NOT_AVAILABLE" in errors
+        sim.run_for(60)
+        assert group.stable(3)
+        assert not group.lost()
+
+
+def test_a_parked_join_longer_than_the_clients_patience_makes_no_phantoms() -> None:
+    """Requests of a connection are served one at a time, so a client that is tired of waiting comes on a new connection."""
+    with simulate(6) as sim:
+        group = begin(sim, members=3, max_poll_interval_ms=300_000, request_timeout_ms=40_000)
+        sim.run_until(lambda: group.stable(3), within="30s")
+        group.consumers[0].hang_s = 250
+        sim.run_for(5)
+        sim.restart("c3")  # its last life is a member until its session ends
+        sim.run_for(280)
+        sim.run_until(lambda: group.stable(3), within="120s")
+        sim.run_for(60)
+        assert group.stable(3)
+        assert max(len(each["members"]) for each in group.history()) <= 4
+        assert not group.lost()
+
+
+def test_a_long_rebalance_timeout_costs_little() -> None:
+    with simulate(8) as sim:
+        group = begin(sim, members=2, fetch_max_wait_ms=30_000)
+        group.producer.count = 0
+        sim.run_until(lambda: group.stable(2), within="30s")
+        group.consumers[0].hang_s = 10_000
+        sim.run_for(5)
+        sim.host("c3").spawn(_joiner(sim, group))
+        started = time.process_time()
+        sim.run_for(300)
+        assert time.process_time() - started < 3
+
+
+def _joiner(sim, group):  # type: ignore[no-untyped-def]
+    from broker_sim.simulation.workloads import Consumer
+
+    return Consumer(sim, sim.host("c3"), group.kafka.bootstrap, GROUP, ["orders"]).run
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_brokers_and_clients_that_fail_lose_nothing(seed: int) -> None:
+    with simulate(seed) as sim:
+        group = two_minutes(sim)
+        assert sim.host("broker-1").state == "up"
+        sim.run_until(lambda: group.stable(3), within="60s")
+        sim.run_for(20)
+        assert not sim.errors
+        assert not group.lost()
+
+
+def test_a_broker_that_is_gone_is_noticed_after_its_session() -> None:
+    with simulate(2) as sim:
+        group = begin(sim, brokers=3)
+        sim.run_for(15)
+        leaders = group.kafka.state
+        sim.crash("broker-2")
+        sim.run_for(8)
+        assert any(partition.leader == 2 for partition in leaders.partitions())
+        sim.run_for(2)
+        assert not any(partition.leader == 2 for partition in leaders.partitions())
+        sim.restart("broker-2")
+        sim.run_for(10)
+        assert group.kafka.broker(2).alive
+
+
+def test_a_paused_broker_answers_later() -> None:
+    with simulate(2) as sim:
+        group = begin(sim, brokers=1)
+        sim.run_for(15)
+        sent = group.producer.sent
+        sim.pause("broker-1")
+        sim.run_for(20)
+        assert group.producer.sent <= sent + 1
+        sim.resume("broker-1")
+        sim.run_for(10)
+        assert group.producer.sent > sent + 5
+        assert not group.producer.failures
+
+
+def test_compression_is_done_in_place() -> None:
+    with simulate(1) as sim:
+        group = begin(sim, members=1)
+        group.producer.options["compression_type"] = "gzip"
+        sim.run_for(20)
+        assert group.producer.sent > 10
+        assert not group.lost() - {max(group.producer.acked)}
+
+
+def test_live_members_survive_any_stretch_of_time() -> None:
+    """Time passes timer by timer, and heartbeats with it: nobody expires because a test was in a hurry."""
+    with simulate(5) as sim:
+        group = begin(sim, members=2, session_timeout_ms=6_000)
+        sim.run_until(lambda: group.stable(2), within="30s")
+        before = group.history()[-1]["generation"]
+        sim.run_for("10m")
+        assert group.history()[-1]["generation"] == before
+
+
+def test_a_manual_clock_of_the_brokers_goes_with_virtual_wire_time() -> None:
+    with simulate(5) as sim:
+        kafka = sim.cluster(topics={"orders": 1}, clock="manual")
+        before_ms = kafka.time.now_ms()
+        sim.run_for(100)
+        assert kafka.time.now_ms() == before_ms
+        sim.run(kafka.time.advance("46s"))
+        assert kafka.time.now_ms() == before_ms + 46_000
+        assert asyncio.get_running_loop() is sim.loop

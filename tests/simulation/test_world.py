@@ -1,0 +1,160 @@
+"""A simulated world as its users hold it: runs, errors, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+from broker_sim.simulation import SimForbidden, SimTimeLimit, simulate
+from broker_sim.simulation.workloads import Consumer
+from broker_sim.words import UsageError
+
+
+def test_a_program_that_raises_ends_the_run_and_tells_where_and_when() -> None:
+    async def program() -> None:
+        await asyncio.sleep(2.5)
+        raise ZeroDivisionError("so what")
+
+    with simulate(9) as sim:
+        sim.spawn("worker", program, name="dividing")
+        with pytest.raises(ZeroDivisionError) as caught:
+            sim.run_until(lambda: False, within="1h")
+        assert caught.value.__notes__ == ["raised by dividing on worker, 2.500 s from the beginning, seed 9"]
+        assert sim.elapsed_s == 2.5
+        sim.run_for(1)
+
+
+def test_the_tests_own_coroutines_return_and_raise() -> None:
+    async def answer() -> int:
+        await asyncio.sleep(5)
+        return 42
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with simulate(1) as sim:
+        assert sim.run(answer()) == 42
+        with pytest.raises(KeyError):
+            sim.run(fail())
+        with pytest.raises(SimTimeLimit, match="answer"):
+            sim.run(answer(), within="2s")
+
+
+def test_a_limit_names_the_condition() -> None:
+    def never_happens() -> bool:
+        return False
+
+    with simulate(1) as sim:
+        sim.cluster()
+        with pytest.raises(SimTimeLimit, match=r"never_happens \(test_world.py:\d+\): not within 1 min"):
+            sim.run_until(never_happens, within="60s")
+
+
+def test_a_swallowed_forbidden_call_still_ends_the_run() -> None:
+    async def program() -> None:
+        try:
+            time.sleep(1)
+        except Exception:
+            pass
+
+    with simulate(1) as sim:
+        sim.spawn("worker", program)
+        with pytest.raises(SimForbidden, match=r"time.sleep\(1\) .* worker: use asyncio.sleep"):
+            sim.run_for(1)
+
+
+def test_no_simulation_inside_a_running_loop() -> None:
+    async def nested() -> None:
+        with simulate(1):
+            pass
+
+    with pytest.raises(RuntimeError, match="no coroutine"):
+        asyncio.run(nested())
+    with simulate(1), pytest.raises(RuntimeError, match="no coroutine"), simulate(2):
+        pass
+
+
+def test_what_is_wrong_is_said() -> None:
+    with pytest.raises(UsageError, match="did you mean 'tasks'"), simulate(1, order="task"):
+        pass
+    with simulate(1) as sim:
+        sim.cluster()
+        with pytest.raises(UsageError, match="another name"):
+            sim.cluster()
+        with pytest.raises(UsageError, match="port is the simulation's"):
+            sim.cluster(name="other", port=1)
+        with pytest.raises(UsageError, match="not a duration"):
+            sim.run_for("soon")
+
+
+def test_two_clusters_side_by_side() -> None:
+    with simulate(1) as sim:
+        one, other = sim.cluster(topics={"a": 1}), sim.cluster(brokers=2, name="mirror", topics={"b": 1})
+        assert one.bootstrap == "broker-1:9092"
+        assert other.bootstrap == "mirror-1:9092,mirror-2:9092"
+        assert sim.journal is one.journal
+
+
+def test_wire_and_wall_are_one_time() -> None:
+    with simulate(1, epoch_ms=1_600_000_000_000) as sim:
+        kafka = sim.cluster()
+        sim.run_for(10)
+        assert kafka.time.now_ms() == sim.now_ms == 1_600_000_010_000 == int(time.time() * 1000)
+
+
+def test_waits_of_the_cluster_are_in_virtual_time() -> None:
+    started = time.process_time()
+    with simulate(1) as sim:
+        kafka = sim.cluster()
+        with pytest.raises(AssertionError, match="not within"):
+            sim.run(kafka.group("none").stable(members=3, timeout="10min"))
+        assert 600 <= sim.elapsed_s < 601
+    assert time.process_time() - started < 5
+
+
+def test_nothing_is_left_behind() -> None:
+    """Not even where hosts have crashed, are paused, or programs refuse to end."""
+    left: list[weakref.ref[Any]] = []
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                if left:
+                    raise
+
+    with simulate(3) as sim:
+        kafka = sim.cluster(topics={"orders": 4})
+        for name in ("one", "two", "three"):
+            host = sim.host(name)
+            host.spawn(Consumer(sim, host, kafka.bootstrap, "billing", ["orders"]).run)
+        sim.spawn("worker", stubborn)
+        sim.run_for(20)
+        sim.crash("one")
+        sim.pause("two")
+        sim.network.partition("three", "*")
+        sim.run_for(5)
+        left += [weakref.ref(task) for task in asyncio.all_tasks(sim.loop)]
+        loop = sim.loop
+    assert loop.is_closed()
+    assert not asyncio.all_tasks(loop)
+    del sim, kafka, host, loop
+    gc.collect()
+    assert not [task for task in left if task() is not None]
+
+
+def test_start_up_is_short() -> None:
+    """The first one imports; of the others the best of a few counts, as the machine may be busy."""
+    taken = []
+    for seed in range(6):
+        started = time.process_time()
+        with simulate(seed) as sim:
+            sim.cluster()
+            taken.append(time.process_time() - started)
+    assert min(taken) < 0.05
