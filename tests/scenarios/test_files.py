@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.scenario.apps import COMMITS, SETTINGS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import MAX_BYTES, MAX_VALUES, WrongFile, count, loads
-from broker_sim.scenario.model import parse, read
+from broker_sim.scenario.model import BROKER_ACTIONS, CLIENT_ACTIONS, KINDS, parse, read
 
 RIGHT = """\
 name: right
@@ -229,3 +231,34 @@ def test_files_that_were_damaged_are_right_or_wrong_and_nothing_else(chance: ran
 def test_counts(spelled: Any, holds: int, fails: int) -> None:
     assert count(spelled)(holds)
     assert not count(spelled)(fails)
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
+
+
+def test_the_example_of_the_document_is_right() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    scenario = parse(loads(example))
+    assert [client.name for client in scenario.clients] == ["app-1", "app-2"]
+
+
+ACTIONS = r"`(\{(?:log|fault|client|broker|topic|advance|send|mark|op|remove_fault): .*?\})`"
+
+
+@pytest.mark.parametrize("action", re.findall(ACTIONS, DOCUMENT.partition("## steps")[2].partition("## Signs")[0]))
+def test_the_actions_of_the_document_are_right(action: str) -> None:
+    named = "{fault: {api: Fetch, drop: true}, as: lost}"
+    text = f"clients: [{{name: app-1, topics: [a]}}]\nsteps: [{{do: [{named}, {action}]}}]\nexpect: [{{event: mark}}]"
+    assert parse(loads(text)).steps[0].actions
+
+
+@pytest.mark.parametrize("sign", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Signs")[2], re.MULTILINE))
+def test_the_signs_of_the_document_are_right(sign: str) -> None:
+    named = "{fault: {api: Fetch, drop: true}, as: lost}"
+    text = f"clients: [{{name: app-1, topics: [a]}}]\nsteps: [{{do: {named}, when: {sign}}}]\nexpect: [{{event: mark}}]"
+    assert parse(loads(text.replace("{...}", "{state: Stable}"))).steps[0].when
+
+
+def test_every_word_of_the_language_stands_in_the_document() -> None:
+    words = [*SETTINGS, *KINDS, *CLIENT_ACTIONS, *BROKER_ACTIONS, *COMMITS]
+    assert [word for word in words if not re.search(rf"`[^`]*\b{re.escape(word)}\b[^`]*`", DOCUMENT)] == []
