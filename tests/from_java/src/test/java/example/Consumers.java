@@ -18,9 +18,13 @@ final class Consumers {
     private Consumers() {}
 
     static KafkaConsumer<String, String> billing(SimCluster kafka, String clientId) {
+        return in(GROUP, kafka, clientId);
+    }
+
+    static KafkaConsumer<String, String> in(String group, SimCluster kafka, String clientId) {
         KafkaConsumer<String, String> consumer = new KafkaConsumer<>(Map.of(
             ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, kafka.bootstrap(),
-            ConsumerConfig.GROUP_ID_CONFIG, GROUP,
+            ConsumerConfig.GROUP_ID_CONFIG, group,
             ConsumerConfig.CLIENT_ID_CONFIG, clientId,
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
             ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,

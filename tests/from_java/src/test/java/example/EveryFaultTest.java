@@ -16,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -86,6 +87,22 @@ class EveryFaultTest {
                 assertTrue(assertThrows(KafkaException.class, app::commitSync).getMessage().startsWith("Unexpected error in commit"));
             }
             app.commitSync();
+        }
+    }
+
+    @Test
+    void aGroupMayHaveAnyName(SimCluster kafka) {
+        String group = "Käse/100 % \"fresh\" \\o/";
+        kafka.topic("orders", 2, 20);
+        try (KafkaConsumer<String, String> app = Consumers.in(group, kafka, "app")) {
+            TopicPartition read = someRecords(app).partitions().iterator().next();
+            kafka.group(group).awaitStable(1, ofMillis(10_000));
+            try (var state = kafka.offsetsLog(group).state("slow", Map.of("latency", "1ms"));
+                 var fault = kafka.fault("OffsetCommit").group(group).dropConnection().once()) {
+                app.commitSync();
+            }
+            assertTrue(kafka.group(group).committed("orders", read.partition()) > 0);
+            assertTrue(kafka.group(group).explain().contains(group), kafka.group(group).explain());
         }
     }
 
