@@ -13,13 +13,13 @@ Rules:
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import inspect
 import os
 import random
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -48,6 +48,8 @@ class _Patches:
 
     def __init__(self, loop: SimLoop, seed: object) -> None:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
+        self.virtual: dict[str, Callable[..., Any]] = {}
+        """What is behind each door."""
         self._undo: list[Callable[[], object]] = []
         self._own = random.Random(f"{seed}/test")
 
@@ -57,19 +59,16 @@ class _Patches:
         return self._own if process is None else process.chance
 
     def put(self, owner: Any, name: str, value: object) -> None:
-        old = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name, None)
-        inherited = isinstance(owner, type) and name not in owner.__dict__
+        inherited = isinstance(owner, type) and name not in vars(owner)
+        old = None if inherited else vars(owner)[name]
         setattr(owner, name, value)
         self._undo.append(lambda: delattr(owner, name) if inherited else setattr(owner, name, old))
 
-    def here(self, virtual: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        """``virtual`` in this thread, ``real`` in all others."""
-        thread, ident = self.thread, threading.get_ident
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return virtual(*args, **kwargs) if ident() == thread else real(*args, **kwargs)
-
-        return function
+    def door(self, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
+        """Replace a function: it is ``virtual`` in this thread, as long as the simulation runs, and what it was for all others."""
+        key = f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
+        self.virtual[key] = virtual
+        self.put(owner, name, _door(key, getattr(owner, name)))
 
     def then(self, undo: Callable[[], object]) -> None:
         self._undo.append(undo)
@@ -79,22 +78,39 @@ class _Patches:
             self._undo.pop()()
 
 
+_current: _Patches | None = None
+"""Of the simulation that runs."""
+
+_DOORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+
+
+def _door(key: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that stands for ``real``. It is the same one in all simulations: a module that is first imported in one of them may
+    take it for good, and is to see the next one's time."""
+    made = _DOORS.get(key)
+    if made is not None and made[1] is real:
+        return made[0]
+    ident = threading.get_ident
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        patches = _current
+        if patches is None or patches.thread != ident():
+            return real(*args, **kwargs)
+        return patches.virtual[key](*args, **kwargs)
+
+    _DOORS[key] = function, real
+    return function
+
+
 # --- clocks ------------------------------------------------------------------------------------------------------------
 
 
 def _clocks(p: _Patches) -> None:
-    loop, thread, ident = p.loop, p.thread, threading.get_ident
-    wall, monotonic = loop.wall, loop.time
-
-    def reader(virtual: Callable[[], float], name: str) -> None:
-        real, real_ns = getattr(time, name), getattr(time, name + "_ns")
-        p.put(time, name, lambda: virtual() if ident() == thread else real())
-        p.put(time, name + "_ns", lambda: int(virtual() * 1e9) if ident() == thread else real_ns())
-
-    reader(wall, "time")
-    reader(monotonic, "monotonic")
-    reader(monotonic, "perf_counter")
-    p.put(time, "sleep", p.here(lambda s: loop.forbid(f"time.sleep({s!r})", "use asyncio.sleep"), time.sleep))
+    loop = p.loop
+    for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
+        p.door(time, name, virtual)
+        p.door(time, name + "_ns", lambda virtual=virtual: int(virtual() * 1e9))  # type: ignore[misc]
+    p.door(time, "sleep", lambda s: loop.forbid(f"time.sleep({s!r})", "use asyncio.sleep"))
 
 
 # --- randomness --------------------------------------------------------------------------------------------------------
@@ -104,37 +120,30 @@ def _draws(p: _Patches) -> None:
     state = random.getstate()
     random.seed(f"{p.seed}/random")  # for whoever took a function of the module before
     p.then(lambda: random.setstate(state))
-
-    def dispatched(name: str) -> None:
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            return getattr(p.chance(), name)(*args, **kwargs)
-
-        p.put(random, name, p.here(draw, getattr(random, name)))
-
     for name in _DRAWS:
         if hasattr(random, name):
-            dispatched(name)
+            p.door(random, name, lambda *args, name=name, **kwargs: getattr(p.chance(), name)(*args, **kwargs))
 
 
 def _generators(p: _Patches) -> None:
     """``random.Random()`` asks the system for its seed, past ``os.urandom``."""
     real = random.Random.seed
-    thread, ident = p.thread, threading.get_ident
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-        if a is None and ident() == thread:
-            a = p.chance().getrandbits(256)
-        real(self, a, version)
+        real(self, p.chance().getrandbits(256) if a is None else a, version)
 
-    p.put(random.Random, "seed", seed)
+    p.door(random.Random, "seed", seed)
 
 
 def _system(p: _Patches) -> None:
-    urandom = p.here(lambda size: p.chance().randbytes(size), os.urandom)
-    p.put(os, "urandom", urandom)
-    if not callable(getattr(random, "_urandom", None)):
-        raise LibraryMoved("random has no _urandom, which SystemRandom and secrets draw from")
-    p.put(random, "_urandom", urandom)
+    if getattr(random, "_urandom", None) is not os.urandom:
+        raise LibraryMoved("random's _urandom, which SystemRandom and secrets draw from, is not os.urandom")
+
+    def urandom(size: int) -> bytes:
+        return p.chance().randbytes(size)
+
+    p.door(os, "urandom", urandom)
+    p.door(random, "_urandom", urandom)
 
 
 def _uuids(p: _Patches) -> None:
@@ -144,7 +153,7 @@ def _uuids(p: _Patches) -> None:
             raise LibraryMoved(f"uuid has no {name}, which uuid1 uses")
     p.put(uuid, "_generate_time_safe", None)
     p.put(uuid, "_last_timestamp", None)
-    p.put(uuid, "getnode", p.here(lambda: 0x02_00_00_00_00_01, uuid.getnode))
+    p.door(uuid, "getnode", lambda: 0x02_00_00_00_00_01)
 
 
 # --- what there is none of ---------------------------------------------------------------------------------------------
@@ -154,29 +163,27 @@ def _threads(p: _Patches) -> None:
     def start(thread: threading.Thread) -> None:
         p.loop.forbid(f"starting thread {thread.name}", "use tasks; run_in_executor runs its function in place")
 
-    p.put(threading.Thread, "start", p.here(start, threading.Thread.start))
+    p.door(threading.Thread, "start", start)
 
 
 def _sockets(p: _Patches) -> None:
     def no_socket(*args: Any, **kwargs: Any) -> None:
         p.loop.forbid("opening a socket", "use asyncio's streams, loop.create_connection or loop.create_server")
 
-    p.put(socket.socket, "__init__", p.here(no_socket, socket.socket.__init__))
-    for name in ("getaddrinfo", "gethostbyname"):
-        real = getattr(socket, name)
+    def no_lookup(*args: Any, **kwargs: Any) -> None:
+        p.loop.forbid("looking up a name through socket", "use loop.getaddrinfo")
 
-        def no_lookup(*args: Any, name: str = name, **kwargs: Any) -> None:
-            p.loop.forbid(f"socket.{name}()", "use loop.getaddrinfo")
-
-        p.put(socket, name, p.here(no_lookup, real))
+    p.door(socket.socket, "__init__", no_socket)
+    p.door(socket, "getaddrinfo", no_lookup)
+    p.door(socket, "gethostbyname", no_lookup)
 
 
 def _programs(p: _Patches) -> None:
-    def no_program(*args: Any, **kwargs: Any) -> None:
+    def no_program(self: Any, *args: Any, **kwargs: Any) -> None:
+        self._child_created = False  # for its __del__
         p.loop.forbid("starting a program", "let it be a coroutine on a host")
 
-    p.put(subprocess.Popen, "__init__", p.here(no_program, subprocess.Popen.__init__))
-    p.put(subprocess.Popen, "__del__", lambda self: None)
+    p.door(subprocess.Popen, "__init__", no_program)
 
 
 # --- aiokafka ----------------------------------------------------------------------------------------------------------
@@ -197,7 +204,7 @@ def _record_times(p: _Patches) -> None:
             timestamp = int(wall() * 1000)
         return real(self, timestamp=timestamp, key=key, value=value, headers=headers)
 
-    p.put(message_accumulator.BatchBuilder, "append", p.here(append, real))
+    p.door(message_accumulator.BatchBuilder, "append", append)
 
 
 def _partition_hashes(p: _Patches) -> None:
@@ -261,19 +268,27 @@ PINS: dict[str, Callable[[_Patches], None]] = {
 """What is pinned, by name. Those of aiokafka only where it is installed."""
 
 
-def _aiokafka() -> bool:
-    return "aiokafka" in sys.modules or importlib.util.find_spec("aiokafka") is not None
+def _import_clients() -> bool:
+    """Whether aiokafka is installed. It is imported before anything is pinned, so that it takes no pinned function for good."""
+    if importlib.util.find_spec("aiokafka") is None:
+        return False
+    importlib.import_module("aiokafka.admin")
+    return True
 
 
 @contextmanager
 def ambient(loop: SimLoop, seed: object, *, without: tuple[str, ...] = ()) -> Iterator[None]:
     """Pin everything but what is named ``without`` while the block runs. Raises LibraryMoved."""
-    patches = _Patches(loop, seed)
-    kafka = _aiokafka()
+    global _current
+    if _current is not None:
+        raise RuntimeError("another simulation is running in this process: what is pinned is pinned once")
+    kafka = _import_clients()
+    patches = _current = _Patches(loop, seed)
     try:
         for name, pin in PINS.items():
             if name not in without and (kafka or not name.startswith("aiokafka")):
                 pin(patches)
         yield
     finally:
+        _current = None
         patches.restore()

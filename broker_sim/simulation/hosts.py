@@ -80,6 +80,7 @@ class Host:
             if reset:
                 end._send("rst")
             end.vanish()
+            self.sim.network.gone.append(end)
         self.machine.dark = not reset
         self.sim.network.close_ports(self.machine)
 

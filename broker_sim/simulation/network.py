@@ -383,6 +383,8 @@ class SimNetwork:
         self.machines: dict[str, Machine] = {}
         self.transports: dict[SimTransport, None] = {}
         """The ends of connections that are not lost."""
+        self.gone: list[SimTransport] = []
+        """Those of processes that died: kept, as those processes' other things are."""
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
         self._cuts: dict[Cut, None] = {}
@@ -574,9 +576,13 @@ class SimNetwork:
         end.peer.reset()
 
     def close(self) -> None:
-        """No connection is left, and nobody is told."""
+        """The end of everything: no connection is left, and everybody learns it, those too who were dead before."""
         for end in list(self.transports):
-            end.vanish()
+            end._end(None)
+        gone, self.gone = self.gone, []
+        for end in gone:
+            if end.protocol is not None:
+                self.loop.call_soon(end.protocol.connection_lost, None, context=end.context)
 
     def ends_of(self, machine: Machine) -> list[SimTransport]:
         """The ends of connections on a machine."""

@@ -280,6 +280,7 @@ class Simulation:
         loop.forbidden = None
         for cluster in self.clusters:
             self._stop(cluster)
+        self.network.close()
         for _ in range(_ROUNDS):
             tasks = sorted((task for task in asyncio.all_tasks(loop) if not task.done()), key=hash)
             if not tasks:

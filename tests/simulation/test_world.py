@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import time
 import weakref
 from typing import Any
@@ -117,8 +118,9 @@ def test_waits_of_the_cluster_are_in_virtual_time() -> None:
     assert time.process_time() - started < 5
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     """Not even where hosts have crashed, are paused, or programs refuse to end."""
+    caplog.set_level(logging.CRITICAL + 1, logger="aiokafka")  # logged errors know where they come from
     left: list[weakref.ref[Any]] = []
 
     async def stubborn() -> None:
