@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["PINS", "ambient"]
 
 _DRAWS = (
-    "betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate paretovariate randbytes randint "
-    "random randrange sample shuffle triangular uniform vonmisesvariate weibullvariate"
-).split()
+    *("betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "lognormvariate"),
+    *("normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample", "shuffle"),
+    *("triangular", "uniform", "vonmisesvariate", "weibullvariate"),
+)
 """The functions of ``random`` that draw from the one hidden generator."""
 
 
@@ -109,7 +110,7 @@ def _clocks(p: _Patches) -> None:
     loop = p.loop
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
         p.door(time, name, virtual)
-        p.door(time, name + "_ns", lambda virtual=virtual: int(virtual() * 1e9))  # type: ignore[misc]
+        p.door(time, name + "_ns", lambda virtual=virtual: int(virtual() * 1e9))
     p.door(time, "sleep", lambda s: loop.forbid(f"time.sleep({s!r})", "use asyncio.sleep"))
 
 

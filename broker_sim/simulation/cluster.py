@@ -1,4 +1,4 @@
-"""The production cluster on virtual time and an in-memory network: its own code, but for where its brokers listen and what time it is."""
+"""The production cluster on virtual time and an in-memory network: its own code, but where its brokers listen and what time it is."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class Host:
         return task
 
     def crash(self, *, reset: bool = False) -> None:
-        """Nothing of its process runs again. ``reset``: the process alone has died, its kernel resets the connections; else the machine is
-        gone and nobody is told. Nothing happens where it has crashed."""
+        """Nothing of its process runs again. ``reset``: the process alone has died, its kernel resets the connections; else the machine
+        is gone and nobody is told. Nothing happens where it has crashed."""
         if self.process.state == DEAD:
             return
         self.sim.note("crash", self.name, "reset" if reset else "silent")

@@ -33,7 +33,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Producer:
-    """Sends ``value`` 0, 1, 2 ... to ``topic`` every ``every_s``, each until it is acknowledged. ``count``: so many (None: for ever)."""
+    """Sends ``value`` 0, 1, 2 ... to ``topic`` every ``every_s``, each until it is acknowledged. ``count``: so many."""
 
     sim: Simulation
     host: Host

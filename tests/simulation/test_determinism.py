@@ -86,7 +86,10 @@ def test_a_pinned_hash_seed_is_seen() -> None:
     code = "from broker_sim.simulation.hashseed import is_pinned, pin; import os; print(is_pinned()); pin(); print(is_pinned())"
     for seed, expected in (("random", "False\nTrue"), ("0", "True\nTrue"), ("77", "True\nTrue")):
         out = subprocess.run(
-            [sys.executable, "-c", code], env={**pinned_environment(), "PYTHONHASHSEED": seed}, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            env={**pinned_environment(), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
         )
         printed = out.stdout.split()
         assert printed[:2] == expected.split() or printed == ["False", "True", "True"], out

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from broker_sim.simulation import simulate
+from broker_sim.simulation.workloads import Consumer
 from tests.simulation.workload import GROUP, begin, twenty_minutes, two_minutes
 
 
@@ -24,7 +25,7 @@ def test_twenty_minutes_of_a_groups_life_take_a_few_cpu_seconds(record_property:
         assert group.producer.sent > 1190
         told = [[len(parts) for _, parts in one.assignments] for one in group.consumers]
         assert [counts[-1] for counts in told] == [4, 4, 4]
-        assert [6, 6] == [told[1][1], told[2][1]], "while the first one hung the others shared its partitions"
+        assert (told[1][1], told[2][1]) == (6, 6), "while the first one hung the others shared its partitions"
         generations = [each["generation"] for each in group.history()]
         assert generations == sorted(generations)
     assert cpu_s < 20, f"{1200 / cpu_s:.0f} virtual seconds per CPU second"
@@ -54,7 +55,9 @@ def test_commits_of_a_stuck_offsets_partition_wait_and_come_through() -> None:
         sim.run_for(20)
         with group.kafka.offsets_log(GROUP).stuck():
             sim.run_for(20)
-            errors = {e.get("error") for e in sim.journal.events if e["event"] == "response" and e["api"] == "OffsetCommit"}
+            errors = {
+                e.get("error") for e in sim.journal.events if e["event"] == "response" and e["api"] == "OffsetCommit"
+            }
             assert "REQUEST_TIMED_OUT" in errors or "COORDINATOR_NOT_AVAILABLE" in errors
         sim.run_for(60)
         assert group.stable(3)
@@ -84,16 +87,10 @@ def test_a_long_rebalance_timeout_costs_little() -> None:
         sim.run_until(lambda: group.stable(2), within="30s")
         group.consumers[0].hang_s = 10_000
         sim.run_for(5)
-        sim.host("c3").spawn(_joiner(sim, group))
+        sim.host("c3").spawn(Consumer(sim, sim.host("c3"), group.kafka.bootstrap, GROUP, ["orders"]).run)
         started = time.process_time()
         sim.run_for(300)
         assert time.process_time() - started < 3
-
-
-def _joiner(sim, group):  # type: ignore[no-untyped-def]
-    from broker_sim.simulation.workloads import Consumer
-
-    return Consumer(sim, sim.host("c3"), group.kafka.bootstrap, GROUP, ["orders"]).run
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import time
@@ -58,10 +59,8 @@ def test_a_limit_names_the_condition() -> None:
 
 def test_a_swallowed_forbidden_call_still_ends_the_run() -> None:
     async def program() -> None:
-        try:
+        with contextlib.suppress(Exception):
             time.sleep(1)
-        except Exception:
-            pass
 
     with simulate(1) as sim:
         sim.spawn("worker", program)

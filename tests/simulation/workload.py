@@ -27,7 +27,9 @@ class Group:
 
     def history(self) -> list[Any]:
         """The group's snapshots in the journal, one for every change."""
-        return [e["after"] for e in self.sim.journal.events if e["event"] == "group" and e["group"] == GROUP and e["after"]]
+        return [
+            e["after"] for e in self.sim.journal.events if e["event"] == "group" and e["group"] == GROUP and e["after"]
+        ]
 
     def stable(self, members: int) -> bool:
         last = self.history()[-1:]
