@@ -74,7 +74,8 @@ class BrokerServer:
         self.tick = 0
         self.tap: Tap | None = None
         """Whoever watches or breaks this broker's requests."""
-        self.connections: dict[Connection, None] = {}  # in the order in which they came: no set, as nothing may depend on addresses
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came: no set, as nothing may depend on addresses."""
         self._max_idle_ms = config.int("connections.max.idle.ms")
         self._listener = listener
         self._loop = asyncio.get_running_loop()

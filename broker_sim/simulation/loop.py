@@ -67,12 +67,14 @@ _SHOWN = 12
 class SimFuture(asyncio.Future[Any]):
     """A future whose hash is a number of its loop, not its address: sets of futures are iterated in the same order in every run."""
 
+    _number: int
+
     def __hash__(self) -> int:
         try:
             return self._number
         except AttributeError:
             loop: Any = self.get_loop()
-            self._number = int(loop.next_number())
+            self._number = loop.next_number()
             return self._number
 
 
@@ -81,12 +83,14 @@ class SimTask(asyncio.Task[Any]):
 
     process: Process | None
 
+    _number: int
+
     def __hash__(self) -> int:
         try:
             return self._number
         except AttributeError:
             loop: Any = self.get_loop()
-            self._number = int(loop.next_number())
+            self._number = loop.next_number()
             return self._number
 
 
