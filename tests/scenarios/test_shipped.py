@@ -22,7 +22,8 @@ WITHOUT_CLIENTS = {"join-storm": "crowd"}
 
 KNOWN_BREAKS = {
     ("not-coordinator-on-offset-fetch", "confluent"): (
-        "librdkafka 2.16 does not ask again after one NOT_COORDINATOR on OffsetFetch (watched for 150 s): it stays a member, and reads nothing"
+        "librdkafka 2.16 does not ask again after one NOT_COORDINATOR on OffsetFetch (watched for 150 s): it stays a member "
+        "and reads nothing"
     ),
     ("offset-fetch-while-loading", "aiokafka"): (
         "aiokafka 0.14 does not look at OffsetFetch's top-level error: it begins at auto.offset.reset, and commits from there"
