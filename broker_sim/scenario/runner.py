@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -360,10 +362,19 @@ async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
             arguments[name] = getattr(options, name)
     if options.journal is not None:
         arguments["journal"] = options.journal
-    if "data" in scenario.imported:
-        arguments["data_dir"] = scenario.imported["data"]
-    async with Cluster(**arguments) as kafka:
-        return await _on(kafka, scenario, options)
+    with tempfile.TemporaryDirectory(prefix="broker-sim-") as scratch:
+        if "data" in scenario.imported:  # a copy of it, so that the next run finds what this one found
+            arguments["data_dir"] = await asyncio.to_thread(_copied, scenario.imported["data"], scratch)
+        async with Cluster(**arguments) as kafka:
+            return await _on(kafka, scenario, options)
+
+
+def _copied(data: str, scratch: str) -> Path:
+    """A copy of a log directory. Raises UsageError."""
+    try:
+        return shutil.copytree(data, Path(scratch) / "data", ignore=shutil.ignore_patterns(".lock"))
+    except (OSError, shutil.Error) as error:
+        raise UsageError(f"{data}: {error}") from None
 
 
 async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:

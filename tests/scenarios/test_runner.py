@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.cluster import Cluster
 from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
@@ -399,6 +400,19 @@ async def test_a_described_group_is_imported(tmp_path: Path) -> None:
     (tmp_path / "groups.txt").write_text("nothing of the kind\n")
     with pytest.raises(UsageError, match=r"groups\.txt: "):
         await run(parse(loads(text), path))
+
+
+async def test_a_log_directory_is_played_on_and_stays_as_it_was(tmp_path: Path) -> None:
+    async with Cluster(topics={"orders": 1}, data_dir=tmp_path / "data") as kafka:
+        kafka.topic("orders").fill(3)
+    before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    text = "import: {data: data}\nsteps: [{do: {topic: orders, fill: 1}}]\nexpect: [{event: mark}]\n"
+    for _ in range(2):
+        assert (await run(parse(loads(text), tmp_path / "story.yaml"))).code == 0
+    assert {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()} == before
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match=r"scenario:1: data: .*data: no such file"):
+        parse(loads(text), tmp_path / "story.yaml")
 
 
 @pytest.mark.parametrize(
