@@ -147,6 +147,14 @@ class Kafka:
                 )
             await asyncio.sleep(POLL_S)
 
+    async def until_forgotten(self, deadline_s: float = 15) -> None:
+        """Polls until the group is not listed any more: one that is being removed is Dead, and still there, for a moment."""
+        give_up = time.monotonic() + deadline_s
+        while self.group in {one.group_id for one in (await self.watch(ListGroupsRequest(), 4)).groups}:
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"waited {deadline_s} s for {self.group} to be listed no more")
+            await asyncio.sleep(POLL_S)
+
     async def member(self, name: str = "m1", **options: Any) -> Member:
         """A member that has not joined yet, on a connection of its own; `options` as Member's."""
         broker = options.pop("broker", 1)

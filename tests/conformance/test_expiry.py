@@ -158,6 +158,7 @@ async def test_143_group_of_a_pending_member_alone(kafka: Kafka) -> None:
     await member.ask_id()
     await kafka.until("Empty")
     await kafka.until("Dead")
+    await kafka.until_forgotten()
     assert (await member.try_join()).error_code == 25
 
 

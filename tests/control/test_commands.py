@@ -238,7 +238,13 @@ async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[...,
 
 async def test_a_group_is_watched(kafka: Outside) -> None:
     command = [sys.executable, "-m", "broker_sim", "group", GROUP, "--watch", "--control", kafka.url]
-    watcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watcher = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )
     try:
         assert watcher.stdout is not None
         first = asyncio.create_task(asyncio.to_thread(watcher.stdout.readline))
