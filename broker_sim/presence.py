@@ -3,7 +3,8 @@
 A client can't heartbeat in no real time: when a test moves the broker's clock by a minute, every session would end. So while time
 is moved, a session that comes due begins anew, as if its member had gone on with its heartbeats, unless
 
-* the connection that the member was last heard on is gone: it has crashed;
+* the connection that the member was last heard on was gone before: it has crashed. One that goes while time is moved is no crash:
+  clients hang up on some errors (a coordinator that timed out) and come back a moment later, which is hours too late on this clock;
 * it is named in ``expire``: it is silent, whatever it sends meanwhile;
 * it waits in its first JoinGroup: what runs then is no session but Kafka's limit of five minutes, which no heartbeat moves.
 
@@ -40,6 +41,7 @@ class Presence:
         self._heard: dict[tuple[str, str], Any] = {}
         self._target_ms: int | None = None
         self._silent: dict[str, None] = {}
+        self._connected: set[tuple[str, str]] | None = None  # when time began to move
         self._due: dict[_Key, tuple[int, int]] = {}  # of silent members: generation, and when their session ends
         self.fired: list[str] = []
         """The timers that fired since the last look, while time is moved: what they were for."""
@@ -96,7 +98,8 @@ class Presence:
             return None
         group_id, member_id = str(key[1]), str(key[2])
         group = shard.groups.get(group_id)
-        if group is None or not self._is_open(self._heard.get((group_id, member_id))):
+        who = group_id, member_id
+        if group is None or not (who in (self._connected or ()) or self._is_open(self._heard.get(who))):
             return None
         if key[0] == "pending":
             return None if member_id in self._silent else group.pending_members.get(member_id)
@@ -125,11 +128,15 @@ class Presence:
             if name not in known:
                 raise unknown("member", name, known)
         self._silent = dict.fromkeys(silent)
+        self._connected = None
         self._target_ms = target_ms
         self.fired.clear()
 
     def keep_silent(self) -> None:
-        """What the silent members have sent since the last call did not count: their sessions end when they would have."""
+        """What the silent members have sent since the last call did not count: their sessions end when they would have. The first
+        call, when what was at hand is done, notes who is connected."""
+        if self._connected is None:
+            self._connected = {who for who, connection in self._heard.items() if self._is_open(connection)}
         if not self._silent:
             return
         for key, generation in self._silent_sessions():

@@ -140,6 +140,22 @@ async def test_a_member_that_came_back_on_another_connection_is_there(kafka: Clu
     await two.close()
 
 
+async def test_a_member_that_hangs_up_on_an_answer_meanwhile_has_not_crashed(kafka: Cluster) -> None:
+    one, two = await pair(kafka)
+    async with kafka.offsets_log("billing").stuck() as jam:
+        commit = two.commit(5)
+        await jam.pending(1)
+        commit.add_done_callback(lambda _: two.wire.abort())  # as Java's client does when its coordinator has timed out
+        fired = await kafka.time.advance("1h")
+        assert [text for text in fired if text.startswith("session")] == []
+        assert commit.done()
+    await two.close()
+    two.wire = await Wire.connect(kafka.bootstrap)
+    assert await beat(two) is Err.NONE
+    await one.close()
+    await two.close()
+
+
 async def test_a_rebalance_timeout_takes_out_who_does_not_rejoin(kafka: Cluster) -> None:
     slow, new = await Member.connect(kafka, client_id="slow"), await Member.connect(kafka, client_id="new")
     await slow.enter()
