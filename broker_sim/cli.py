@@ -46,6 +46,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "cluster": (_CONTROL, "virtual clusters of a running process"),
     "run": (_SCENARIO, "run a scenario file"),
     "scenario": (_SCENARIO, "list and check scenario files"),
+    "simulate": ("broker_sim.simulation.commands", "many seeds of a group's life in virtual time"),
 }
 """Command -> the module whose ``register(commands, name)`` adds its parser by `commandline.add_command`, and a line of help.
 

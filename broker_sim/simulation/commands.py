@@ -1,0 +1,208 @@
+"""The verb ``broker-sim simulate``: many seeds in virtual time, and what they find."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.sweep import Failure, Summary
+
+__all__ = ["register", "simulate"]
+
+_EXAMPLES = """\
+examples:
+  broker-sim simulate --seeds 0..1000 --jobs 2
+      a thousand histories of groups of aiokafka consumers, each with the faults that its seed draws
+  broker-sim simulate static auto --seeds 0..200 --shrink --corpus ./found
+      two of the workloads; failures are made small and kept, and run again by the next sweep
+  broker-sim simulate --replay found/group-not-alive-lag-17.json
+      one of them again, with the story of its group
+
+workloads: group, alone (one broker), auto (auto-commit), static (instance ids), sticky (five slow consumers)
+
+exit codes: 0 nothing found, 1 something failed, 2 a wrong argument or file
+"""
+
+_EVERY_RUNS = 100
+"""Where stderr is no terminal, a line after so many runs."""
+
+
+def register(commands: Any, name: str) -> None:
+    """Add the parser."""
+    verb = add_command(
+        commands,
+        name,
+        simulate,
+        description="Run broker and real aiokafka clients in virtual time, seed by seed: faults for a while, then everything is healed "
+        "and must come back: all groups Stable, nothing lost, nothing left to read.",
+        epilog=_EXAMPLES,
+    )
+    add = verb.add_argument
+    add("workloads", nargs="*", metavar="WORKLOAD", help="which (default: all in turn)")
+    add("--scenario", action="append", default=[], metavar="WORKLOAD", help="the same as an option")
+    add(
+        "--seeds",
+        type=_seeds,
+        default=range(100),
+        metavar="A..B",
+        help="from A up to but not B (default: 0..100); one number is that one",
+    )
+    add("--jobs", type=_whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
+    add("--seconds", type=_seconds, default=30.0, metavar="S", help="virtual seconds with faults (default: 30)")
+    add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: 3.4 or 4.1, as the seed draws)")
+    add("--shrink", action="store_true", help="make what fails small")
+    add("--budget", type=_whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
+    add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
+    add("--replay", type=Path, metavar="FILE", help="run one kept failure and nothing else")
+    add("--json", action="store_true", help="the summary as one JSON object on stdout")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _seeds(text: str) -> range:
+    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds, as in 0..1000")
+    first = int(found[1])
+    seeds = range(first, int(found[2]) if found[2] else first + 1)
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
+    return seeds
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to a day")
+    return seconds
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    """See ``broker-sim simulate --help``."""
+    if importlib.util.find_spec("aiokafka") is None:
+        sys.stderr.write("broker-sim simulate: its clients are aiokafka's: install aiokafka\n")
+        return BROKEN
+    from broker_sim.words import UsageError
+
+    try:
+        return _replay(arguments) if arguments.replay is not None else _sweep(arguments)
+    except (UsageError, OSError) as error:
+        sys.stderr.write(f"broker-sim simulate: {error}\n")
+        return USAGE
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from broker_sim.simulation.sweep import replay
+
+    outcome = replay(arguments.replay)
+    if arguments.json:
+        told = {
+            "failure": outcome.failure,
+            "text": outcome.text,
+            "case": outcome.case.to_dict(),
+            "journal_hash": outcome.journal_hash,
+        }
+        sys.stdout.write(json.dumps(told) + "\n")
+    else:
+        lines = [f"  {fault.text}" for fault in outcome.case.plan or ()]
+        sys.stdout.write(
+            "\n".join(
+                [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s", *lines, outcome.text]
+            ).rstrip()
+            + "\n"
+        )
+    return DONE if outcome.failure is None else BROKEN
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from broker_sim.config import parse_release
+    from broker_sim.simulation.sweep import Options, sweep
+    from broker_sim.simulation.trial import WORKLOADS
+    from broker_sim.words import unknown
+
+    names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
+    if arguments.as_version is not None:
+        parse_release(arguments.as_version)
+    for name in names:
+        if name not in WORKLOADS:
+            raise unknown("workload", name, WORKLOADS)
+    options = Options(
+        names,
+        arguments.seeds,
+        jobs=arguments.jobs,
+        duration_s=arguments.seconds,
+        as_version=arguments.as_version,
+        shrink=arguments.shrink,
+        budget=arguments.budget,
+        corpus=arguments.corpus,
+    )
+    line = _Line(quiet=arguments.quiet)
+    summary = sweep(options, line.show)
+    line.end()
+    sys.stdout.write(json.dumps(summary.to_dict()) + "\n" if arguments.json else text_of(summary))
+    return DONE if not summary.failures else BROKEN
+
+
+class _Line:
+    """The progress, in one line of a terminal that is written again and again, else now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet, self.terminal = quiet, sys.stderr.isatty()
+
+    def show(self, summary: Summary) -> None:
+        if self.quiet or (not self.terminal and summary.runs % _EVERY_RUNS):
+            return
+        text = f"{summary.runs}/{summary.wanted} runs, {summary.pace:.0f} virtual s/s, {summary.failed} failed"
+        sys.stderr.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self.terminal and not self.quiet:
+            sys.stderr.write("\r\x1b[K")
+
+
+def text_of(summary: Summary) -> str:
+    """The summary for people."""
+    wall_s, cpu_s = summary.wall_s or 1.0, summary.cpu_s or 1.0
+    ended = " (interrupted)" if summary.interrupted else ""
+    lines = [
+        f"{summary.runs} runs{ended} with {summary.faults} faults, {summary.repeated} done twice: {summary.failed} failed",
+        f"{summary.wall_s:.1f} s, {summary.runs / wall_s:.1f} runs/s, {summary.pace:.0f} virtual s/s; "
+        f"{summary.virtual_s / cpu_s:.0f} virtual s per CPU second",
+    ]
+    lines += [f"fails no more: {path}" for path in summary.mended]
+    for each in summary.failures.values():
+        lines += ["", *_failure(each)]
+    return "\n".join(lines) + "\n"
+
+
+def _failure(each: Failure) -> list[str]:
+    case = each.case
+    plan = case.plan or ()
+    made = f" (of {each.before}, after {each.shrinking_runs} runs)" if each.shrunk else ""
+    by_seed = f"{case.workload} --seeds {case.seed} --seconds {case.duration_s:g}"
+    again = "broker-sim simulate " + (f"--replay {each.file}" if each.file else by_seed)
+    return [
+        f"{case.workload}, seed {case.seed}: {each.failure}" + (f", {each.count} times" if each.count > 1 else ""),
+        f"  again: {again}",
+        f"  as {case.as_version}, {case.members} members, {case.duration_s:g} s, {len(plan)} faults{made}:",
+        *(f"    {fault.text}" for fault in plan),
+        *(f"  {line}" for line in each.text.splitlines()[:40]),
+    ]

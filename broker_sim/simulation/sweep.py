@@ -1,0 +1,286 @@
+"""Many seeds, on several processes: what fails is shrunk and kept.
+
+Rules:
+1. Every worker has its hash seed pinned: a run is the same in whichever of them it is.
+2. A share of the runs is done twice, and the two journals compared: what differs is a failure, told by its first different event.
+3. A failure is kept as its fault list (``corpus``): JSON files that `replay` takes, and the next sweep with this corpus runs first.
+4. One failure of each kind is shrunk and kept, the first by its seed among those in hand; the others are counted.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import random
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from broker_sim.simulation.hashseed import is_pinned, pinned_environment
+from broker_sim.simulation.shrink import BUDGET, shrink
+from broker_sim.simulation.trial import Case, Outcome, case_from, run
+from broker_sim.words import UsageError
+
+__all__ = ["Failure", "Options", "Summary", "read_case", "replay", "sweep"]
+
+_RUNS_A_WORKER = 400
+"""Then another one takes its place: whatever a run leaves behind is gone with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``seeds``: the numbers. ``repeat``: the share that is done twice. ``most``: kinds of failures after which it ends."""
+
+    workloads: tuple[str, ...]
+    seeds: range
+    jobs: int = 1
+    duration_s: float = 30.0
+    as_version: str | None = None
+    shrink: bool = False
+    budget: int = BUDGET
+    corpus: Path | None = None
+    repeat: float = 0.05
+    most: int = 10
+
+
+@dataclass(slots=True)
+class Failure:
+    """A kind of failure, by its first case. ``shrunk``: the case has been made small, from ``before`` faults."""
+
+    failure: str
+    text: str
+    case: Case
+    count: int = 1
+    shrunk: bool = False
+    before: int = 0
+    shrinking_runs: int = 0
+    file: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `read_case` takes it."""
+        return {
+            **self.case.to_dict(), "failure": self.failure, "count": self.count, "shrunk": self.shrunk, "faults_before": self.before,
+            "python": platform.python_version(), "text": self.text,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Summary:
+    """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone."""
+
+    wanted: int = 0
+    runs: int = 0
+    repeated: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    faults: int = 0
+    failed: int = 0
+    failures: dict[str, Failure] = field(default_factory=dict)
+    mended: list[Path] = field(default_factory=list)
+    """Files of the corpus that fail no more."""
+    interrupted: bool = False
+
+    @property
+    def pace(self) -> float:
+        """Virtual seconds per real second."""
+        return self.virtual_s / self.wall_s if self.wall_s else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        numbers = {
+            name: getattr(self, name) for name in ("wanted", "runs", "repeated", "faults", "failed", "interrupted")
+        }
+        times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
+        found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
+        return {**numbers, **times, "failures": found, "mended": [str(path) for path in self.mended]}
+
+
+# --- in the workers ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    case: Case
+    twice: bool
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    outcome: Outcome
+    difference: str | None = None
+
+
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep ends its workers
+
+
+def _work(job: _Job) -> _Result:
+    first = run(job.case, events=job.twice)
+    if not job.twice:
+        return _Result(first)
+    second = run(job.case, events=True)
+    difference = first_difference(first, second)
+    first.events.clear()
+    return _Result(first, difference)
+
+
+def first_difference(one: Outcome, other: Outcome) -> str | None:
+    """Where two runs of a case part; None where they are the same."""
+    if (one.journal_hash, one.schedule_hash) == (other.journal_hash, other.schedule_hash):
+        return None
+    for number, (first, second) in enumerate(zip_longest(one.events, other.events, fillvalue="(none)"), 1):
+        if first != second:
+            return f"event {number} of the journal is\n  {first}\nand the second time\n  {second}"
+    return f"the journals are the same, the schedules are not: {one.steps} callbacks, then {other.steps}"
+
+
+def _shrink(case: Case, failure: str, budget: int) -> Failure:
+    small = shrink(case, failure, budget=budget)
+    return Failure(failure, small.outcome.text, small.case, shrunk=True, before=small.before, shrinking_runs=small.runs)
+
+
+# --- the sweep -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Workers with a pinned hash seed; what is not begun when the block ends is not done."""
+    before = os.environ.get("PYTHONHASHSEED")
+    if not is_pinned():
+        os.environ["PYTHONHASHSEED"] = pinned_environment()["PYTHONHASHSEED"]
+    pool = ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), _begin_worker, max_tasks_per_child=_RUNS_A_WORKER
+    )
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+        if before is None:
+            os.environ.pop("PYTHONHASHSEED", None)
+        else:
+            os.environ["PYTHONHASHSEED"] = before
+
+
+def _jobs(options: Options, kept: Sequence[tuple[Path, Case]]) -> Iterator[_Job]:
+    for path, case in kept:
+        yield _Job(case, False, path)
+    for seed in options.seeds:
+        workload = options.workloads[seed % len(options.workloads)]
+        twice = random.Random(f"{seed}/twice").random() < options.repeat
+        yield _Job(Case(workload, seed, options.duration_s, as_version=options.as_version), twice)
+
+
+def _wall_s() -> float:
+    return os.times().elapsed  # of the machine: no simulation runs in this process
+
+
+def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
+    """Run the corpus and all seeds. ``progress`` is called after every run. Raises UsageError for a corpus that can't be read."""
+    kept = [(path, read_case(path)) for path in sorted(options.corpus.glob("*.json"))] if options.corpus else []
+    summary = Summary(wanted=len(kept) + len(options.seeds))
+    began_s = _wall_s()
+    jobs = _jobs(options, kept)
+    with _pool(options.jobs) as pool:
+        running: dict[Future[_Result], _Job] = {}
+        try:
+            while len(summary.failures) < options.most:
+                for job in islice(jobs, 2 * options.jobs - len(running)):
+                    running[pool.submit(_work, job)] = job
+                if not running:
+                    break
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=lambda each: running[each].case.seed):
+                    _note(summary, running.pop(future), future.result())
+                summary.wall_s = _wall_s() - began_s
+                progress(summary)
+            if options.shrink:
+                _shrink_all(pool, summary, options)
+        except KeyboardInterrupt:
+            summary.interrupted = True
+    summary.wall_s = _wall_s() - began_s
+    if options.corpus is not None:
+        for failure in summary.failures.values():
+            keep(failure, options.corpus)
+    return summary
+
+
+def _note(summary: Summary, job: _Job, result: _Result) -> None:
+    outcome = result.outcome
+    summary.runs += 1
+    summary.repeated += job.twice
+    summary.virtual_s += outcome.virtual_s * (1 + job.twice)
+    summary.cpu_s += outcome.cpu_s * (1 + job.twice)
+    summary.faults += outcome.begun
+    failure, text = outcome.failure, outcome.text
+    if result.difference is not None:
+        failure, text = "not deterministic", result.difference
+    if failure is None:
+        if job.file is not None:
+            summary.mended.append(job.file)
+        return
+    summary.failed += 1
+    known = summary.failures.get(f"{outcome.case.workload}: {failure}")
+    if known is not None:
+        known.count += 1
+    else:
+        found = Failure(failure, text, outcome.case, file=job.file)
+        summary.failures[f"{outcome.case.workload}: {failure}"] = found
+
+
+def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+    """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
+    asked = {
+        name: pool.submit(_shrink, each.case, each.failure, options.budget)
+        for name, each in summary.failures.items()
+        if each.file is None and each.failure != "not deterministic"
+    }
+    for name, future in asked.items():
+        small = future.result()
+        small.count = summary.failures[name].count
+        summary.failures[name] = small
+
+
+# --- the corpus ----------------------------------------------------------------------------------------------------------
+
+
+def keep(failure: Failure, corpus: Path) -> Path:
+    """Write a failure's file, unless it is of the corpus. Raises OSError."""
+    if failure.file is None:
+        corpus.mkdir(parents=True, exist_ok=True)
+        slug = re.sub(r"[^a-z0-9]+", "-", failure.failure.lower()).strip("-")[:60]
+        failure.file = corpus / f"{failure.case.workload}-{slug}-{failure.case.seed}.json"
+        failure.file.write_text(json.dumps(failure.to_dict(), indent=1) + "\n")
+    return failure.file
+
+
+def read_case(path: Path) -> Case:
+    """The case of a corpus file. Raises UsageError, in one line, for a file that is none."""
+    try:
+        value = json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} holds no case of a sweep")
+    try:
+        return case_from(value)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def replay(path: Path) -> Outcome:
+    """Run a corpus file again, in a process with the hash seed pinned. Raises UsageError."""
+    case = read_case(path)
+    with _pool(1) as pool:
+        return pool.submit(_work, _Job(case, False)).result().outcome
