@@ -12,6 +12,7 @@ from broker_sim.cluster import Cluster
 from broker_sim.simulation.process import Process, context_of
 
 if TYPE_CHECKING:
+    from broker_sim.journal import Journal
     from broker_sim.simulation.loop import SimLoop
     from broker_sim.simulation.network import SimNetwork
 
@@ -44,10 +45,20 @@ class SimCluster(Cluster):
     ) -> None:
         self._network = network
         self.process, self.hosts = process, hosts
+        self.on_journal: Callable[[Journal], object] = lambda journal: None
+        self._shown: Journal | None = None
         loop = network.loop
         clock: Any = _InProcess(loop, context_of(process))
         options.setdefault("clock", RealClock(clock, epoch_ms=round(loop.wall() * 1000)))
         super().__init__(len(hosts), topics, port=PORT, **options)
+
+    def observe(self) -> Journal:
+        """As `Cluster.observe`; every journal that begins is shown to ``on_journal``."""
+        journal = super().observe()
+        if journal is not self._shown:
+            self._shown = journal
+            self.on_journal(journal)
+        return journal
 
     def _listen(self, host: str, port: int) -> Any:
         return self._network.listen(host, port)

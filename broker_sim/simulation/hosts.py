@@ -74,7 +74,7 @@ class Host:
         is gone and nobody is told. Nothing happens where it has crashed."""
         if self.process.state == DEAD:
             return
-        self.sim.note("crash", self.name, "reset" if reset else "silent")
+        self.sim.note(f"crash {self.name} {'reset' if reset else 'silent'}")
         self._dead()
         for end in self.sim.network.ends_of(self.machine):
             if reset:
@@ -96,7 +96,7 @@ class Host:
         if self.process.state == DEAD:
             raise UsageError(f"host {self.name} has crashed")
         if self.process.state == RUNNING:
-            self.sim.note("pause", self.name)
+            self.sim.note(f"pause {self.name}")
             self.process.state = PAUSED
             self.sim.loop.stopped += 1
 
@@ -104,7 +104,7 @@ class Host:
         """It goes on with what came up meanwhile, in its order. Nothing happens where it is not paused."""
         if self.process.state != PAUSED:
             return
-        self.sim.note("resume", self.name)
+        self.sim.note(f"resume {self.name}")
         loop = self.sim.loop
         self.process.state = RUNNING
         loop.stopped -= 1
@@ -115,7 +115,7 @@ class Host:
     def restart(self) -> None:
         """A new process; the programs that were given as functions run again."""
         self.crash(reset=True)
-        self.sim.note("restart", self.name)
+        self.sim.note(f"restart {self.name}")
         self.machine.dark = False
         self.process = self.machine.process = Process(self.name, self.process.number + 1, self.sim.seed)
         for program, name in self._programs:
@@ -150,7 +150,7 @@ class BrokerHost(Host):
         """The broker is gone at once. ``noticed_after``: so long the controller does not know (broker.session.timeout.ms)."""
         if self._down:
             return
-        self.sim.note("crash", self.name, "reset" if reset else "silent")
+        self.sim.note(f"crash {self.name} {'reset' if reset else 'silent'}")
         self._down = True
         self.machine.held = False
         self.machine.dark = not reset
@@ -161,13 +161,13 @@ class BrokerHost(Host):
         if self._down:
             raise UsageError(f"host {self.name} has crashed")
         if not self.machine.held:
-            self.sim.note("pause", self.name)
+            self.sim.note(f"pause {self.name}")
             self.machine.held = True
 
     def resume(self) -> None:
         """What waits goes in and out, in its order."""
         if self.machine.held:
-            self.sim.note("resume", self.name)
+            self.sim.note(f"resume {self.name}")
             self.machine.held = False
             self.sim.network.release()
 
@@ -175,7 +175,7 @@ class BrokerHost(Host):
         """Down, if it is up, and up again with its log."""
         if not self._down:
             self.crash(reset=True)
-        self.sim.note("restart", self.name)
+        self.sim.note(f"restart {self.name}")
         self._down = self.machine.dark = False
         self._do(self.cluster.broker_up(self.node_id), "up")
 

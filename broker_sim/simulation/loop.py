@@ -128,6 +128,8 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self.seed, self.order, self.epoch_s = seed, order, epoch_s
         self.steps = 0
         """Callbacks that have run."""
+        self.after_turn: Callable[[], object] | None = None
+        """Called after every turn; what it raises ends the run."""
         self.stopped = 0
         """Processes that are paused or dead."""
         self.forbidden: SimForbidden | None = None
@@ -324,13 +326,13 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
                     self._note(handle)
                 try:
                     context.run(handle._callback, *handle._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
+                except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
                     self._failed(handle, error)
             if self.forbidden is not None:
                 forbidden, self.forbidden = self.forbidden, None
                 raise forbidden
+            if self.after_turn is not None:
+                self.after_turn()
             if self.steps - self._window[0] > _BUSY:
                 self._look_for_livelock()
             if until is not None and until():

@@ -134,6 +134,9 @@ class Cut:
         """The ways are free, as far as no other cut is on them; the second time nothing happens."""
         self.network.uncut(self)
 
+    def __str__(self) -> str:
+        return ", ".join(f"{a} -> {b}" for a, b in self.ways[:4]) + (" ..." if len(self.ways) > 4 else "")
+
     def __enter__(self) -> Self:
         return self
 
@@ -157,6 +160,8 @@ class SimNetwork:
         """Those of processes that died: kept, as those processes' other things are."""
         self.cuts: dict[tuple[str, str], int] = {}
         self.context = contextvars.Context()
+        self.tell: Callable[[str], object] = lambda text: None
+        """Who is told of cuts and losses, in words."""
         self._cuts: dict[Cut, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._bound: dict[tuple[str, int], SimSocket] = {}
@@ -311,6 +316,7 @@ class SimNetwork:
     def _cut(self, ways: list[tuple[str, str]]) -> Cut:
         cut = Cut(self, ways)
         self._cuts[cut] = None
+        self.tell(f"cut {cut}")
         for way in cut.ways:
             self.cuts[way] = self.cuts.get(way, 0) + 1
         return cut
@@ -320,6 +326,7 @@ class SimNetwork:
         if cut not in self._cuts:
             return
         del self._cuts[cut]
+        self.tell(f"heal {cut}")
         for way in cut.ways:
             self.cuts[way] -= 1
             if not self.cuts[way]:
@@ -338,10 +345,13 @@ class SimNetwork:
         lost = [end for end in self.transports if (end.machine.name, end.peer.machine.name) in pairs]
         for end in lost:
             end.reset()
+        if lost:
+            self.tell(f"reset {one} {other}")
         return len(lost) // 2
 
     def lose(self, end: SimTransport) -> None:
         """A connection is lost: both ends learn it."""
+        self.tell(f"lose a connection of {end.machine.name} and {end.peer.machine.name}")
         end.reset()
         end.peer.reset()
 

@@ -163,9 +163,7 @@ class SimTransport(asyncio.Transport):
                 self.context.run(self.protocol.data_received, data)
             elif not self.context.run(self.protocol.eof_received):
                 self.close()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
+        except Exception as error:
             message = f"Fatal error: protocol.{kind}_received() call failed."
             self.loop.call_exception_handler(
                 {"message": message, "exception": error, "transport": self, "protocol": self.protocol}

@@ -25,17 +25,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import json
 import random
 import warnings
 from asyncio import events
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from broker_sim.cluster import Cluster
 from broker_sim.journal import Journal
-from broker_sim.journal.files import plain
 from broker_sim.simulation.ambient import ambient
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.errors import SimError
@@ -44,6 +43,7 @@ from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.loop import SimLoop, SimTask
 from broker_sim.simulation.network import Link, SimNetwork
 from broker_sim.simulation.process import PROCESS, Process, context_of
+from broker_sim.simulation.recording import Recording, encoded
 from broker_sim.words import UsageError, duration_ms, unknown
 
 __all__ = ["Simulation", "simulate"]
@@ -62,7 +62,7 @@ class Simulation:
 
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = 1_700_000_000_000,
-        link: Link | None = None,
+        link: Link | None = None, recording: Recording | None = None,
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
             raise unknown("order of tasks", order, ["fifo", "tasks"])
@@ -77,6 +77,8 @@ class Simulation:
         """What reached the loop's exception handler; see asyncio's."""
         self.pinned = is_pinned()
         """Whether a run in another process is the same."""
+        self._recording = recording
+        self.network.tell = self.note
         self._failed: tuple[SimTask, BaseException] | None = None
         self._ending = False
         self._digest = hashlib.sha256()
@@ -102,6 +104,7 @@ class Simulation:
         for taken in {"host", "port", "advertised_host"} & set(options):
             raise UsageError(f"cluster: {taken} is the simulation's; name= gives the hosts their names")
         cluster = SimCluster(self.network, process, names, topics, **options)
+        cluster.on_journal = partial(self._watch, len(self.clusters))
         context = context_of(process)
 
         def start() -> SimTask:
@@ -110,8 +113,6 @@ class Simulation:
         self._await(context.run(start))
         for node_id, each in enumerate(names, start=1):
             self.hosts[each] = BrokerHost(self, each, cluster, node_id, process)
-        if cluster.observed:
-            self._hash(cluster)
         self.clusters.append(cluster)
         return cluster
 
@@ -221,11 +222,11 @@ class Simulation:
         if not self._ending:
             self.errors.append({"at_s": self.elapsed_s, **context})
 
-    def note(self, action: str, host: str, text: str = "") -> None:
-        """Something was done to a host: the journals have it."""
+    def note(self, text: str) -> None:
+        """Something was done to a host or the network: the journals have it."""
         for cluster in self.clusters:
             if cluster.observed:
-                cluster.journal.write("mark", text=f"{action} {host}{' ' + text if text else ''}")
+                cluster.journal.write("mark", text=text)
 
     # --- what can be compared -------------------------------------------------------------------------------------------
 
@@ -236,22 +237,25 @@ class Simulation:
             raise UsageError("no cluster, no journal")
         return self.clusters[0].journal
 
-    def _hash(self, cluster: Cluster) -> None:
-        number = len(self.clusters)
-        for event in cluster.journal.events:
-            self._unhashed.append((number, event))
+    def _watch(self, number: int, journal: Journal) -> None:
+        """A journal has begun, of the cluster with that number."""
 
         def note(event: dict[str, Any]) -> None:
+            if self._ending:
+                return
+            if self._recording is not None:
+                self._recording.note(number, event)
             self._unhashed.append((number, event))
             if len(self._unhashed) >= _PENDING:
                 self._digest_events()
 
-        cluster.journal.subscribe(note)
+        for event in journal.events:
+            note(event)
+        journal.subscribe(note)
 
     def _digest_events(self) -> None:
-        encode = json.JSONEncoder(default=plain, separators=(",", ":")).encode
         for entry in self._unhashed:
-            self._digest.update(encode(entry).encode())
+            self._digest.update(encoded(entry).encode())
         self._unhashed.clear()
 
     @property
@@ -277,7 +281,7 @@ class Simulation:
                 process.state = 0
                 loop.take_up(process.kept)
         loop.stopped = 0
-        loop.forbidden = None
+        loop.forbidden = loop.after_turn = None
         for cluster in self.clusters:
             self._stop(cluster)
         self.network.close()

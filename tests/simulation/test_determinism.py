@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from broker_sim.simulation import simulate
 from broker_sim.simulation.hashseed import is_pinned, pinned_environment
-from tests.simulation.workload import begin, two_minutes
+from tests.simulation.workload import begin, twenty_minutes, two_minutes
 
 
-def in_fresh_processes(arguments: Sequence[str], hash_seeds: Sequence[str]) -> list[dict[str, Any]]:
+def in_fresh_processes(
+    arguments: Sequence[str], hash_seeds: Sequence[str], meanwhile: Callable[[], object] = lambda: None
+) -> list[dict[str, Any]]:
     """What `workload` tells, run side by side under each of the hash seeds."""
-    command = [sys.executable, "-m", "tests.simulation.workload", *arguments]
-    environment = {name: value for name, value in pinned_environment().items() if name != "PYTHONHASHSEED"}
     running = [
         subprocess.Popen(
-            command, env={**environment, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-m", "tests.simulation.workload", *arguments],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for seed in hash_seeds
     ]
+    meanwhile()
     told = []
     for process in running:
         out, err = process.communicate(timeout=50)
@@ -33,18 +39,39 @@ def in_fresh_processes(arguments: Sequence[str], hash_seeds: Sequence[str]) -> l
     return told
 
 
-def _same(told: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("order", ["fifo", "tasks"])
+def test_fresh_processes_with_other_hash_seeds_run_the_same(order: str) -> None:
+    told = in_fresh_processes(["two", "7", order], ["1", "2", "random"])
     assert len({one["journal"] for one in told}) == 1
     assert len({one["schedule"] for one in told}) == 1
 
 
-@pytest.mark.parametrize("order", ["fifo", "tasks"])
-def test_fresh_processes_with_other_hash_seeds_run_the_same(order: str) -> None:
-    _same(in_fresh_processes(["two", "7", order], ["1", "2", "random"]))
+def test_twenty_minutes_take_a_few_cpu_seconds_and_are_the_same_in_another_process(
+    record_property: Callable[[str, object], None],
+) -> None:
+    own: dict[str, Any] = {}
 
+    def here() -> None:
+        with simulate(7, trace=True) as sim:
+            started = time.process_time()
+            group = twenty_minutes(sim)
+            own["cpu_s"] = time.process_time() - started
+            own.update(journal=sim.journal_hash, schedule=sim.schedule_hash)
+            assert sim.elapsed_s == 1200
+            assert not sim.errors
+            assert group.stable(3)
+            assert group.lost() == set()
+            assert group.producer.sent > 1190
+            told = [[len(parts) for _, parts in one.assignments] for one in group.consumers]
+            assert [counts[-1] for counts in told] == [4, 4, 4]
+            assert (told[1][1], told[2][1]) == (6, 6), "while the first one hung the others shared its partitions"
+            generations = [each["generation"] for each in group.history()]
+            assert generations == sorted(generations)
 
-def test_twenty_minutes_are_the_same_in_two_processes() -> None:
-    _same(in_fresh_processes(["twenty", "7"], ["1", "random"]))
+    [other] = in_fresh_processes(["twenty", "7"], ["random"], here)
+    assert (other["journal"], other["schedule"]) == (own["journal"], own["schedule"])
+    record_property("virtual seconds per CPU second", round(1200 / own["cpu_s"]))
+    assert own["cpu_s"] < 20, f"{1200 / own['cpu_s']:.0f} virtual seconds per CPU second"
 
 
 def test_the_same_seed_again_in_one_process_is_the_same_run_and_others_are_not() -> None:

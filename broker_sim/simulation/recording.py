@@ -1,0 +1,94 @@
+"""Is a run the same when it is run again? The events of one are compared with those of the next as they happen.
+
+    check_repeatable(lambda sim: story(sim), seed=7)        # raises NotRepeatable at the first event that is another one
+
+A run that is not repeatable has something in it that simulation does not pin: a set of plain objects, whose hashes are their addresses;
+a clock or a generator that C code reads; something left over from an earlier run in this process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.journal.files import plain
+from broker_sim.simulation.errors import SimError
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["NotRepeatable", "Recording", "check_repeatable", "encoded"]
+
+_BEFORE = 3
+"""Events that an error shows before the first different one."""
+
+_encode = json.JSONEncoder(default=plain, separators=(",", ":")).encode
+
+
+def encoded(entry: tuple[int, dict[str, Any]]) -> str:
+    """An event and the number of its cluster, as they are hashed and compared."""
+    return _encode(entry)
+
+
+class NotRepeatable(SimError):
+    """Two runs with the same seed were not the same."""
+
+
+class Recording:
+    """The events of a run, as text. With ``expected``, those of an earlier one, the first difference is kept."""
+
+    def __init__(self, expected: Recording | None = None) -> None:
+        self.lines: list[str] = []
+        self.difference: str | None = None
+        """The first difference in words, with what came before it."""
+        self._expected = None if expected is None else expected.lines
+
+    def note(self, number: int, event: dict[str, Any]) -> None:
+        """An event of the cluster with that number."""
+        line = encoded((number, event))
+        self.lines.append(line)
+        expected = self._expected
+        if expected is None or self.difference is not None:
+            return
+        at = len(self.lines) - 1
+        if at >= len(expected) or expected[at] != line:
+            self._differ(at)
+
+    def end(self) -> None:
+        """The run is over: it may have been shorter."""
+        if self._expected is not None and self.difference is None and len(self.lines) < len(self._expected):
+            self._differ(len(self.lines))
+
+    def _differ(self, at: int) -> None:
+        assert self._expected is not None
+        same = [f"  both   {line}" for line in self.lines[max(0, at - _BEFORE) : at]]
+        two = [lines[at] if at < len(lines) else "(nothing)" for lines in (self._expected, self.lines)]
+        self.difference = "\n".join(
+            [f"event {at + 1} is another one", *same, f"  first  {two[0]}", f"  second {two[1]}"]
+        )
+
+
+def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **options: Any) -> None:
+    """Run ``run(sim)`` twice with one seed (``options``: `simulate`'s). Raises NotRepeatable, and what ``run`` raises."""
+    from broker_sim.simulation.world import simulate
+
+    first = Recording()
+    with simulate(seed, recording=first, **options) as sim:
+        run(sim)
+        schedule = sim.schedule_hash
+    second = Recording(first)
+    with simulate(seed, recording=second, **options) as sim:
+
+        def stop_at_the_first_difference() -> None:
+            if second.difference is not None:
+                raise NotRepeatable(f"seed {seed!r}, {sim.elapsed_s:.6f} s from the beginning: {second.difference}")
+
+        sim.loop.after_turn = stop_at_the_first_difference
+        run(sim)
+        second.end()
+        stop_at_the_first_difference()
+        if sim.schedule_hash != schedule:
+            raise NotRepeatable(
+                f"seed {seed!r}: the same events, but not the same schedule of the loop (trace=True tells more)"
+            )
