@@ -1,0 +1,447 @@
+"""What a client can know of a coordinator that is right: the answers of a group's requests, checked as they come.
+
+    answers = Answers(kafka.state, time_s, broken)
+    ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
+
+See ``invariants`` for the rules. It needs no journal, so the brokers' short ways are checked with it, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.group_watch import assigned
+from broker_sim.simulation.errors import SimError
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.metadata import ClusterState, Partition
+
+__all__ = ["HISTORY", "OFFSETS", "Answers", "Ask", "Broken", "InvariantBroken", "offsets_partition"]
+
+HISTORY = 16
+_OWNED = {Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.MEMBER_ID_REQUIRED, Err.FENCED_INSTANCE_ID}
+"""Answers that only a coordinator gives."""
+_REFUSED = {Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.FENCED_INSTANCE_ID, Err.REBALANCE_IN_PROGRESS}
+"""A commit with such an answer has not been taken."""
+_NEVER = 2**62
+OFFSETS = "__consumer_offsets"
+
+Key = tuple[str, str, int]
+Broken = Callable[["InvariantBroken"], object]
+
+
+class InvariantBroken(SimError, AssertionError):
+    """``name``: of the invariant. The text tells what broke it, and the group's recent history."""
+
+    def __init__(self, name: str, what: str, history: Iterable[object] = ()) -> None:
+        self.name = name
+        told = "".join(f"\n    {each}" for each in history)
+        super().__init__(f"{name}: {what}{told}")
+
+
+def offsets_partition(group: str, partitions: int) -> int:
+    """As Kafka: the absolute value of Java's hash of the name, 0 for the number that has none."""
+    value = 0
+    raw = group.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(raw[::2], raw[1::2], strict=True):
+        value = (value * 31 + high * 256 + low) % 2**32
+    if value >= 2**31:
+        value = 2**32 - value
+    return 0 if value == 2**31 else value % partitions
+
+
+def _of(body: Any, name: str, default: Any = None) -> Any:
+    """A field of a message, or of one that the journal has decoded."""
+    return body.get(name, default) if isinstance(body, dict) else getattr(body, name, default)
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A request about a group. ``sent`` and ``got`` count all sendings and answers; ``epoch``: of the group's offsets partition, and
+    ``led`` whether ``broker`` led it, when it was sent."""
+
+    api: str
+    version: int
+    body: Any
+    broker: int
+    group: str
+    member: str
+    instance: str | None
+    generation: int
+    sent: int
+    sent_s: float
+    epoch: int
+    led: bool
+    started_s: float
+    got: int | None = None
+    got_s: float = math.inf
+    error: Err | None = None
+    writes: list[_Write] = field(default_factory=list)
+    over: bool = False
+    """Nobody waits for it: its connection is lost, or its member has sent another one."""
+
+    def __str__(self) -> str:
+        told = "-" if self.error is None else self.error.name
+        who = f"{self.member or self.instance or '-'} generation {self.generation}"
+        return f"{self.sent_s:9.3f} {self.api} {who} at {self.broker}: {told}"
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """A commit of ``value``, or its removal (-1)."""
+
+    value: int
+    sent: int
+    done: float = math.inf
+    acked: bool = False
+    ask: Ask | None = None
+
+
+@dataclass(slots=True)
+class _Life:
+    """A group under one coordinator."""
+
+    announced: dict[int, int] = field(default_factory=dict)  # generation -> when somebody was told of it first
+    lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members, as the leader was told
+    leaders: dict[int, str] = field(default_factory=dict)
+    owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)  # member -> when its leaving was confirmed
+    synced: dict[str, int] = field(default_factory=dict)  # member -> the last generation whose assignment it has
+    beat: dict[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # member -> its last good Heartbeat: sent, answered
+    issued: dict[str, list[tuple[str, int, int]]] = field(
+        default_factory=dict
+    )  # instance -> ids: id, asked when, told when
+
+
+class Answers:
+    """See the module. ``now_s``: virtual seconds; ``early``: whether the requests are seen at the broker, not at the client."""
+
+    def __init__(self, state: ClusterState, now_s: Callable[[], float], broken: Broken) -> None:
+        self.state, self._now_s, self._tell = state, now_s, broken
+        self.slack_s = 2 * state.config.int("offsets.commit.timeout.ms") / 1000 + 2
+        """More than what an answer may take beyond the group's timeouts: appends that run into theirs, the network."""
+        self.tick = 0
+        self.checked = 0
+        self.broken: InvariantBroken | None = None
+        self.open: dict[Ask, None] = {}
+        self.writes: dict[Key, list[_Write]] = {}
+        self._lives: dict[tuple[str, int], _Life] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._asks: dict[tuple[str, str], Ask] = {}  # the last one of a member
+        self._timeouts: dict[str, tuple[float, float, float]] = {}  # group -> s: sessions from .. to, longest rebalance
+        self._history: dict[str, deque[Ask]] = {}
+        self._static: dict[str, None] = {}
+        self._leaving: dict[tuple[str, str], None] = {}
+
+    # --- what is told
+
+    def partition(self, group: str) -> Partition | None:
+        """Of the offsets topic."""
+        topic = self.state.topics.get(OFFSETS)
+        return None if topic is None else topic.partitions[offsets_partition(group, len(topic.partitions))]
+
+    def sent(self, api: str, body: Any, version: int, broker: int) -> Ask:
+        """A request goes out."""
+        self.tick += 1
+        now_s = self._now_s()
+        group = _of(body, "group_id", "")
+        member = _of(body, "member_id", "") or ""
+        instance = _of(body, "group_instance_id")
+        generation = _of(body, "generation_id_or_member_epoch", _of(body, "generation_id", -1))
+        partition = self.partition(group)
+        epoch, led = (-1, False) if partition is None else (partition.leader_epoch, partition.leader == broker)
+        ask = Ask(api, version, body, broker, group, member, instance, generation, self.tick, now_s, epoch, led, now_s)
+        self.open[ask] = None
+        self._history.setdefault(group, deque(maxlen=HISTORY)).append(ask)
+        if instance is not None:
+            self._static[group] = None
+        if api == "JoinGroup":
+            self._note_timeouts(ask)
+        if api in ("OffsetCommit", "OffsetDelete"):
+            self._note_writes(ask)
+        if api == "LeaveGroup":
+            for gone in (member, *(_of(each, "member_id", "") for each in _of(body, "members") or ())):
+                self._leaving[group, gone] = None
+        self._supersede(ask)
+        return ask
+
+    def _supersede(self, ask: Ask) -> None:
+        names = [ask.member, *(_of(each, "member_id", "") for each in _of(ask.body, "members") or ())]
+        for other in self.open:
+            if other is not ask and other.group == ask.group and other.api in ("JoinGroup", "SyncGroup"):
+                same = other.member in names or (ask.instance is not None and other.instance == ask.instance)
+                if same and ask.api in ("JoinGroup", "SyncGroup", "LeaveGroup"):
+                    other.over = True
+
+    def _note_timeouts(self, ask: Ask) -> None:
+        session_s = _of(ask.body, "session_timeout_ms") / 1000
+        rebalance_s = _of(ask.body, "rebalance_timeout_ms") / 1000 if ask.version >= 1 else session_s
+        shortest, longest, rebalance = self._timeouts.get(ask.group, (session_s, session_s, 0.0))
+        self._timeouts[ask.group] = min(shortest, session_s), max(longest, session_s), max(rebalance, rebalance_s)
+
+    def _note_writes(self, ask: Ask) -> None:
+        for topic in _of(ask.body, "topics") or ():
+            for each in _of(topic, "partitions"):
+                value = _of(each, "committed_offset", -1)
+                write = _Write(value, ask.sent, ask=ask)
+                ask.writes.append(write)
+                key = ask.group, _of(topic, "name"), _of(each, "partition_index")
+                self.writes.setdefault(key, []).append(write)
+
+    def lost(self, ask: Ask) -> None:
+        """It will not be answered: its connection is gone."""
+        ask.over = True
+        self.open.pop(ask, None)
+
+    def answered(self, ask: Ask, body: Any) -> None:
+        """The response to a request."""
+        self.tick += 1
+        ask.got, ask.got_s = self.tick, self._now_s()
+        self.open.pop(ask, None)
+        ask.error = _error_of(ask, body)
+        if self.broken is not None or not ask.group:
+            return
+        self.checked += 1
+        partition = self.partition(ask.group)
+        steady = partition is not None and partition.leader_epoch == ask.epoch
+        if steady and not ask.led and ask.error in _OWNED and ask.api in CHECKS:
+            self.fail("one coordinator per group", ask, "answered by a broker that does not lead the group's partition")
+        life = self._lives.setdefault((ask.group, ask.epoch), _Life()) if steady else None
+        check = CHECKS.get(ask.api)
+        if check is not None:
+            check(self, ask, body, life)
+        if life is not None and ask.member:
+            self._check_life(ask, life)
+            self._asks[ask.group, ask.member] = ask
+
+    def overdue(self) -> None:
+        """Look for requests that have waited longer than any timeout of their group allows."""
+        now_s = self._now_s()
+        for ask in self.open:
+            rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2]
+            bound_s = self.slack_s + (rebalance_s if ask.api in ("JoinGroup", "SyncGroup") else 0.0)
+            if not ask.over and now_s - ask.started_s > bound_s:
+                self.fail("parked requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
+                return
+
+    def history(self, group: str) -> Iterable[Ask]:
+        """Its last requests and what became of them."""
+        return self._history.get(group, ())
+
+    def life(self, group: str, epoch: int) -> _Life | None:
+        """What is known of it under one coordinator."""
+        return self._lives.get((group, epoch))
+
+    # --- the invariants
+
+    def fail(self, name: str, ask: Ask, what: str) -> None:
+        """It is broken."""
+        if self.broken is None:
+            self.broken = InvariantBroken(name, f"{ask}: {what}", self.history(ask.group))
+            self._tell(self.broken)
+
+    def _check_generation(self, ask: Ask, life: _Life, generation: int) -> None:
+        newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
+        if newer > generation >= 0:
+            self.fail("older generations are refused", ask, f"taken as of {generation} when {newer} was known")
+
+    def _check_fresh(self, ask: Ask, member_id: str) -> None:
+        key = ask.group, member_id
+        if key in self._ids:
+            self.fail("member ids are never reused", ask, f"{member_id} was given before")
+        self._ids[key] = self.tick
+
+    def _check_life(self, ask: Ask, life: _Life) -> None:
+        """Who has left or was silent is gone; who was heard of is there."""
+        left = life.left.get(ask.member)
+        if left is not None and left < ask.sent and ask.error is Err.NONE and ask.api != "LeaveGroup":
+            self.fail("the gone are unknown", ask, "taken from a member whose LeaveGroup was confirmed")
+        shortest, longest, rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))
+        before = self._asks.get((ask.group, ask.member))
+        if (
+            ask.api in ("Heartbeat", "OffsetCommit")
+            and ask.error is Err.NONE
+            and ask.generation >= 0
+            and before is not None
+            and before.epoch == ask.epoch
+            and life.synced.get(ask.member) is not None
+            and before.api in ("Heartbeat", "SyncGroup")
+            and before.error is Err.NONE
+            and self._alone(ask)
+            and ask.sent_s - max(before.got_s, before.sent_s) > longest + 1
+        ):
+            self.fail("silent members expire", ask, f"not heard of since {before.got_s:.3f} s, session {longest} s")
+        beat = life.beat.get(ask.member)
+        if (
+            beat is not None
+            and ask.error is Err.UNKNOWN_MEMBER_ID
+            and ask.api in ("Heartbeat", "OffsetCommit", "SyncGroup")
+            and ask.generation >= 0
+            and ask.got_s - beat[0] < min(shortest, rebalance_s)
+            and life.synced.get(ask.member) == ask.generation
+            and (ask.group, ask.member) not in self._leaving
+            and ask.instance is None
+        ):
+            self.fail("the living stay", ask, f"unknown, though its Heartbeat of {beat[0]:.3f} s was taken")
+
+    def _alone(self, ask: Ask) -> bool:
+        """Whether nothing else is under way that may be a sign of the member's life."""
+        return all(other.member != ask.member for other in self.open if other.group == ask.group)
+
+    def _joined(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        member_id, generation = _of(body, "member_id", ""), _of(body, "generation_id", -1)
+        unnamed = ask.member == ""
+        if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
+            self._check_fresh(ask, member_id)
+        if ask.error is not Err.NONE:
+            return
+        if unnamed and ask.instance is None and ask.version >= 4:
+            self.fail("a dynamic member is given its id first (KIP-394)", ask, "joined without one")
+        if life is None:
+            return
+        self._check_generation(ask, life, generation)
+        life.announced.setdefault(generation, self.tick)
+        if ask.instance is not None:
+            life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
+        leader = _of(body, "leader")
+        members = frozenset(_of(each, "member_id") for each in _of(body, "members") or ())
+        if ask.group in self._static:
+            return
+        if leader == member_id:
+            if member_id not in members:
+                self.fail("the leader is a member", ask, f"{leader} leads {sorted(members)}")
+            if life.lineup.setdefault(generation, members) != members:
+                self.fail("a generation has one set of members", ask, f"{sorted(members)} in {generation}")
+        if life.leaders.setdefault(generation, leader) != leader:
+            self.fail("a generation has one leader", ask, f"{leader}, not {life.leaders[generation]}")
+        known = life.lineup.get(generation)
+        if known is not None and (leader not in known or member_id not in known):
+            self.fail("the leader is a member", ask, f"{leader} and {member_id} in {sorted(known)}")
+
+    def _synced(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        if ask.error is not Err.NONE or life is None:
+            return
+        self._check_generation(ask, life, ask.generation)
+        self._check_fenced(ask, life)
+        life.announced.setdefault(ask.generation, self.tick)
+        life.synced[ask.member] = ask.generation
+        given = _of(body, "assignment")
+        parts = assigned(given) if isinstance(given, bytes) else _of(given, "assigned_partitions")
+        owners = life.owners.setdefault(ask.generation, {})
+        mine = ask.instance or ask.member
+        for topic, indexes in (parts or {}).items():
+            for index in indexes:
+                owner = owners.setdefault((topic, index), mine)
+                if owner != mine:
+                    self.fail("one owner of a partition", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
+
+    def _check_fenced(self, ask: Ask, life: _Life) -> None:
+        issued = life.issued.get(ask.instance or "", [])
+        mine = next((told for name, _, told in issued if name == ask.member), None)
+        if mine is not None and any(
+            name != ask.member and asked > mine and told < ask.sent for name, asked, told in issued
+        ):
+            self.fail("a replaced static member is fenced", ask, f"taken, though {issued[-1][0]} has its place")
+
+    def _beaten(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        if life is None or ask.error not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
+            return
+        self._check_generation(ask, life, ask.generation)
+        self._check_fenced(ask, life)
+        if ask.error is Err.NONE:
+            sent_s = max(ask.sent_s, life.beat.get(ask.member, (0.0, 0.0))[0])
+            life.beat[ask.member] = sent_s, ask.got_s
+        else:
+            life.beat.pop(ask.member, None)
+
+    def _left(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        if ask.error is not Err.NONE or life is None:
+            return
+        answers = _of(body, "members") or ()
+        good = [_of(each, "member_id") for each in answers if _of(each, "error_code") == 0]
+        if ask.version < 3:
+            good = [ask.member]
+        for member_id in good:
+            if member_id:
+                life.left[member_id] = self.tick
+
+    def _committed(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        if ask.error is Err.NONE:
+            for write in ask.writes:
+                write.done, write.acked = min(write.done, self.tick), True
+            if life is not None and ask.generation >= 0:
+                self._check_generation(ask, life, ask.generation)
+                self._check_fenced(ask, life)
+                if (ask.group, ask.member) not in self._ids:
+                    self.fail("commits of strangers are refused", ask, "taken from an id that nobody was given")
+        elif ask.error in _REFUSED:
+            for write in ask.writes:
+                write.sent = _NEVER
+
+    def _deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        fine = {
+            (_of(topic, "name"), _of(each, "partition_index"))
+            for topic in _of(body, "topics") or ()
+            for each in _of(topic, "partitions")
+            if _of(each, "error_code") == 0
+        }
+        asked = [
+            (_of(t, "name"), _of(p, "partition_index")) for t in _of(ask.body, "topics") for p in _of(t, "partitions")
+        ]
+        for key, write in zip(asked, ask.writes, strict=True):
+            if ask.error is Err.NONE and key in fine:
+                write.done, write.acked = self.tick, True
+            elif ask.error is Err.NONE:
+                write.sent = _NEVER
+
+    def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        if ask.error is not Err.NONE:
+            return
+        for topic in _of(body, "topics") or ():
+            for each in _of(topic, "partitions"):
+                if _of(each, "error_code") == 0:
+                    key = ask.group, _of(topic, "name"), _of(each, "partition_index")
+                    self.saw(ask, key, _of(each, "committed_offset"))
+
+    def saw(self, ask: Ask, key: Key, value: int) -> None:
+        """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
+        tell, and is settled from here on."""
+        writes = self.writes.get(key, [])
+        floor = max((w.sent for w in writes if w.done < ask.sent), default=-1)
+        assert ask.got is not None
+        fitting = [w for w in writes if w.value == value and w.sent < ask.got and w.done >= floor]
+        if fitting:
+            if len(fitting) == 1:
+                fitting[0].done = min(fitting[0].done, ask.got)
+        elif value != -1 or floor >= 0:
+            last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
+            expected = "nothing" if last is None else f"{last.value}, {'acked' if last.acked else 'seen before'}"
+            self.fail(
+                "an acked commit is never lost nor regressed", ask, f"{key[1]}-{key[2]} is {value}; it was {expected}"
+            )
+
+
+CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
+    "JoinGroup": Answers._joined,
+    "SyncGroup": Answers._synced,
+    "Heartbeat": Answers._beaten,
+    "LeaveGroup": Answers._left,
+    "OffsetCommit": Answers._committed,
+    "OffsetDelete": Answers._deleted,
+    "OffsetFetch": Answers._fetched,
+}
+
+
+def _error_of(ask: Ask, body: Any) -> Err:
+    code = _of(body, "error_code", 0)
+    if not code and ask.api == "OffsetCommit":
+        codes = [_of(each, "error_code") for topic in _of(body, "topics") for each in _of(topic, "partitions")]
+        code = next((each for each in codes if each), 0)
+    return Err(code)

@@ -1,0 +1,244 @@
+"""What holds in every run, whatever goes wrong: checked as answers come and events happen, failing at the first that breaks it.
+
+    answers = Answers(kafka.state, time_s, broken)          # from the clients' side: needs no journal, so the broker's short ways run
+    ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
+    watch = Invariants(kafka, broken)                       # from the journal, event by event; `watch.finish()` compares with the log
+
+Rules:
+1. What is checked stands on what a client can know: B was *sent* after A was *answered*, so B is after A. Requests that overlap may
+   take effect in either order, and one that was not answered, or with an error that leaves it open, may have taken effect or not.
+2. A coordinator that moves forgets what it had not written: memberships and generations are compared within one leader epoch alone.
+   Committed offsets are compared across all.
+3. Which offsets partition a group belongs to is computed here, not asked of the broker.
+4. ``broken(error)`` is called once, at the first breach; nothing is checked after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.coordinator.records import Loader
+from broker_sim.runtime import log_records
+from broker_sim.simulation.answers import (
+    CHECKS,
+    HISTORY,
+    OFFSETS,
+    Answers,
+    Ask,
+    Broken,
+    InvariantBroken,
+    offsets_partition,
+)
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+
+__all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
+
+# --- from the journal ---------------------------------------------------------------------------------------------------
+
+
+class Invariants:
+    """Listens to the journal of a cluster, which is to be observed already. ``answers`` checks its requests and responses."""
+
+    def __init__(self, kafka: Cluster, broken: Broken) -> None:
+        self.kafka, self._tell = kafka, broken
+        self.now_ms = 0
+        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told)
+        self.broken: InvariantBroken | None = None
+        self._asks: dict[int, Ask] = {}
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._since_ms: dict[str, int] = {}  # when the group entered its state
+        self._gone: dict[tuple[str, str], None] = {}
+        self._marks: dict[str, int] = {}  # log -> high watermark
+        self._placed: dict[int, int] = {}  # request -> the last offset of its records
+        self._expired: tuple[str, str] | None = None
+        self._looked_ms = 0
+        self._history: dict[str, deque[str]] = {}
+        self._stop = kafka.journal.subscribe(self.event)
+
+    def _told(self, error: InvariantBroken) -> None:
+        if self.broken is None:
+            self.broken = error
+            self._stop()
+            self._tell(error)
+
+    def _fail(self, name: str, group: str, what: str) -> None:
+        self._told(InvariantBroken(name, f"{self.now_ms} ms, group {group}: {what}", self._history.get(group, ())))
+
+    def event(self, event: dict[str, Any]) -> None:
+        """What the journal has written."""
+        self.now_ms = event["ts_ms"]
+        handle = _EVENTS.get(event["event"])
+        expired = self._expired
+        if handle is not None:
+            handle(self, event)
+        if expired is not None and event["event"] != "timer":
+            self._expired = None
+            self._check_expired(*expired)
+        if self.now_ms - self._looked_ms >= 1000:
+            self._looked_ms = self.now_ms
+            self._look()
+
+    def _request(self, event: dict[str, Any]) -> None:
+        if event["api"] in CHECKS:
+            ask = self.answers.sent(event["api"], event["body"], event["version"], event["broker"])
+            self._asks[event["request"]] = ask
+
+    def _response(self, event: dict[str, Any]) -> None:
+        ask = self._asks.pop(event["request"], None)
+        if ask is None:
+            return
+        if event.get("body") is None or event.get("action") == "not answered":
+            self.answers.lost(ask)
+        else:
+            self.answers.answered(ask, event["body"])
+
+    def _group(self, event: dict[str, Any]) -> None:
+        group, before, after = event["group"], event["before"], event["after"]
+        kind = event["cause"]["kind"]
+        told = self._history.setdefault(group, deque(maxlen=HISTORY))
+        told.append(f"{self.now_ms} {event['cause']} {_short(before)} -> {_short(after)}")
+        partitions = len(self.kafka.state.topics[OFFSETS].partitions)
+        if event["log"] != f"{OFFSETS}-{offsets_partition(group, partitions)}":
+            self._fail("a group belongs to the partition of its hash", group, f"it is in {event['log']}")
+        if kind in ("load", "unload") or after is None:
+            self._gone = {key: None for key in self._gone if key[0] != group}
+            before = None
+        if after is None:
+            self._groups.pop(group, None)
+            return
+        self._groups[group] = after
+        if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
+            self._since_ms[group] = self.now_ms
+        self._check_members(group, before, after)
+        if before is not None:
+            self._check_step(group, before, after)
+
+    def _check_members(self, group: str, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+        members = {each["member"]: each for each in after["members"]}
+        if after["size"] != len(members):
+            return  # shown in part
+        if members and after["leader"] not in members:
+            self._fail("the leader is a member", group, f"{after['leader']} leads {list(members)}")
+        for member in members:
+            if (group, member) in self._gone:
+                self._fail("member ids are never reused", group, f"{member} is back")
+        for each in before["members"] if before is not None else ():
+            if each["member"] not in members:
+                self._gone[group, each["member"]] = None
+        owners: dict[tuple[str, int], str] = {}
+        for each in members.values() if after["state"] == "Stable" else ():
+            for topic, indexes in (each["assignment"] or {}).items():
+                for index in indexes:
+                    if owners.setdefault((topic, index), each["member"]) != each["member"]:
+                        self._fail("one owner of a partition", group, f"{topic}-{index} in {after['generation']}")
+
+    def _check_step(self, group: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        old, new = before["generation"], after["generation"]
+        if new < old:
+            self._fail("generations only grow", group, f"from {old} to {new}")
+        if (
+            before["state"] == "PreparingRebalance"
+            and after["state"] not in ("PreparingRebalance", "Dead")
+            and new == old
+        ):
+            self._fail("a rebalance begins a generation", group, f"{old} is {after['state']} again")
+
+    def _timer(self, event: dict[str, Any]) -> None:
+        if event["timer"] != "session":
+            return
+        group, member = event["group"], event["member"]
+        partition = self.answers.partition(group)
+        live = self._live(group, member)
+        self._expired = (group, member) if live is not None and not live.is_parked else None
+        life = None if partition is None else self.answers.life(group, partition.leader_epoch)
+        beat = None if life is None else life.beat.get(member)
+        shown = self._shown(group, member)
+        if beat is not None and shown is not None and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1:
+            self._fail("the living stay", group, f"the session of {member} ends, heard of at {beat[0]} s")
+
+    def _check_expired(self, group: str, member: str) -> None:
+        live = self._live(group, member)
+        if live is not None and not live.is_parked:
+            self._fail("silent members expire", group, f"{member} is still there after its session")
+
+    def _live(self, group: str, member: str) -> Any:
+        partition = self.answers.partition(group)
+        shard = None if partition is None else self.kafka.runtime.shard(partition.index)
+        return None if shard is None or group not in shard.groups else shard.groups[group].members.get(member)
+
+    def _shown(self, group: str, member: str) -> dict[str, Any] | None:
+        members = self._groups[group]["members"] if group in self._groups else ()
+        return next((each for each in members if each["member"] == member), None)
+
+    def _append(self, event: dict[str, Any]) -> None:
+        self._marks[event["log"]] = event["high_watermark"]
+        if "error" not in event:
+            for number in event["requests"]:
+                self._placed[number] = event["last_offset"]
+
+    def _committed(self, event: dict[str, Any]) -> None:
+        self._marks[event["log"]] = event["high_watermark"]
+
+    def _offsets(self, event: dict[str, Any]) -> None:
+        number = event.get("request")
+        if number is not None and not self._placed.get(number, math.inf) < self._marks.get(event["log"], -1):
+            self._fail("a commit shows when it is committed", event["group"], f"request {number} is not")
+
+    def _look(self) -> None:
+        """What must not last."""
+        self.answers.overdue()
+        for group, shown in self._groups.items():
+            longest_ms = (
+                max((each["rebalance_timeout_ms"] for each in shown["members"]), default=0)
+                + self.answers.slack_s * 1000
+            )
+            lasts_ms = self.now_ms - self._since_ms[group]
+            if shown["state"] == "CompletingRebalance" and lasts_ms > longest_ms:
+                self._fail("who owes a SyncGroup goes", group, f"CompletingRebalance for {lasts_ms} ms")
+
+    def finish(self) -> None:
+        """The log of every offsets partition, read again, gives what the coordinators have."""
+        for partition in self.kafka.state.topics[OFFSETS].partitions if OFFSETS in self.kafka.state.topics else ():
+            shard = self.kafka.runtime.shard(partition.index)
+            if shard is None or shard.writes or partition.log_end_offset != partition.high_watermark:
+                continue
+            loader = Loader(self.kafka.runtime.settings)
+            for offset, key, value, producer_id, marker in log_records(partition):
+                if marker is None:
+                    loader.add(offset, key, value, producer_id)
+                else:
+                    loader.end_transaction(producer_id, committed=marker)
+            read, live = _plain(loader.finish()), _plain(shard.groups)
+            for group in {**read, **live}:
+                if read.get(group) != live.get(group):
+                    what = f"{partition.name} has {read.get(group)}, its coordinator {live.get(group)}"
+                    self._fail("the log has what the coordinator has", group, what)
+
+
+_EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
+    "request": Invariants._request,
+    "response": Invariants._response,
+    "group": Invariants._group,
+    "timer": Invariants._timer,
+    "append": Invariants._append,
+    "committed": Invariants._committed,
+    "offsets": Invariants._offsets,
+}
+
+
+def _short(shown: dict[str, Any] | None) -> str:
+    return "-" if shown is None else f"{shown['state']} {shown['generation']} ({shown['size']})"
+
+
+def _plain(groups: dict[str, Any]) -> dict[str, dict[tuple[str, int], int]]:
+    found = {}
+    for group_id, group in groups.items():
+        offsets = {(topic, p): o.offset for topic, partitions in group.offsets.items() for p, o in partitions.items()}
+        if offsets:
+            found[group_id] = offsets
+    return found
