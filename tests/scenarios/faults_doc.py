@@ -187,10 +187,10 @@ def _row(seen: dict[str, Any]) -> list[str]:
 
 
 def _times(count: int) -> str:
-    return " (thousands)" if count >= 1000 else " (again and again)" if count >= 20 else ""
+    return " (thousands)" if count >= 1000 else " (again and again)" if count >= 30 else ""
 
 
 def _back(ms: int | None) -> str:
     if ms is None:
         return f"**not within {BACK_WITHIN_S} s**"
-    return "at once" if ms < 500 else f"within {ms // 1000 + 1} s"
+    return f"within {ms // 1000 + 1} s"
