@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 import importlib.util
@@ -167,6 +168,32 @@ def _threads(p: _Patches) -> None:
     p.door(threading.Thread, "start", start)
 
 
+def _blocking(p: _Patches) -> None:
+    """Waiting for another thread: queues, events, futures of executors. Between two runs a test may."""
+    real_wait, real_join, loop = threading.Condition.wait, threading.Thread.join, p.loop
+
+    def wait(self: threading.Condition, timeout: float | None = None) -> bool:
+        if loop.is_running():
+            loop.forbid("waiting for another thread (Event, Queue, Future.result)", "use asyncio's")
+        return real_wait(self, timeout)
+
+    def join(self: threading.Thread, timeout: float | None = None) -> None:
+        if loop.is_running():
+            loop.forbid(f"waiting for thread {self.name}", "use tasks, and await them")
+        real_join(self, timeout)
+
+    p.door(threading.Condition, "wait", wait)
+    p.door(threading.Thread, "join", join)
+
+
+def _loops(p: _Patches) -> None:
+    def no_loop() -> None:
+        p.loop.forbid("making another event loop", "await it in the one that is running")
+
+    for module in (asyncio, asyncio.events):
+        p.door(module, "new_event_loop", no_loop)
+
+
 def _sockets(p: _Patches) -> None:
     def no_socket(*args: Any, **kwargs: Any) -> None:
         p.loop.forbid("opening a socket", "use asyncio's streams, loop.create_connection or loop.create_server")
@@ -259,6 +286,8 @@ PINS: dict[str, Callable[[_Patches], None]] = {
     "urandom": _system,
     "uuid": _uuids,
     "threads": _threads,
+    "blocking": _blocking,
+    "loops": _loops,
     "sockets": _sockets,
     "programs": _programs,
     "aiokafka's record times": _record_times,

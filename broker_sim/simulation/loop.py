@@ -114,6 +114,30 @@ class _Handle(asyncio.Handle):
 _BaseEventLoop: Any = asyncio.BaseEventLoop  # whose callbacks are typed more strictly than a loop can be written
 
 
+class _Timer(asyncio.TimerHandle):
+    """As `_Handle`."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+
 class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     """``epoch_s``: the wall time, in seconds since 1970, that its start stands for. ``order``: ``"fifo"`` or ``"tasks"`` (rule 4)."""
 
