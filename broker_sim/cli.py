@@ -193,6 +193,7 @@ def _add_serve(commands: Any, text: str) -> None:
         "--config", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a broker setting; repeatable"
     )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
+    add("--until-eof", action="store_true", help="end with standard input, too: with the program that started this one")
     add("--no-uvloop", action="store_true", help="use asyncio's own event loop even where uvloop is installed")
     add(
         "--control",
@@ -339,11 +340,21 @@ def _serve(arguments: argparse.Namespace) -> int:
         control = None if arguments.control is None else _control(cluster, arguments)
         loop_factory = None if arguments.no_uvloop else _uvloop_factory()
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signal(cluster, control, arguments.import_describe))
+            runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))
     except (ClusterError, UsageError) as error:
         print(f"broker-sim serve: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Whoever started us holds the other end of our standard input: it closes however that program ends."""
+    import contextlib
+
+    while os.read(0, 65_536):
+        pass
+    with contextlib.suppress(RuntimeError):  # the loop has ended before
+        loop.call_soon_threadsafe(stop.set)
 
 
 def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -380,10 +391,11 @@ def _import(cluster: Cluster, files: Sequence[str]) -> None:
 
 
 async def _serve_until_signal(
-    cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = ()
+    cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = (), *, until_eof: bool = False
 ) -> None:
     import asyncio
     import signal
+    import threading
 
     from broker_sim.memory import collect_rarely
 
@@ -391,6 +403,8 @@ async def _serve_until_signal(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if until_eof:
+        threading.Thread(target=_at_eof, args=(loop, stop), daemon=True, name="stdin").start()
     async with cluster:
         if import_files:
             _import(cluster, import_files)

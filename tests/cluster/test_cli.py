@@ -118,6 +118,17 @@ class TestServe:
         assert await topics(served.bootstrap) == {}
         assert served.end(signal.SIGTERM) == (0, "", "")
 
+    def test_ends_with_the_program_that_started_it(self) -> None:
+        command = [sys.executable, "-m", "broker_sim", "serve", "--until-eof"]
+        served = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert served.stdout is not None
+            assert READY.fullmatch(served.stdout.readline())
+            assert served.communicate(timeout=DEADLINE_S) == ("", "")  # closes its standard input
+            assert served.returncode == 0
+        finally:
+            served.kill()
+
     def test_advertises_another_host(self, serve: type[Served]) -> None:
         assert serve("--host", "0.0.0.0", "--advertised-host", "kafka.example").bootstrap.startswith("kafka.example:")
 

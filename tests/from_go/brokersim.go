@@ -38,9 +38,13 @@ func Main(m *testing.M) int {
 	if len(words) == 0 {
 		words = []string{"broker-sim"}
 	}
-	command := exec.Command(words[0], append(words[1:], "serve", "--control", "0")...)
+	command := exec.Command(words[0], append(words[1:], "serve", "--control", "0", "--until-eof")...)
 	command.Stderr = os.Stderr
-	stdout, err := command.StdoutPipe()
+	_, err := command.StdinPipe() // it ends with this process, however that ends
+	stdout, failed := command.StdoutPipe()
+	if err == nil && failed != nil {
+		err = failed
+	}
 	if err == nil {
 		err = command.Start()
 	}

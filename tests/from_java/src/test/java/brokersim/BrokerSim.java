@@ -87,7 +87,7 @@ public final class BrokerSim implements ParameterResolver, TestExecutionExceptio
         Server() {
             String program = System.getProperty("broker-sim.command", System.getenv().getOrDefault("BROKER_SIM_COMMAND", "broker-sim"));
             List<String> command = new ArrayList<>(List.of(program.trim().split("\\s+")));
-            command.addAll(List.of("serve", "--control", "0"));
+            command.addAll(List.of("serve", "--control", "0", "--until-eof"));
             try {
                 process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
             } catch (IOException notThere) {
