@@ -159,7 +159,7 @@ def test_who_has_taken_a_pinned_function_sees_every_simulations_time_and_the_rea
         (lambda: queue.Queue().get(timeout=5), "asyncio"),
         (lambda: concurrent.futures.Future().result(timeout=5), "asyncio"),
         (lambda: threading.main_thread().join(), "await"),
-        (asyncio.new_event_loop, "await"),
+        (lambda: asyncio.new_event_loop(), "await"),
     ],
 )
 def test_the_real_world_is_forbidden_and_the_error_tells_what_to_do(reach: Callable[[], Any], instead: str) -> None:
