@@ -89,8 +89,9 @@ each. A state lasts until it is healed; a rule hits the requests that it selects
 In the tables one consumer reads and commits all the time, the application commits after every poll and waits for it, the fault lasts
 {lasts} s, `offsets.commit.timeout.ms` is 1 s, and the request timeout 3 s. *Works again* is the time from the end of the fault to
 the first commit that the application knows to be done; *reads meanwhile* whether its application got records more than a second after
-the fault began: where it waits for its commit it gets none. What the coordinator answers was measured on Apache Kafka 3.4.0 and 4.1.0
-(tests/stuck, tests/conformance).
+the fault began: where it waits for its commit it gets none. Clients were seen on the simulator. What the coordinator answers was
+measured on Apache Kafka 3.4.0 and 4.1.0 for `stuck`, `under_min_isr`, `too_large` and a coordinator that moved (tests/stuck,
+tests/conformance); for the other states it follows from the same tables of errors.
 """
 
 
