@@ -120,7 +120,9 @@ class TestServe:
 
     def test_ends_with_the_program_that_started_it(self) -> None:
         command = [sys.executable, "-m", "broker_sim", "serve", "--until-eof"]
-        served = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        served = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         try:
             assert served.stdout is not None
             assert READY.fullmatch(served.stdout.readline())
