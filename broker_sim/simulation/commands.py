@@ -99,11 +99,12 @@ def simulate(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("aiokafka") is None:
         sys.stderr.write("broker-sim simulate: its clients are aiokafka's: install aiokafka\n")
         return BROKEN
+    from broker_sim.config import ConfigError
     from broker_sim.words import UsageError
 
     try:
         return _replay(arguments) if arguments.replay is not None else _sweep(arguments)
-    except (UsageError, OSError) as error:
+    except (UsageError, ConfigError, OSError) as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         return USAGE
 

@@ -185,7 +185,7 @@ def _wall_s() -> float:
 
 
 def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
-    """Run the corpus and all seeds. ``progress`` is called after every run. Raises UsageError for a corpus that can't be read."""
+    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read."""
     kept = [(path, read_case(path)) for path in sorted(options.corpus.glob("*.json"))] if options.corpus else []
     summary = Summary(wanted=len(kept) + len(options.seeds))
     began_s = _wall_s()

@@ -9,12 +9,13 @@ A case without a plan has its seed draw one. A failure is kept with its plan: a 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,7 +140,7 @@ class _World:
         host = sim.host("p")
         options = {"request_timeout_ms": round(REQUEST_S * 1000), "metadata_max_age_ms": 10_000}
         self.producer = Producer(sim, host, self.kafka.bootstrap, _TOPIC, workload.every_s, options=options)
-        host.spawn(self.producer.run)
+        host.spawn(_through(self.producer.run))
 
     def _consumer(self, number: int) -> Consumer:
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -163,7 +164,7 @@ class _World:
         one = Consumer(
             self.sim, host, self.kafka.bootstrap, _GROUP, [_TOPIC], workload.work_s, workload.commit_every_s, options
         )
-        host.spawn(one.run)
+        host.spawn(_through(one.run))
         return one
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
@@ -183,6 +184,23 @@ class _World:
         missing = (self.producer.count or 0) - self.producer.sent
         last = self.producer.failures[-1:] or [""]
         return f"{missing} records were never acknowledged to the producer {last[0]}" if missing > 0 else None
+
+
+def _through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A program that begins again when its client's stop() raises CancelledError though nobody has cancelled it: aiokafka 0.14's does
+    where it was about to rejoin, or to fetch again."""
+
+    async def run_through() -> None:
+        while True:
+            try:
+                return await program()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+            await asyncio.sleep(1)
+
+    return run_through
 
 
 def targets_of(case: Case) -> Targets:

@@ -1,0 +1,211 @@
+"""Sweeps: what is found is counted, shrunk, kept and run again; what differs in a second run is told; the command's face."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.cli import main
+from broker_sim.simulation import sweep as sweeping
+from broker_sim.simulation.faults import Fault
+from broker_sim.simulation.hashseed import is_pinned
+from broker_sim.simulation.sweep import Options, Summary, first_difference, read_case, sweep
+from broker_sim.simulation.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.words import UsageError
+from tests.simulation.planted import commits_are_not_loaded
+
+
+class _Here:
+    """A pool without processes: what has been planted in this one counts."""
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*args))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def pool(jobs: int) -> Iterator[_Here]:
+        yield _Here()
+
+    monkeypatch.setattr(sweeping, "_pool", pool)
+
+
+def options(*workloads: str, seeds: range, **more: Any) -> Options:
+    return Options(workloads or ("alone",), seeds, **{"duration_s": 12.0, **more})
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_does_its_work_and_comes_through_its_faults(name: str) -> None:
+    outcome = run(Case(name, 11, 20.0))
+    assert outcome.failure is None, outcome.text
+    assert outcome.virtual_s > 20
+    assert run(outcome.case).journal_hash == outcome.journal_hash
+
+
+def test_a_case_survives_json() -> None:
+    case = Case("group", 3, members=2, plan=(Fault(1.5, "pause", {"host": "c1", "for_s": 2}),))
+    assert case_from(json.loads(json.dumps(case.to_dict()))) == case
+    assert case_from({"workload": "group", "seed": 3, "note": "by hand"}) == Case("group", 3)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_found_is_shrunk_kept_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[int] = []
+    with monkeypatch.context() as planted:
+        commits_are_not_loaded(planted)
+        wanted = options(seeds=range(30), corpus=tmp_path / "found", shrink=True, budget=25, most=1)
+        summary = sweep(wanted, lambda state: shown.append(state.runs))
+        (found,) = summary.failures.values()
+        assert found.failure in ("not alive: lag", "unsafe: lost commit")
+        assert found.shrunk
+        assert len(found.case.plan or ()) <= 2
+        assert found.file is not None
+        assert shown == sorted(shown)
+        assert shown[-1] == summary.runs
+        assert sweeping.replay(found.file).failure == found.failure
+        again = sweep(options(seeds=range(30, 31), corpus=tmp_path / "found"))
+        assert [failure.file for failure in again.failures.values() if failure.file] == [found.file]
+    mended = sweep(options(seeds=range(30, 31), corpus=tmp_path / "found"))
+    assert not mended.failures
+    assert mended.mended == [found.file]
+    assert len(list((tmp_path / "found").iterdir())) == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_equal_failures_are_counted_as_one_and_kinds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_badly(case: Case, **kwargs: Any) -> Outcome:
+        return Outcome(case, {0: "lost", 1: None, 2: "lost", 3: f"odd {case.seed // 4}"}[case.seed % 4])
+
+    monkeypatch.setattr(sweeping, "run", run_badly)
+    summary = sweep(options("alone", "auto", seeds=range(400), repeat=0.0, most=3))
+    assert list(summary.failures) == ["alone: lost", "auto: odd 0", "auto: odd 1"]
+    assert (
+        summary.failed
+        == sum(each.count for each in summary.failures.values())
+        == summary.failures["alone: lost"].count + 2
+    )
+    assert summary.runs < 12
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_that_differs_the_second_time_is_told_by_its_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = 0
+    real = sweeping.run
+
+    def run_otherwise(case: Case, **kwargs: Any) -> Outcome:
+        nonlocal runs
+        runs += 1
+        return real(
+            case if runs == 1 else Case(case.workload, case.seed + 1, case.duration_s, as_version="4.1"), **kwargs
+        )
+
+    monkeypatch.setattr(sweeping, "run", run_otherwise)
+    summary = sweep(options(seeds=range(1), repeat=1.0))
+    (found,) = summary.failures.values()
+    assert found.failure == "not deterministic"
+    assert "of the journal is" in found.text
+    assert summary.repeated == 1
+
+
+def test_the_first_difference() -> None:
+    def outcome(*events: str, steps: int = 1) -> Outcome:
+        return Outcome(
+            Case("alone", 1), journal_hash="".join(events), schedule_hash=str(steps), events=list(events), steps=steps
+        )
+
+    assert first_difference(outcome("a", "b"), outcome("a", "b")) is None
+    assert "event 2 of the journal is\n  b\nand the second time\n  c" in (
+        first_difference(outcome("a", "b"), outcome("a", "c")) or ""
+    )
+    assert "event 2" in (first_difference(outcome("a"), outcome("a", "c")) or "")
+    assert "1 callbacks, then 2" in (first_difference(outcome("a"), outcome("a", steps=2)) or "")
+
+
+def test_workers_have_their_hash_seed_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    with sweeping._pool(1) as pool:
+        assert pool.submit(is_pinned).result()
+    assert os.environ["PYTHONHASHSEED"] == "random"
+
+
+# --- the command ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "alone", "--seeds", "3..5", "--jobs", "1", "--seconds", "10", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["wanted"], told["runs"], told["failed"]) == (2, 2, 0)
+    assert told["virtual_s"] > 20
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_tells_what_it_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits_are_not_loaded(monkeypatch)
+    case = Case("alone", 1, 12.0, plan=(Fault(9.0, "restart", {"host": "broker-1"}),))
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps(case.to_dict()))
+    assert main(["simulate", "--replay", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert "9 s: restart host broker-1" in out
+    assert "has committed" in out or "was acknowledged to" in out
+    assert main(["simulate", "alone", "--seeds", "0", "--corpus", str(tmp_path), "--quiet"]) == 1
+    out = capsys.readouterr().out
+    assert f"again: broker-sim simulate --replay {file}" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "5..5"], "no seed from 5 up to 5"),
+        (["--seeds", "x"], "no range of seeds"),
+        (["--jobs", "0"], "not a whole number"),
+        (["--seconds", "nan"], "not a number of seconds"),
+        (["grop"], "did you mean 'group'"),
+        (["--as-version", "2.0"], "not known"),
+        (["--replay", "nowhere.json"], "No such file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["simulate", *words])
+    except SystemExit as exit_:
+        code = int(exit_.code or 0)
+    err = capsys.readouterr().err
+    assert code == 2
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no case"),
+        ("{}", "no case of a sweep"),
+        ('{"workload": "x", "seed": 1}', "no workload 'x'"),
+    ],
+)
+def test_a_file_that_holds_no_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(UsageError, match=said) as caught:
+        read_case(tmp_path / "bad.json")
+    assert "bad.json" in str(caught.value)
+
+
+def test_a_summary_is_json() -> None:
+    assert json.loads(json.dumps(Summary(wanted=3).to_dict()))["wanted"] == 3
