@@ -112,7 +112,11 @@ def _clocks(p: _Patches) -> None:
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
         p.door(time, name, virtual)
         p.door(time, name + "_ns", lambda virtual=virtual: int(virtual() * 1e9))
-    p.door(time, "sleep", lambda s: loop.forbid(f"time.sleep({s!r})", "use asyncio.sleep"))
+
+    def no_sleep(seconds: float) -> None:
+        loop.forbid(f"time.sleep({seconds!r})", "use asyncio.sleep" if loop.is_running() else "use sim.run_for")
+
+    p.door(time, "sleep", no_sleep)
 
 
 # --- randomness --------------------------------------------------------------------------------------------------------

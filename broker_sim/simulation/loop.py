@@ -137,6 +137,12 @@ class _Timer(asyncio.TimerHandle):
         self._when = when
         self._scheduled = True
 
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+
 
 class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     """``epoch_s``: the wall time, in seconds since 1970, that its start stands for. ``order``: ``"fifo"`` or ``"tasks"`` (rule 4)."""

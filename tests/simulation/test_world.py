@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.simulation import SimForbidden, SimTimeLimit, simulate
+from broker_sim.simulation import SimForbidden, SimLivelock, SimTimeLimit, simulate
 from broker_sim.simulation.workloads import Consumer
 from broker_sim.words import UsageError
 
@@ -66,6 +66,47 @@ def test_a_swallowed_forbidden_call_still_ends_the_run() -> None:
         sim.spawn("worker", program)
         with pytest.raises(SimForbidden, match=r"time.sleep\(1\) .* worker: use asyncio.sleep"):
             sim.run_for(1)
+
+
+def test_a_test_lets_time_pass_by_the_simulation() -> None:
+    with simulate(1), pytest.raises(SimForbidden, match=r"use sim\.run_for"):
+        time.sleep(1)
+
+
+def test_programs_that_spin_or_refuse_to_end_keep_nobody_waiting() -> None:
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    async def refuse() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+
+    started = time.process_time()
+    with simulate(1) as sim:
+        sim.spawn("worker", refuse)
+        sim.run_for(10)
+        sim.spawn("worker", spin)
+        with pytest.raises(SimLivelock, match=r"worker: .*spin"):
+            sim.run_for(10)
+    assert time.process_time() - started < 2
+
+
+def test_what_ends_a_test_is_not_taken_for_an_error_of_a_callback() -> None:
+    """As pytest-timeout does from a signal handler."""
+
+    class TimeIsUp(BaseException):
+        pass
+
+    def hang() -> None:
+        raise TimeIsUp
+
+    with simulate(1) as sim:
+        sim.loop.call_later(1, hang)
+        with pytest.raises(TimeIsUp):
+            sim.run_for(5)
+        sim.run_for(5)
 
 
 def test_no_simulation_inside_a_running_loop() -> None:
