@@ -333,7 +333,7 @@ def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any)
 @contextmanager
 def _inside(sim: Simulation) -> Iterator[None]:
     """Code of the block runs in the simulation's loop, as no host's; what it has begun is ended afterwards."""
-    token = PROCESS.set(None)
+    PROCESS.set(None)
     events._set_running_loop(sim.loop)
     try:
         yield
@@ -342,7 +342,6 @@ def _inside(sim: Simulation) -> Iterator[None]:
             sim.close()
         finally:
             events._set_running_loop(None)
-            PROCESS.reset(token)
             with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
                 warnings.simplefilter("ignore")
                 gc.collect()

@@ -52,11 +52,18 @@ def test_a_parked_join_longer_than_the_clients_patience_makes_no_phantoms() -> N
         sim.run_until(lambda: group.stable(3), within="30s")
         group.consumers[0].hang_s = 250
         sim.run_for(5)
-        sim.restart("c3")  # its last life is a member until its session ends
+        sim.restart("c3")  # its last life is a member until its session ends: so long the new one's JoinGroup is parked
+        restarted = sim.journal.seq
         sim.run_for(280)
         sim.run_until(lambda: group.stable(3), within="120s")
         sim.run_for(60)
         assert group.stable(3)
+        later = [e for e in sim.journal.since(restarted) if e.get("api") == "JoinGroup"]
+        joins = [e for e in later if e["event"] == "request" and e["client_id"] == "c3"]
+        assert len({e["connection"] for e in joins}) == 2
+        unanswered = {e["request"] for e in later if e.get("action") == "not answered"}
+        assert len(unanswered & {e["request"] for e in joins}) == 1
+        assert len({e["member"] for e in joins if e.get("member")}) == 1, "the id it was given before (KIP-394)"
         assert max(len(each["members"]) for each in group.history()) <= 4
         assert not group.lost()
 
