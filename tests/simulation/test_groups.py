@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +150,25 @@ def test_a_manual_clock_of_the_brokers_goes_with_virtual_wire_time() -> None:
         sim.run(kafka.time.advance("46s"))
         assert kafka.time.now_ms() == before_ms + 46_000
         assert asyncio.get_running_loop() is sim.loop
+
+
+def test_brokers_that_keep_their_logs_on_a_disk_start_from_there(tmp_path: Path) -> None:
+    """The disk is the real one; what is on it, and where, changes nothing of the run."""
+
+    def run(directory: Path) -> tuple[str, str]:
+        with simulate(6) as sim:
+            kafka = sim.cluster(topics={"orders": 4}, data_dir=directory, config={"offsets.topic.num.partitions": 5})
+            group = begin(sim, kafka=kafka, members=1, every_s=0.3)
+            sim.run_for(20)
+            sim.run(kafka.restart_all())
+            sim.run_for(10)
+            sim.run(kafka.stop())
+            sim.run_for(5)
+            sim.run(kafka.start())
+            sim.run_for(30)
+            assert group.producer.sent > 150
+            assert not group.lost()
+            assert not sim.errors
+            return sim.journal_hash, sim.schedule_hash
+
+    assert run(tmp_path / "one") == run(tmp_path / "two")

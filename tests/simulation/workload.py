@@ -41,9 +41,17 @@ class Group:
         return set(self.producer.acked) - given
 
 
-def begin(sim: Simulation, *, brokers: int = 1, members: int = 3, every_s: float = 1.0, **options: Any) -> Group:
-    """Start it; ``options``: the consumers'."""
-    kafka = sim.cluster(brokers=brokers, topics={"orders": PARTITIONS})
+def begin(
+    sim: Simulation,
+    *,
+    brokers: int = 1,
+    members: int = 3,
+    every_s: float = 1.0,
+    kafka: SimCluster | None = None,
+    **options: Any,
+) -> Group:
+    """Start it, on ``kafka`` or on a cluster of its own; ``options``: the consumers'."""
+    kafka = kafka or sim.cluster(brokers=brokers, topics={"orders": PARTITIONS})
     consumers = []
     for number in range(1, members + 1):
         host = sim.host(f"c{number}")
