@@ -28,6 +28,7 @@ _OWNED = {Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.MEMBER_ID
 """Answers that only a coordinator gives."""
 _REFUSED = {Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.FENCED_INSTANCE_ID, Err.REBALANCE_IN_PROGRESS}
 """A commit with such an answer has not been taken."""
+_PARKED = ("JoinGroup", "SyncGroup")
 _NEVER = 2**62
 OFFSETS = "__consumer_offsets"
 
@@ -99,7 +100,8 @@ class _Write:
     sent: int
     done: float = math.inf
     acked: bool = False
-    ask: Ask | None = None
+    begun: int = 0
+    """As ``sent``, which is put off for ever where it is refused."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,7 @@ class _Life:
     beat: dict[str, tuple[float, float]] = field(
         default_factory=dict
     )  # member -> its last good Heartbeat: sent, answered
+    joined: dict[str, tuple[int, float]] = field(default_factory=dict)  # member -> its generation, told when
     issued: dict[str, list[tuple[str, int, int]]] = field(
         default_factory=dict
     )  # instance -> ids: id, asked when, told when
@@ -125,8 +128,8 @@ class Answers:
 
     def __init__(self, state: ClusterState, now_s: Callable[[], float], broken: Broken) -> None:
         self.state, self._now_s, self._tell = state, now_s, broken
-        self.slack_s = 2 * state.config.int("offsets.commit.timeout.ms") / 1000 + 2
-        """More than what an answer may take beyond the group's timeouts: appends that run into theirs, the network."""
+        self.slack_s = state.config.int("offsets.commit.timeout.ms") / 1000 + 1
+        """More than what an answer may take beyond the group's timeouts: an append that runs into its own, the network."""
         self.tick = 0
         self.checked = 0
         self.broken: InvariantBroken | None = None
@@ -139,6 +142,7 @@ class Answers:
         self._history: dict[str, deque[Ask]] = {}
         self._static: dict[str, None] = {}
         self._leaving: dict[tuple[str, str], None] = {}
+        self._syncing: dict[tuple[str, str, int], None] = {}  # group, member, generation: has sent a SyncGroup
 
     # --- what is told
 
@@ -166,6 +170,8 @@ class Answers:
             self._note_timeouts(ask)
         if api in ("OffsetCommit", "OffsetDelete"):
             self._note_writes(ask)
+        if api == "SyncGroup":
+            self._syncing[group, member, generation] = None
         if api == "LeaveGroup":
             for gone in (member, *(_of(each, "member_id", "") for each in _of(body, "members") or ())):
                 self._leaving[group, gone] = None
@@ -173,12 +179,15 @@ class Answers:
         return ask
 
     def _supersede(self, ask: Ask) -> None:
-        names = [ask.member, *(_of(each, "member_id", "") for each in _of(ask.body, "members") or ())]
+        """Of requests that speak of one member at once the earlier may never be answered; which that is the broker alone knows."""
+        if ask.api not in _PARKED and ask.api != "LeaveGroup":
+            return
+        mine = _names(ask)
         for other in self.open:
-            if other is not ask and other.group == ask.group and other.api in ("JoinGroup", "SyncGroup"):
-                same = other.member in names or (ask.instance is not None and other.instance == ask.instance)
-                if same and ask.api in ("JoinGroup", "SyncGroup", "LeaveGroup"):
-                    other.over = True
+            if other is ask or other.group != ask.group or (other.api not in _PARKED and other.api != "LeaveGroup"):
+                continue
+            if not mine.isdisjoint(_names(other)):
+                ask.over = other.over = True
 
     def _note_timeouts(self, ask: Ask) -> None:
         session_s = _of(ask.body, "session_timeout_ms") / 1000
@@ -190,7 +199,7 @@ class Answers:
         for topic in _of(ask.body, "topics") or ():
             for each in _of(topic, "partitions"):
                 value = _of(each, "committed_offset", -1)
-                write = _Write(value, ask.sent, ask=ask)
+                write = _Write(value, ask.sent, begun=ask.sent)
                 ask.writes.append(write)
                 key = ask.group, _of(topic, "name"), _of(each, "partition_index")
                 self.writes.setdefault(key, []).append(write)
@@ -226,7 +235,7 @@ class Answers:
         now_s = self._now_s()
         for ask in self.open:
             rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2]
-            bound_s = self.slack_s + (rebalance_s if ask.api in ("JoinGroup", "SyncGroup") else 0.0)
+            bound_s = self.slack_s + (rebalance_s if ask.api in _PARKED else 0.0)
             if not ask.over and now_s - ask.started_s > bound_s:
                 self.fail("parked requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
                 return
@@ -308,6 +317,7 @@ class Answers:
             return
         self._check_generation(ask, life, generation)
         life.announced.setdefault(generation, self.tick)
+        life.joined[member_id] = generation, ask.got_s
         if ask.instance is not None:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
         leader = _of(body, "leader")
@@ -358,8 +368,17 @@ class Answers:
         if ask.error is Err.NONE:
             sent_s = max(ask.sent_s, life.beat.get(ask.member, (0.0, 0.0))[0])
             life.beat[ask.member] = sent_s, ask.got_s
+            self._check_owing(ask, life)
         else:
             life.beat.pop(ask.member, None)
+
+    def _check_owing(self, ask: Ask, life: _Life) -> None:
+        """Who sends no SyncGroup is no member when the rebalance timeout is over. A static member that took a place may owe none."""
+        generation, told_s = life.joined.get(ask.member, (-1, math.inf))
+        limit_s = told_s + self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2] + 0.1
+        owes = (ask.group, ask.member, generation) not in self._syncing
+        if generation == ask.generation and owes and ask.sent_s > limit_s and ask.instance is None:
+            self.fail("who owes a SyncGroup goes", ask, f"told of {generation} at {told_s:.3f} s, has never synced")
 
     def _left(self, ask: Ask, body: Any, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
@@ -437,6 +456,15 @@ CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
     "OffsetDelete": Answers._deleted,
     "OffsetFetch": Answers._fetched,
 }
+
+
+def _names(ask: Ask) -> set[str]:
+    """The members and instances that a request speaks of."""
+    named = {ask.member, f"instance {ask.instance}" if ask.instance else ""}
+    for each in _of(ask.body, "members") or ():
+        instance = _of(each, "group_instance_id")
+        named |= {_of(each, "member_id"), f"instance {instance}" if instance else ""}
+    return named - {""}
 
 
 def _error_of(ask: Ask, body: Any) -> Err:

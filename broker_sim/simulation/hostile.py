@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ class Hostile(Client):
     """See the module. Its deeds are its methods that begin with ``_do_``; none waits for what it has sent longer than it must."""
 
     LINES = 3
+    _owing: asyncio.Task[None] | None = None
 
     def _choose(self, request: Any) -> int:
         return self.rng.randint(*VERSIONS[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
@@ -68,9 +70,12 @@ class Hostile(Client):
     async def run(self) -> None:
         """For ever."""
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
-        weights = [self.rng.random() ** 2 for _ in deeds]  # swarm: each run has its favourites
+        few = self.rng.random() < 0.25  # swarm: each run has its favourites, some have few
+        deeds = [self._do_take_part] if few else self.rng.sample(deeds, self.rng.randint(1, len(deeds)))
+        weights = [self.rng.random() ** 2 for _ in deeds]
+        pause_s = self.rng.choice((0.1, 0.1, 0.4, 1.0))
         while True:
-            await asyncio.sleep(self.rng.expovariate(1 / 0.12))
+            await asyncio.sleep(self.rng.expovariate(1 / pause_s))
             try:
                 await self.rng.choices(deeds, weights)[0]()
             except OSError:
@@ -145,6 +150,8 @@ class Hostile(Client):
 
     async def _do_take_part(self) -> None:
         """Joins, and perhaps never syncs, leads or heartbeats."""
+        if self._owing is not None and not self._owing.done():
+            return
         instance = f"static-{self.rng.randint(1, 2)}" if self.rng.random() < 0.3 else None
         (first,) = await self._send(join_request("", instance), number=self.LINES) or [None]
         answer = await first if first is not None else None
@@ -159,10 +166,8 @@ class Hostile(Client):
                 return
         member, generation = answer.member_id, answer.generation_id
         self.scene.note(member, instance, generation)
-        if self.rng.random() < 0.3:
-            for _ in range(4):  # it lives, and owes its SyncGroup
-                await self._send(HeartbeatRequest(GROUP, generation, member, instance))
-                await asyncio.sleep(SESSION_MS / 2000)
+        if self.rng.random() < 0.6:
+            self._owing = asyncio.get_running_loop().create_task(self._live_on(member, instance, generation))
             return
         members = [each.member_id for each in answer.members]
         request = sync_request(member, instance, generation, members, self.scene.partitions)
@@ -170,6 +175,13 @@ class Hostile(Client):
         if self.rng.random() < 0.5:
             await asyncio.sleep(1.6 * SESSION_MS / 1000)
             await self._send(HeartbeatRequest(GROUP, generation, member, instance))
+
+    async def _live_on(self, member: str, instance: str | None, generation: int) -> None:
+        """It heartbeats, and owes its SyncGroup."""
+        with contextlib.suppress(OSError):
+            for _ in range(8):
+                await self._send(HeartbeatRequest(GROUP, generation, member, instance), number=self.LINES + 1)
+                await asyncio.sleep(SESSION_MS / 4000)
 
     async def _do_delete_what_nobody_reads(self) -> None:
         parts = [OffsetDeleteRequestPartition(index) for index in range(2)]
@@ -203,8 +215,8 @@ class Report:
 
 async def _incidents(scene: Scene, rng: random.Random) -> None:
     """The coordinator moves, its log is slow or stuck."""
-    conditions, state = scene.kafka.conditions, scene.kafka.state
-    appetite = rng.choice((0.5, 1.0, 2.0))
+    conditions = scene.kafka.conditions
+    appetite = rng.choice((0.1, 0.5, 2.0))
     while True:
         await asyncio.sleep(rng.uniform(0.5, 2.5) / appetite)
         partition = scene.answers.partition(GROUP)
@@ -212,18 +224,25 @@ async def _incidents(scene: Scene, rng: random.Random) -> None:
             continue
         kind = rng.choice(("move", "move", "slow", "slow", "stuck"))
         if kind == "move":
-            others = [node for node in state.brokers if node != partition.leader]
-            leadership.move(state, partition, rng.choice(others))
+            _move(scene, partition, rng)
             continue
         args = {"latency": f"{rng.randint(20, 400)}ms"} if kind == "slow" else {}
         condition = conditions.set(partition, kind, replace=True, **args)
         await asyncio.sleep(rng.uniform(0.2, 1.6))
+        if rng.random() < 0.4:  # what its followers do not have is gone
+            _move(scene, partition, rng)
         conditions.heal(condition)
 
 
+def _move(scene: Scene, partition: Partition, rng: random.Random) -> None:
+    others = [node for node in scene.kafka.state.brokers if node != partition.leader]
+    leadership.move(scene.kafka.state, partition, rng.choice(others))
+
+
 async def _silence(members: list[Member], rng: random.Random) -> None:
+    pause_s = rng.choice((3.0, 6.0, 60.0))
     while True:
-        await asyncio.sleep(rng.uniform(3, 8))
+        await asyncio.sleep(rng.uniform(pause_s, 2 * pause_s))
         rng.choice(members).silent = True
 
 
@@ -235,7 +254,8 @@ def rough_life(seed: object, *, journal: bool = False, seconds: float = 12.0, br
 
         def broken(error: InvariantBroken) -> None:
             found.append(error)
-            sim.loop.stop()
+            if not scene.settled:
+                sim.loop.stop()
 
         kafka.state.ensure_offsets_topic()
         answers = Answers(kafka.state, lambda: sim.elapsed_s, broken)
@@ -287,6 +307,7 @@ def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: An
         return
     partition = answers.partition(GROUP)
     assert partition is not None
+    scene.settled = True
     sim.run(_read_twice(scene, partition), within=30)
 
 

@@ -55,6 +55,8 @@ class Invariants:
         self._gone: dict[tuple[str, str], None] = {}
         self._marks: dict[str, int] = {}  # log -> high watermark
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
+        self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
+        self._loads = 0  # answers that had been given when a log was loaded last
         self._expired: tuple[str, str] | None = None
         self._looked_ms = 0
         self._history: dict[str, deque[str]] = {}
@@ -96,6 +98,19 @@ class Invariants:
             self.answers.lost(ask)
         else:
             self.answers.answered(ask, event["body"])
+            if ask.api == "OffsetFetch":
+                self._check_shown(ask, event["body"])
+
+    def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
+        """What a commit of this coordinator's life says shows when it was published, and no earlier."""
+        for topic in body.get("topics") or ():
+            for each in topic["partitions"]:
+                key, value = (ask.group, topic["name"], each["partition_index"]), each["committed_offset"]
+                shown = (ask.group, f"{topic['name']}-{each['partition_index']}", value)
+                writes = [write for write in self.answers.writes.get(key, ()) if write.value == value]
+                fresh = bool(writes) and all(write.begun > self._loads for write in writes)
+                if value >= 0 and fresh and shown not in self._shows:
+                    self._fail("a commit shows when it is committed", ask.group, f"{shown[1]} is {value}: {ask}")
 
     def _group(self, event: dict[str, Any]) -> None:
         group, before, after = event["group"], event["before"], event["after"]
@@ -185,9 +200,13 @@ class Invariants:
         self._marks[event["log"]] = event["high_watermark"]
 
     def _offsets(self, event: dict[str, Any]) -> None:
+        self._shows.update((event["group"], name, offset) for name, offset in event["offsets"].items())
         number = event.get("request")
         if number is not None and not self._placed.get(number, math.inf) < self._marks.get(event["log"], -1):
             self._fail("a commit shows when it is committed", event["group"], f"request {number} is not")
+
+    def _load(self, event: dict[str, Any]) -> None:
+        self._loads = self.answers.tick
 
     def _look(self) -> None:
         """What must not last."""
@@ -228,6 +247,7 @@ _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
     "append": Invariants._append,
     "committed": Invariants._committed,
     "offsets": Invariants._offsets,
+    "load": Invariants._load,
 }
 
 

@@ -57,7 +57,7 @@ GROUP = "billing"
 """Its hash is negative."""
 TOPIC, OTHER = "orders", "elsewhere"
 SESSION_MS, REBALANCE_MS = 2000, 3000
-PATIENCE_S = 2 + REBALANCE_MS / 1000
+PATIENCE_S = 3 + REBALANCE_MS / 1000
 """As a consumer's for its JoinGroup: who has sent another one in its name gets the answer."""
 HEALING_S = PATIENCE_S + 2 * (REBALANCE_MS + SESSION_MS) / 1000
 PORT = 9092
@@ -166,6 +166,8 @@ class Scene:
     book: list[tuple[str, str | None, int]] = field(default_factory=list)
     generation: int = 0
     last_value: int = 0
+    settled: bool = False
+    """Nothing but the last reads is to come."""
 
     def value(self) -> int:
         """An offset that nobody has committed."""
