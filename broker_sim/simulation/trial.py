@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.journal.files import plain
 from broker_sim.simulation.faults import Fault, FaultPlan, Injection, from_json, inject, to_json
+from broker_sim.simulation.invariants import InvariantBroken, Invariants
 from broker_sim.simulation.liveness import Expected, NotAlive, Unsafe, bound_s, converge, safe
 from broker_sim.simulation.network import Link
 from broker_sim.simulation.swarm import Targets, draw
@@ -38,6 +39,9 @@ SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
 
 _GROUP, _TOPIC = "billing", "orders"
+
+_WAIVED = ("parked requests are answered", "member ids are never reused")
+"""Invariants that a plan breaks rightly: rules hang requests; a static member has its old id again if the new one can't be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,20 +279,54 @@ def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None
     """A start, the safety phase with its faults, then the healing and the liveness phase."""
     workload = WORKLOADS[case.workload]
     world = _World(sim, case, workload)
+    watch = _Watch(sim, world.kafka)
     injection: Injection = inject(sim, case.plan or (), hangs=world.hangs())
     try:
         sim.run_for(case.duration_s)
+        watch.check()
         _brokers_are_well(heard)
         world.finish()
         injection.heal()
         within_s = bound_s(session_s=SESSION_S, rebalance_s=REBALANCE_S, request_s=REQUEST_S, work_s=workload.work_s)
         hung_s = max((f.args["hang_s"] for f in injection.begun if f.kind == "hang"), default=0.0)
         expected = [Expected(_GROUP, len(world.consumers), (_TOPIC,))]
-        outcome.healed_s = converge(sim, world.kafka, expected, within_s + hung_s, world.unfinished)
+
+        def unfinished() -> str | None:
+            watch.check()
+            return world.unfinished()
+
+        outcome.healed_s = converge(sim, world.kafka, expected, within_s + hung_s, unfinished)
+        watch.finish()
         safe(world.consumers, [world.producer], world.kafka)
         _brokers_are_well(heard)
     finally:
         outcome.begun = len(injection.begun)
+
+
+class _Watch:
+    """The invariants, of a cluster that is new."""
+
+    def __init__(self, sim: Simulation, kafka: SimCluster) -> None:
+        self._broken: InvariantBroken | None = None
+        self._sim = sim
+        kafka.state.ensure_offsets_topic()
+        self._invariants = Invariants(kafka, self._breach)
+
+    def _breach(self, error: InvariantBroken) -> None:
+        if error.name not in _WAIVED:
+            self._broken = error
+            if self._sim.loop.is_running():
+                self._sim.loop.stop()
+
+    def check(self) -> None:
+        """Raise InvariantBroken where one is."""
+        if self._broken is not None:
+            raise self._broken
+
+    def finish(self) -> None:
+        """Compare what the brokers know with their logs."""
+        self._invariants.finish()
+        self.check()
 
 
 def _brokers_are_well(heard: _Heard) -> None:
@@ -305,6 +343,8 @@ def signature(error: BaseException) -> str:
     """A line that two failures of one cause share: what it is, and where it was raised."""
     if isinstance(error, NotAlive):
         return f"not alive: {error.lacking}"
+    if isinstance(error, InvariantBroken):
+        return f"invariant: {error.name}"
     if isinstance(error, Unsafe):
         return f"unsafe: {error.broken}"
     cause = error.__cause__ if isinstance(error, BrokerError) and error.__cause__ else error
@@ -315,6 +355,6 @@ def signature(error: BaseException) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    if isinstance(error, NotAlive | Unsafe):
+    if isinstance(error, NotAlive | Unsafe | InvariantBroken):
         return str(error)
     return "".join(traceback.format_exception(error))

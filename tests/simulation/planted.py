@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.coordinator.records import Loader
+from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.outcome import Outcome
+from broker_sim.coordinator.shard import Shard
 
 
 def commits_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that starts from its log forgets all offsets."""
-    patch.setattr(Loader, "_offset", lambda *of: None)
+    start = Shard.start
+
+    def forgetful(shard: Shard, groups: dict[str, Group], now_ms: int) -> Outcome:
+        for group in groups.values():
+            group.offsets.clear()
+        return start(shard, groups, now_ms)
+
+    patch.setattr(Shard, "start", forgetful)
+
+
+LOST = (
+    "invariant: an acked commit is never lost nor regressed",
+    "invariant: the log has what the coordinator has",
+    "not alive: lag",
+    "unsafe: lost commit",
+)
+"""What it is found by."""

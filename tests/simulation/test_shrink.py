@@ -7,7 +7,7 @@ import pytest
 from broker_sim.simulation.faults import Fault, FaultPlan
 from broker_sim.simulation.shrink import ddmin, shrink
 from broker_sim.simulation.trial import Case, Outcome, run
-from tests.simulation.planted import commits_are_not_loaded
+from tests.simulation.planted import LOST, commits_are_not_loaded
 
 
 def faults(*numbers: int) -> tuple[Fault, ...]:
@@ -86,7 +86,7 @@ def test_a_failure_that_nothing_explains_is_left_as_it_is() -> None:
 def test_a_planted_bug_is_found_and_comes_down_to_one_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     commits_are_not_loaded(monkeypatch)
     found = next(outcome for seed in range(40) if (outcome := run(Case("alone", seed, 15.0))).failure)
-    assert found.failure in ("not alive: lag", "unsafe: lost commit")
+    assert found.failure in LOST
     small = shrink(found.case, found.failure, budget=40)
     assert small.outcome.failure == found.failure
     assert len(small.case.plan or ()) <= 2
