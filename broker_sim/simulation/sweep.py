@@ -16,6 +16,7 @@ import platform
 import random
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -53,7 +54,8 @@ class Options:
 
 @dataclass(slots=True)
 class Failure:
-    """A kind of failure, by its first case. ``shrunk``: the case has been made small, from ``before`` faults."""
+    """A kind of failure, by its first case. ``shrunk``: the case has been made small, from ``before`` faults. ``old``: its file was in
+    the corpus before."""
 
     failure: str
     text: str
@@ -63,6 +65,7 @@ class Failure:
     before: int = 0
     shrinking_runs: int = 0
     file: Path | None = None
+    old: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `read_case` takes it."""
@@ -122,6 +125,15 @@ class _Result:
 
 def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A sweep that was killed leaves nobody at work."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(job: _Job) -> _Result:
@@ -201,6 +213,7 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda each: running[each].case.seed):
                     _note(summary, running.pop(future), future.result())
+                _keep_all(summary, options)
                 summary.wall_s = _wall_s() - began_s
                 progress(summary)
             if options.shrink:
@@ -208,10 +221,14 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
         except KeyboardInterrupt:
             summary.interrupted = True
     summary.wall_s = _wall_s() - began_s
-    if options.corpus is not None:
-        for failure in summary.failures.values():
-            keep(failure, options.corpus)
     return summary
+
+
+def _keep_all(summary: Summary, options: Options) -> None:
+    """At once: a sweep that is killed loses nothing that it found."""
+    for failure in summary.failures.values():
+        if options.corpus is not None and failure.file is None:
+            keep(failure, options.corpus)
 
 
 def _note(summary: Summary, job: _Job, result: _Result) -> None:
@@ -233,7 +250,7 @@ def _note(summary: Summary, job: _Job, result: _Result) -> None:
     if known is not None:
         known.count += 1
     else:
-        found = Failure(failure, text, outcome.case, file=job.file)
+        found = Failure(failure, text, outcome.case, file=job.file, old=job.file is not None)
         summary.failures[f"{outcome.case.workload}: {failure}"] = found
 
 
@@ -242,24 +259,27 @@ def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -
     asked = {
         name: pool.submit(_shrink, each.case, each.failure, options.budget)
         for name, each in summary.failures.items()
-        if each.file is None and each.failure != "not deterministic"
+        if not each.old and each.failure != "not deterministic"
     }
     for name, future in asked.items():
         small = future.result()
-        small.count = summary.failures[name].count
+        large = summary.failures[name]
+        small.count, small.file = large.count, large.file
         summary.failures[name] = small
+        if options.corpus is not None:
+            keep(small, options.corpus)
 
 
 # --- the corpus ----------------------------------------------------------------------------------------------------------
 
 
 def keep(failure: Failure, corpus: Path) -> Path:
-    """Write a failure's file, unless it is of the corpus. Raises OSError."""
+    """Write a failure's file, again where it has one. Raises OSError."""
     if failure.file is None:
         corpus.mkdir(parents=True, exist_ok=True)
         slug = re.sub(r"[^a-z0-9]+", "-", failure.failure.lower()).strip("-")[:60]
         failure.file = corpus / f"{failure.case.workload}-{slug}-{failure.case.seed}.json"
-        failure.file.write_text(json.dumps(failure.to_dict(), indent=1) + "\n")
+    failure.file.write_text(json.dumps(failure.to_dict(), indent=1) + "\n")
     return failure.file
 
 

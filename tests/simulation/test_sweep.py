@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -139,6 +142,33 @@ def test_workers_have_their_hash_seed_pinned(monkeypatch: pytest.MonkeyPatch) ->
     with sweeping._pool(1) as pool:
         assert pool.submit(is_pinned).result()
     assert os.environ["PYTHONHASHSEED"] == "random"
+
+
+def test_workers_end_with_the_sweep_that_is_killed() -> None:
+    code = (
+        "from broker_sim.simulation.sweep import _pool; import os, sys\n"
+        "if __name__ == '__main__':\n"
+        "    with _pool(1) as pool:\n"
+        "        print(pool.submit(os.getpid).result(), flush=True); sys.stdin.read()"
+    )
+    sweeper = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert sweeper.stdout is not None
+    worker = int(sweeper.stdout.readline())
+    sweeper.kill()
+    sweeper.communicate()
+    deadline = time.monotonic() + 20
+    while _runs(worker):
+        assert time.monotonic() < deadline, f"worker {worker} is still there"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return state != "Z"
 
 
 # --- the command ---------------------------------------------------------------------------------------------------------
