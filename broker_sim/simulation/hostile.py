@@ -282,6 +282,11 @@ def rough_life(seed: object, *, journal: bool = False, seconds: float = 12.0, br
             _converged(sim, scene, members, answers, found)
         if not found and watch is not None:
             watch.finish()
+        for task in (incidents, silence):
+            task.cancel()
+        for each in (*members, hostile):
+            sim.crash(each.name, reset=True)  # a broken broker may never answer them
+        sim.run_for(0.1)
         beats = sum(member.beats for member in members)
         return Report(seed, found[0] if found else None, answers.checked, beats, sim.elapsed_s, scene.generation)
 

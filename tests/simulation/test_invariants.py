@@ -1,0 +1,392 @@
+"""Each invariant by itself: what breaks it is told, what only looks like it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.simulation import simulate
+from broker_sim.simulation.answers import Answers, Ask, InvariantBroken, offsets_partition
+from broker_sim.simulation.cluster import SimCluster
+from broker_sim.simulation.invariants import Invariants
+from broker_sim.simulation.raw import (
+    CONFIG,
+    GROUP,
+    commit_request,
+    fetch_request,
+    join_request,
+    sync_request,
+)
+from broker_sim.storage.partition_for import partition_for
+from protocol.errors import Err
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from protocol.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from protocol.messages.k14_sync_group import SyncGroupResponse
+
+
+class Bench:
+    """Answers, told of requests and responses by hand."""
+
+    def __init__(self, kafka: SimCluster) -> None:
+        self.kafka = kafka
+        self.now_s = 100.0
+        kafka.state.ensure_offsets_topic()
+        self.answers = Answers(kafka.state, lambda: self.now_s, lambda error: None)
+        partition = self.answers.partition(GROUP)
+        assert partition is not None
+        self.partition, self.leader = partition, partition.leader
+
+    def sent(self, request: Any, version: int = 5, broker: int | None = None) -> Ask:
+        api = type(request).__name__.removesuffix("Request")
+        return self.answers.sent(api, request, version, broker or self.leader)
+
+    def ask(self, request: Any, response: Any, version: int = 5, broker: int | None = None) -> None:
+        self.answers.answered(self.sent(request, version, broker), response)
+
+    def join(self, member: str, generation: int, *others: str, leader: str = "", instance: str | None = None) -> None:
+        self.ask(join_request(member, instance), joined(member, generation, *others, leader=leader))
+
+    def commit(self, value: int, error: Err = Err.NONE, member: str = "", generation: int = -1) -> None:
+        self.ask(commit_request(member, None, generation, {0: value}), committed(error), 8)
+
+    def read(self, value: int) -> None:
+        self.ask(fetch_request(1), fetched(value), 7)
+
+    @property
+    def name(self) -> str | None:
+        """The invariant that is broken."""
+        return None if self.answers.broken is None else self.answers.broken.name
+
+
+def joined(member: str, generation: int, *others: str, leader: str = "") -> JoinGroupResponse:
+    members = [JoinGroupResponseMember(each) for each in (member, *others)] if not leader or leader == member else []
+    return JoinGroupResponse(generation_id=generation, leader=leader or member, member_id=member, members=members)
+
+
+def committed(error: Err) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("orders", [OffsetCommitResponsePartition(0, error)])])
+
+
+def fetched(value: int) -> OffsetFetchResponse:
+    return OffsetFetchResponse(topics=[OffsetFetchResponseTopic("orders", [OffsetFetchResponsePartition(0, value)])])
+
+
+def assigned(member: str, generation: int, members: list[str], parts: int = 4) -> SyncGroupResponse:
+    given = sync_request(members[0], None, generation, members, parts).assignments
+    return SyncGroupResponse(assignment=next(each.assignment for each in given if each.member_id == member))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with simulate(1) as sim:
+        yield Bench(sim.cluster(2, {"orders": 4}, journal=False, config=CONFIG))
+
+
+# --- offsets
+
+
+def test_an_acked_commit_that_is_lost(bench: Bench) -> None:
+    bench.commit(5)
+    bench.read(5)
+    assert bench.name is None
+    bench.read(-1)
+    assert bench.name == "an acked commit is never lost nor regressed"
+    assert "it was 5, acked" in str(bench.answers.broken)
+
+
+def test_an_acked_commit_that_regresses(bench: Bench) -> None:
+    bench.commit(5)
+    bench.commit(6)
+    bench.read(5)
+    assert bench.name == "an acked commit is never lost nor regressed"
+
+
+@pytest.mark.parametrize("seen", [5, 6])
+def test_a_commit_that_timed_out_may_have_landed(bench: Bench, seen: int) -> None:
+    bench.commit(5)
+    bench.commit(6, Err.REQUEST_TIMED_OUT)
+    bench.read(seen)
+    bench.read(seen)
+    assert bench.name is None
+
+
+def test_what_was_read_once_is_not_unread(bench: Bench) -> None:
+    bench.commit(5)
+    bench.commit(6, Err.COORDINATOR_NOT_AVAILABLE)
+    bench.read(6)
+    bench.read(5)
+    assert bench.name == "an acked commit is never lost nor regressed"
+    assert "it was 6, seen before" in str(bench.answers.broken)
+
+
+def test_a_refused_commit_that_shows(bench: Bench) -> None:
+    bench.commit(5)
+    bench.commit(6, Err.ILLEGAL_GENERATION, "somebody", 3)
+    bench.read(6)
+    assert bench.name == "an acked commit is never lost nor regressed"
+
+
+def test_commits_that_overlap_may_land_in_either_order(bench: Bench) -> None:
+    first = bench.sent(commit_request("", None, -1, {0: 5}), 8)
+    bench.commit(6)
+    bench.answers.answered(first, committed(Err.NONE))
+    bench.read(5)
+    assert bench.name is None
+
+
+# --- members and generations
+
+
+def test_a_commit_of_an_older_generation(bench: Bench) -> None:
+    bench.join("a", 3)
+    bench.commit(5, Err.NONE, "a", 2)
+    assert bench.name == "older generations are refused"
+
+
+def test_an_older_generation_under_another_coordinator_is_not_compared(bench: Bench) -> None:
+    bench.join("a", 3)
+    bench.partition.leader_epoch += 1
+    bench.join("a", 2)
+    assert bench.name is None
+
+
+def test_an_answer_that_was_under_way_when_the_generation_moved(bench: Bench) -> None:
+    late = bench.sent(HeartbeatRequest(GROUP, 2, "b"), 4)
+    bench.join("a", 3)
+    bench.answers.answered(late, HeartbeatResponse())
+    assert bench.name is None
+
+
+def test_a_partition_with_two_owners(bench: Bench) -> None:
+    for member in ("a", "b"):
+        bench.ask(sync_request(member, None, 1, [], 4), assigned(member, 1, ["a", "b"]))
+    assert bench.name is None
+    bench.ask(sync_request("c", None, 1, [], 4), assigned("a", 1, ["a", "b"]))
+    assert bench.name == "one owner of a partition"
+
+
+def test_a_generation_with_two_sets_of_members(bench: Bench) -> None:
+    bench.join("a", 1, "b")
+    bench.join("b", 1, leader="a")
+    assert bench.name is None
+    bench.join("a", 1, "c")
+    assert bench.name == "a generation has one set of members"
+
+
+def test_a_leader_that_is_no_member(bench: Bench) -> None:
+    bench.join("a", 1, "b")
+    bench.join("b", 1, leader="c")
+    assert bench.name in ("a generation has one leader", "the leader is a member")
+
+
+def test_a_member_id_that_is_given_twice(bench: Bench) -> None:
+    for _ in range(2):
+        answer = JoinGroupResponse(error_code=Err.MEMBER_ID_REQUIRED, member_id="a")
+        bench.ask(join_request("", None), answer)
+    assert bench.name == "member ids are never reused"
+
+
+def test_a_dynamic_member_that_joins_without_an_id(bench: Bench) -> None:
+    bench.ask(join_request("", None), joined("a", 1), version=3)
+    assert bench.name is None
+    bench.ask(join_request("", None), joined("b", 2), version=4)
+    assert bench.name == "a dynamic member is given its id first (KIP-394)"
+
+
+def test_a_member_that_has_left(bench: Bench) -> None:
+    bench.join("a", 1)
+    left = LeaveGroupResponse(members=[MemberResponse("a", None)])
+    bench.ask(LeaveGroupRequest(GROUP, members=[MemberIdentity("a", None)]), left)
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(error_code=Err.UNKNOWN_MEMBER_ID), 4)
+    assert bench.name is None
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
+    assert bench.name == "the gone are unknown"
+
+
+@pytest.mark.parametrize(("silence_s", "name"), [(2.9, None), (3.1, "silent members expire")])
+def test_a_member_that_was_silent(bench: Bench, silence_s: float, name: str | None) -> None:
+    bench.join("a", 1)
+    bench.ask(sync_request("a", None, 1, ["a"], 4), assigned("a", 1, ["a"]))
+    bench.now_s += silence_s
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
+    assert bench.name == name
+
+
+@pytest.mark.parametrize(("silence_s", "name"), [(2.1, None), (1.9, "the living stay")])
+def test_a_member_that_was_heard_of(bench: Bench, silence_s: float, name: str | None) -> None:
+    bench.join("a", 1)
+    bench.ask(sync_request("a", None, 1, ["a"], 4), assigned("a", 1, ["a"]))
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
+    bench.now_s += silence_s
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(error_code=Err.UNKNOWN_MEMBER_ID), 4)
+    assert bench.name == name
+
+
+def test_a_member_that_never_syncs(bench: Bench) -> None:
+    bench.join("a", 1)
+    for name in (None, None, None, "who owes a SyncGroup goes"):
+        bench.now_s += 1
+        bench.ask(HeartbeatRequest(GROUP, 1, "a"), HeartbeatResponse(), 4)
+        assert bench.name == name
+
+
+def test_a_replaced_static_member(bench: Bench) -> None:
+    for member in ("a", "b"):
+        bench.ask(join_request("", "fixed"), joined(member, 1))
+    bench.ask(HeartbeatRequest(GROUP, 1, "b", "fixed"), HeartbeatResponse(), 4)
+    assert bench.name is None
+    bench.ask(HeartbeatRequest(GROUP, 1, "a", "fixed"), HeartbeatResponse(), 4)
+    assert bench.name == "a replaced static member is fenced"
+
+
+# --- who answers, and when
+
+
+def test_an_answer_of_the_wrong_broker(bench: Bench) -> None:
+    other = 3 - bench.leader
+    refused = HeartbeatResponse(error_code=Err.NOT_COORDINATOR)
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), refused, 4, broker=other)
+    assert bench.name is None
+    unknown = HeartbeatResponse(error_code=Err.UNKNOWN_MEMBER_ID)
+    bench.ask(HeartbeatRequest(GROUP, 1, "a"), unknown, 4, broker=other)
+    assert bench.name == "one coordinator per group"
+
+
+def test_a_parked_request_that_is_forgotten(bench: Bench) -> None:
+    bench.sent(join_request("a", None))
+    bench.now_s += 4.9
+    bench.answers.overdue()
+    assert bench.name is None
+    bench.now_s += 0.2
+    bench.answers.overdue()
+    assert bench.name == "parked requests are answered"
+
+
+def test_a_parked_request_whose_member_has_sent_another(bench: Bench) -> None:
+    bench.sent(join_request("a", None))
+    bench.join("a", 1)
+    bench.now_s += 60
+    bench.answers.overdue()
+    assert bench.name is None
+
+
+@pytest.mark.parametrize(
+    "group", ["billing", "", "a", "ÜbergrößenträgerFactory", "polygenelubricants", "\U0001f980", "x" * 99]
+)
+def test_the_partition_of_a_group(group: str) -> None:
+    for count in (1, 7, 50):
+        assert offsets_partition(group, count) == partition_for(group, count)
+
+
+# --- from the journal
+
+
+def watched(sim: Any) -> tuple[SimCluster, Invariants, list[InvariantBroken]]:
+    kafka = sim.cluster(1, {"orders": 4}, config=CONFIG)
+    kafka.state.ensure_offsets_topic()
+    found: list[InvariantBroken] = []
+    return kafka, Invariants(kafka, found.append), found
+
+
+def shown(state: str, generation: int, members: dict[str, list[int]], leader: str | None) -> dict[str, Any]:
+    same = {"client_id": "one", "client_host": "/10.0.0.1", "instance": None, "topics": ["orders"], "waits": None}
+    timeouts = {"session_timeout_ms": 2000, "rebalance_timeout_ms": 3000}
+    told = [{"member": name, **same, **timeouts, "assignment": {"orders": parts}} for name, parts in members.items()]
+    group = {"state": state, "generation": generation, "protocol": "range", "leader": leader}
+    return {**group, "size": len(told), "members": told, "pending": []}
+
+
+STABLE = shown("Stable", 2, {"a": [0, 1], "b": [2]}, "a")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        (STABLE, shown("PreparingRebalance", 2, {"a": [0]}, "a"), None),
+        (STABLE, shown("Stable", 1, {"a": [0]}, "a"), "generations only grow"),
+        (STABLE, shown("Stable", 2, {"a": [0], "b": [0]}, "a"), "one owner of a partition"),
+        (STABLE, shown("Stable", 2, {"a": [0]}, "b"), "the leader is a member"),
+        (
+            shown("PreparingRebalance", 2, {"a": []}, "a"),
+            shown("CompletingRebalance", 2, {"a": []}, "a"),
+            "a rebalance begins a generation",
+        ),
+    ],
+)
+def test_a_step_of_a_group(before: dict[str, Any], after: dict[str, Any], name: str | None) -> None:
+    with simulate(1) as sim:
+        kafka, _, found = watched(sim)
+        log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
+        cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
+        kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=before, after=after)
+        assert [each.name for each in found] == ([] if name is None else [name])
+
+
+def test_a_member_that_comes_back_under_its_old_id() -> None:
+    with simulate(1) as sim:
+        kafka, _, found = watched(sim)
+        log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
+        cause = {"kind": "request", "request": 1, "api": "LeaveGroup"}
+        without = shown("PreparingRebalance", 2, {"a": [0]}, "a")
+        kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=STABLE, after=without)
+        back = {**STABLE, "state": "PreparingRebalance"}
+        kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=without, after=back)
+        assert [each.name for each in found] == ["member ids are never reused"]
+        assert "is back" in str(found[0])
+
+
+def test_a_group_in_the_wrong_partition() -> None:
+    with simulate(1) as sim:
+        kafka, _, found = watched(sim)
+        cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
+        kafka.journal.write("group", log="__consumer_offsets-1", group=GROUP, cause=cause, before=None, after=STABLE)
+        assert [each.name for each in found] == ["a group belongs to the partition of its hash"]
+
+
+def test_offsets_that_show_before_they_are_committed() -> None:
+    with simulate(1) as sim:
+        kafka, _, found = watched(sim)
+        log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
+        append = {"log": log, "kinds": ["offsets"], "groups": [GROUP], "records": 1}
+        kafka.journal.write("append", requests=[1], base_offset=0, last_offset=0, high_watermark=1, **append)
+        kafka.journal.write("offsets", log=log, group=GROUP, request=1, offsets={"orders-0": 5})
+        assert not found
+        kafka.journal.write("append", requests=[2], base_offset=1, last_offset=1, high_watermark=1, **append)
+        kafka.journal.write("offsets", log=log, group=GROUP, request=2, offsets={"orders-0": 6})
+        assert [each.name for each in found] == ["a commit shows when it is committed"]
+
+
+def test_a_coordinator_that_has_what_its_log_has_not() -> None:
+    with simulate(1) as sim:
+        kafka, watch, found = watched(sim)
+
+        async def commit() -> None:
+            from broker_sim.simulation.raw import Client, Scene
+
+            client = Client(Scene(sim, kafka, watch.answers), "one")
+            await client.ask(commit_request("", None, -1, {0: 5}), 1)
+
+        quiet = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
+        watch.answers, real = quiet, watch.answers
+        sim.run(commit())
+        watch.answers = real
+        watch.finish()
+        assert not found
+        shard = kafka.runtime.shard(offsets_partition(GROUP, 7))
+        assert shard is not None
+        shard.groups[GROUP].offsets["orders"][0].offset = 6
+        watch.finish()
+        assert [each.name for each in found] == ["the log has what the coordinator has"]
