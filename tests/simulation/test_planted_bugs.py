@@ -3,11 +3,19 @@ stands over the same seeds. Every other seed runs without a journal, on the brok
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
+from broker_sim.simulation import simulate
+from broker_sim.simulation.answers import Answers
 from broker_sim.simulation.hostile import Report, rough_life
+from broker_sim.simulation.raw import CONFIG, GROUP, Client, Scene, commit_request, fetch_request
+from broker_sim.storage import recovery, segment
+from protocol.offsets_log import offset_commit_key, offset_commit_value
+from protocol.record_batch import build_batch
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 SOUND = range(30)
@@ -55,3 +63,43 @@ def test_a_planted_bug_leaves_nothing_behind() -> None:
         with planted.planted():
             pass
     assert rough_life(0).broken is None
+
+
+def torn_tail(directory: Path) -> str | None:
+    """The broken invariant after brokers were stopped, a commit that nobody has acked was half written, and they are started again."""
+    with simulate(1) as sim:
+        kafka = sim.cluster(1, {"orders": 6, "elsewhere": 2}, data_dir=directory, journal=False, config=CONFIG)
+        kafka.state.ensure_offsets_topic()
+        answers = Answers(kafka.state, lambda: sim.elapsed_s, lambda error: None)
+        client = Client(Scene(sim, kafka, answers), "one")
+        sim.run(client.ask(commit_request("", None, -1, {0: 5}), 1))
+        log = next(path for path in directory.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
+        client.close()
+        sim.run(kafka.stop())
+        key, value = offset_commit_key(GROUP, "orders", 0), offset_commit_value(4, 6, -1, "", 1)
+        batch = bytearray(build_batch([(key, value)], sim.now_ms))
+        batch[:8] = (1).to_bytes(8, "big")
+        batch[17] ^= 1  # a bit of its CRC
+        log.write_bytes(log.read_bytes() + batch)
+        sim.run(kafka.start())
+        answers.state = kafka.state
+
+        async def read() -> int:
+            while True:
+                answer = await client.ask(fetch_request(1), await client.find())
+                if answer.error_code == 0:
+                    offset: int = answer.topics[0].partitions[0].committed_offset
+                    return offset
+                await asyncio.sleep(0.1)
+
+        offset = sim.run(read())
+        assert (offset == 5) == (answers.broken is None)
+        client.close()
+        return None if answers.broken is None else answers.broken.name
+
+
+def test_a_torn_tail_that_is_accepted_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torn_tail(tmp_path / "sound") is None
+    monkeypatch.setattr(recovery, "check_crc", lambda *args: None)
+    monkeypatch.setattr(segment, "check_crc", lambda *args: None)
+    assert torn_tail(tmp_path / "torn") == "an acked commit is never lost nor regressed"
