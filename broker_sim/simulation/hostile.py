@@ -246,10 +246,12 @@ async def _silence(members: list[Member], rng: random.Random) -> None:
         rng.choice(members).silent = True
 
 
-def rough_life(seed: object, *, journal: bool = False, seconds: float = 12.0, brokers: int = 2) -> Report:
+def rough_life(
+    seed: object, *, journal: bool = False, seconds: float = 12.0, brokers: int = 2, as_version: str = "4.1"
+) -> Report:
     """A group of three members and the hostile client, ``seconds`` of their time, then everything is healed and read again."""
     with simulate(seed) as sim:
-        kafka = sim.cluster(brokers, {TOPIC: 6, OTHER: 2}, journal=journal, config=CONFIG)
+        kafka = sim.cluster(brokers, {TOPIC: 6, OTHER: 2}, journal=journal, config=CONFIG, as_version=as_version)
         found: list[InvariantBroken] = []
 
         def broken(error: InvariantBroken) -> None:
