@@ -19,7 +19,7 @@ from broker_sim.coordinator.outcome import (
     TopicDeleted,
 )
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay_chunks, replay_offset
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay, replay_chunks, replay_offset
 from broker_sim.coordinator.state import Held, ShardState, Write
 from protocol.errors import Err
 
@@ -317,10 +317,18 @@ def _bury(shard: ShardState, write: Write) -> None:
     if write.records:
         shard.reply(write.token, write.answer)
         write.token = None
-        write.any_isr = True
-        shard.write(write)
+        _forget_at_once(shard, write)
     elif write.token is not None:
         shard.answer(write.token, write.answer, write.failure)
+
+
+def _forget_at_once(shard: ShardState, write: Write) -> None:
+    """Tombstones that nobody waits for: what they remove is out of memory before they are appended, whatever becomes of them
+    (GroupMetadataManager.cleanupGroupMetadata)."""
+    for record in write.records:
+        replay(shard.groups, record)
+    write.any_isr = True
+    shard.write(write)
 
 
 def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
@@ -378,8 +386,10 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             shard.remove_group(group)
     if records:
         write = Write(None, records)
-        write.any_isr = not shard.settings.policy.tombstones_are_awaited
-        shard.write(write)
+        if shard.settings.policy.tombstones_are_awaited:
+            shard.write(write)
+        else:
+            _forget_at_once(shard, write)
     arm_expiry(shard)
 
 

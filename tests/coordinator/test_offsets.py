@@ -227,3 +227,17 @@ def test_list_filters(policy) -> None:
     assert names(["stable"], []) == (["g"] if policy is JAVA else [])
     assert names(["Nonsense"], []) == []
     assert names([], ["consumer"]) == []
+
+
+@pytest.mark.parametrize(("policy", "seen"), [(SCALA, -1), (JAVA, 7)])
+def test_a_deletion_whose_tombstone_is_not_committed_shows_where_nobody_waits_for_it(policy, seen: int) -> None:
+    core = Core(policy=policy)
+    core.commit(7)
+    core.commit(8, partition=1)
+    core.held = True
+    token = core.request(DeleteOffsets("g", [("t", 0)]))
+    assert (token in core.answers) == (policy is SCALA)
+    assert core.offset() == seen
+    core.heal()
+    assert core.offset() == -1
+    assert core.offset(partition=1) == 8
