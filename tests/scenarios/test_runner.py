@@ -267,14 +267,20 @@ async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, 
         *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", command),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
     assert process.stderr is not None
-    async with asyncio.timeout(DEADLINE_S):
-        while b"an error" not in await process.stderr.readline():
-            pass
-        process.send_signal(number)
-        told = await process.stderr.read()
-        assert (await process.wait(), told.splitlines()[-1]) == (130, b"broker-sim run: interrupted")
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while b"an error" not in await process.stderr.readline():
+                pass
+            process.send_signal(number)
+            told = await process.stderr.read()
+            assert (await process.wait(), told.splitlines()[-1]) == (130, b"broker-sim run: interrupted")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     await gone(tmp_path / "pids", 2)
 
 
