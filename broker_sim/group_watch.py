@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,10 +32,8 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.state import Write
 from broker_sim.journal import Journal
-from protocol.codec import DecodeError, decode
-from protocol.consumer_protocol import subscribed_topics
+from protocol.consumer_protocol import assigned_partitions, subscribed_topics
 from protocol.errors import Err
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from protocol.messages.k11_join_group import JoinGroupRequest
 from protocol.messages.k14_sync_group import SyncGroupRequest
 
@@ -212,18 +209,8 @@ def _member(group: Group, member: Member) -> dict[str, Any]:
         "session_timeout_ms": member.session_timeout_ms,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": subscribed_topics(metadata) if consumer else None,
-        "assignment": assigned(member.assignment) if consumer else None,
+        "assignment": assigned_partitions(member.assignment) if consumer else None,
     }
-
-
-def assigned(assignment: bytes) -> dict[str, list[int]] | None:
-    """The partitions of a consumer's assignment by topic; None where the bytes are none."""
-    try:
-        (version,) = struct.unpack_from(">h", assignment)
-        decoded = decode(ConsumerProtocolAssignment, max(0, min(version, 3)), assignment, 2)
-    except (struct.error, DecodeError):
-        return None
-    return {topic.topic: list(topic.partitions) for topic in decoded.assigned_partitions}
 
 
 def _shown(one: Snapshot | None, other: Snapshot | None) -> Snapshot | None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig
 from broker_sim.coordinator.outcome import (
     Append,
@@ -102,9 +101,7 @@ class GroupRuntime:
 
     def __init__(self, state: ClusterState, *, rng: random.Random | None = None) -> None:
         self.state, self.clock = state, state.clock
-        self._wire: Clock = getattr(
-            state.clock, "wire", state.clock
-        )  # loading takes no time of a clock that stands still
+        self._wire = state.clock.wire  # loading takes no time of a clock that stands still
         self.settings = settings_of(state.config)
         self._rng = rng or random.SystemRandom()
         self._slots: dict[int, Slot] = {}

@@ -1,4 +1,4 @@
-"""The one thing a broker reads in the bytes that members exchange: which topics a consumer subscribed to.
+"""What a broker reads in the bytes that members exchange: which topics a consumer subscribed to; and for people, what it was assigned.
 
 JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A newer
 version than the newest we know is read as the newest (its authors may only append, ConsumerProtocol.java).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from protocol.codec import DecodeError, decode
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 _INT16 = struct.Struct(">h")
 _NEWEST = 3
@@ -22,3 +22,13 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
         return decode(ConsumerProtocolSubscription, min(version, _NEWEST), metadata, 2).topics
     except (struct.error, DecodeError):
         return None
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
+    """The partitions of an assignment by topic; None when the bytes are no consumer assignment."""
+    try:
+        (version,) = _INT16.unpack_from(assignment)
+        decoded = decode(ConsumerProtocolAssignment, max(0, min(version, _NEWEST)), assignment, 2)
+    except (struct.error, DecodeError):
+        return None
+    return {topic.topic: list(topic.partitions) for topic in decoded.assigned_partitions}

@@ -32,12 +32,14 @@ CONDITIONS = (
 def _offsets(given: dict[str, Any]) -> dict[tuple[str, int], int] | None:
     if "committed" not in given:
         return None
+    from broker_sim.storage.checkpoints import partition_of_dir
+
     found = {}
     for name, offset in given["committed"].items():
-        topic, dash, index = name.rpartition("-")
-        if not topic or not dash or not (index.isascii() and index.isdigit()) or len(index) > 9:
+        named = partition_of_dir(name)
+        if named is None or len(name.rpartition("-")[2]) > 9:
             raise UsageError(f"committed: {name!r} is not a partition, as in orders-0")
-        found[topic, int(index)] = offset
+        found[named] = offset
     return found
 
 

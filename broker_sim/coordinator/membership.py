@@ -30,14 +30,10 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
         if error is Err.NONE:
             if request.generation == group.generation:
                 restart_session(shard, group, group.members[request.member_id])
-                shard.answer(token, HEARTBEAT_ANSWER[group.state], _itself)
+                shard.answer(token, HEARTBEAT_ANSWER[group.state])
                 return
             error = Err.ILLEGAL_GENERATION
     shard.out.replies.append((token, error))
-
-
-def _itself(error: Err) -> Err:
-    return error
 
 
 def session_expired(shard: ShardState, key: TimerKey) -> None:

@@ -94,7 +94,7 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         shard.reply(token, error)
         return
     if not request.offsets:
-        shard.answer(token, error, lambda error: error)
+        shard.answer(token, error)
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
@@ -250,17 +250,18 @@ class DeleteGroupWrite(Write):
     """DeleteGroups' tombstones. Where the log refuses them, and isn't merely late, a coordinator that waits for them has the group
     back."""
 
-    __slots__ = ("buried", "group")
+    __slots__ = ("buried",)
+    buried: Group
 
     def __init__(self, token: int, records: list[Record], buried: Group) -> None:
         super().__init__(token, records)
-        self.buried = self.group = buried
+        self.buried = buried
         buried.state = State.EMPTY  # as readers of what is committed still see it
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Undo it, and say why."""
         if error is not Err.REQUEST_TIMED_OUT and shard.settings.policy.tombstones_are_awaited:
-            shard.groups.setdefault(self.group.group_id, self.group)
+            shard.groups.setdefault(self.buried.group_id, self.buried)
         super().failed(shard, error)
 
 
@@ -270,7 +271,7 @@ class HeldDeletion(Held):
     __slots__ = ("client", "request")
 
     def __init__(self, token: int, client: Client, request: DeleteGroup) -> None:
-        super().__init__(token, None, lambda error: error)
+        super().__init__(token, None)
         self.client, self.request = client, request
 
     def done(self, shard: ShardState) -> None:

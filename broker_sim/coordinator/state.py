@@ -53,16 +53,16 @@ class Write:
 
 class Held(Write):
     """Nothing to write, but an answer that waits until all that was written before it is committed. ``refusal(error)`` is the answer
-    where that fails; ``error`` is the client's."""
+    where that fails, None where it is the error itself; ``error`` is the client's."""
 
     __slots__ = ("refusal",)
 
-    def __init__(self, token: int, answer: Any, refusal: Callable[[Err], Any]) -> None:
+    def __init__(self, token: int, answer: Any, refusal: Callable[[Err], Any] | None = None) -> None:
         super().__init__(token, [], answer)
         self.refusal = refusal
 
     def failure(self, error: Err) -> Any:
-        return self.refusal(error)
+        return error if self.refusal is None else self.refusal(error)
 
 
 class HeldParked(Held):
@@ -72,7 +72,7 @@ class HeldParked(Held):
     __slots__ = ("group_id",)
 
     def __init__(self, group_id: str, token: int) -> None:
-        super().__init__(token, None, lambda error: error)
+        super().__init__(token, None)
         self.group_id = group_id
 
     def done(self, shard: ShardState) -> None:
@@ -100,7 +100,7 @@ class ShardState:
         if token is not None:
             self.out.replies.append((token, answer))
 
-    def answer(self, token: int, answer: Any, refusal: Callable[[Err], Any]) -> None:
+    def answer(self, token: int, answer: Any, refusal: Callable[[Err], Any] | None = None) -> None:
         """Answer a request that could write: at once, or where the policy says so behind what was written before."""
         if self.behind_writes:
             self.hold(Held(token, answer, refusal))

@@ -6,12 +6,12 @@ It goes over a connection of its own to the group's coordinator, as a client's w
 from __future__ import annotations
 
 import asyncio
-import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from broker_sim.scenario.wire import Wire
+from broker_sim.storage.checkpoints import partition_of_dir
 from broker_sim.words import UsageError
 from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode
 from protocol.errors import Err
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -27,6 +27,7 @@ __all__ = ["commit_as"]
 
 _VERSION = 7  # the last one that is not flexible: with instance ids, without epoch errors
 _TIMEOUT_S = 60.0
+_CLIENT_ID = "scenario"
 
 
 async def commit_as(cluster: Cluster, group: str, member: str, generation: int | str, offsets: dict[str, int]) -> Err:
@@ -38,10 +39,10 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
     number = {"now": current, "old": current - 1}.get(str(generation), generation)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for log, offset in offsets.items():
-        topic, _, index = log.rpartition("-")
-        if not topic or not index.isdigit():
+        named = partition_of_dir(log)
+        if named is None:
             raise UsageError(f"{log!r} is not a partition, as in orders-0")
-        topics.setdefault(topic, []).append(OffsetCommitRequestPartition(int(index), offset))
+        topics.setdefault(named[0], []).append(OffsetCommitRequestPartition(named[1], offset))
     request = OffsetCommitRequest(
         group,
         int(number),
@@ -50,20 +51,13 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
     )
     node = handle.coordinator
     broker = cluster.state.brokers[node if node is not None else cluster.brokers[0].node_id]
-    response: OffsetCommitResponse = decode(
-        OffsetCommitResponse, _VERSION, await _exchange(broker, encode(request, _VERSION))
-    )
-    return Err(response.topics[0].partitions[0].error_code)
-
-
-async def _exchange(broker: Any, body: bytes) -> bytes:
-    client_id = b"scenario"
-    head = struct.pack(">hhih", ApiKey.OFFSET_COMMIT, _VERSION, 1, len(client_id)) + client_id
+    wire = Wire(_CLIENT_ID)
     async with asyncio.timeout(_TIMEOUT_S):
-        reader, writer = await asyncio.open_connection(broker.host, broker.port)
+        await wire.connect(broker.host, broker.port)
         try:
-            writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
-            (size,) = struct.unpack(">i", await reader.readexactly(4))
-            return (await reader.readexactly(size))[4:]
+            response: OffsetCommitResponse = await wire.ask(
+                ApiKey.OFFSET_COMMIT, _VERSION, request, OffsetCommitResponse
+            )
         finally:
-            writer.close()
+            wire.close()
+    return Err(response.topics[0].partitions[0].error_code)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.group_watch import assigned
 from broker_sim.simulation.errors import SimError
+from protocol.consumer_protocol import assigned_partitions
 from protocol.errors import Err
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class Answers:
         life.announced.setdefault(ask.generation, self.tick)
         life.synced[ask.member] = ask.generation
         given = _of(body, "assignment")
-        parts = assigned(given) if isinstance(given, bytes) else _of(given, "assigned_partitions")
+        parts = assigned_partitions(given) if isinstance(given, bytes) else _of(given, "assigned_partitions")
         owners = life.owners.setdefault(ask.generation, {})
         mine = ask.instance or ask.member
         for topic, indexes in (parts or {}).items():

@@ -64,18 +64,22 @@ _SHOWN = 12
 """Tasks that an error names."""
 
 
+def _numbered(self: SimFuture | SimTask) -> int:
+    """The hash of a future: a number that its loop gives at the first question."""
+    try:
+        return self._number
+    except AttributeError:
+        loop: Any = self.get_loop()
+        self._number = loop.next_number()
+        return self._number
+
+
 class SimFuture(asyncio.Future[Any]):
     """A future whose hash is a number of its loop, not its address: sets of futures are iterated in the same order in every run."""
 
     _number: int
 
-    def __hash__(self) -> int:
-        try:
-            return self._number
-        except AttributeError:
-            loop: Any = self.get_loop()
-            self._number = loop.next_number()
-            return self._number
+    __hash__ = _numbered
 
 
 class SimTask(asyncio.Task[Any]):
@@ -85,13 +89,7 @@ class SimTask(asyncio.Task[Any]):
 
     _number: int
 
-    def __hash__(self) -> int:
-        try:
-            return self._number
-        except AttributeError:
-            loop: Any = self.get_loop()
-            self._number = loop.next_number()
-            return self._number
+    __hash__ = _numbered
 
 
 class _Handle(asyncio.Handle):

@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from broker_sim.scenario.apps.common import Settings, listen, tell
+from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
 
 _ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -27,10 +27,11 @@ def _log(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-class App(ConsumerRebalanceListener):  # type: ignore[misc]
+class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
@@ -54,10 +55,6 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )
-        self.hang_s = 0.0
-        self.wake = asyncio.Event()
-        self.leaving = False
-        self.wants_commit = False
 
     async def run(self) -> None:
         """Until told to leave."""
@@ -126,15 +123,6 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """It is over."""
         tell("assigned", partitions=sorted(map(_log, assigned)))
-
-    def obey(self, command: str, argument: str) -> None:
-        """A command of the scenario."""
-        if command == "hang":
-            self.hang_s = float(argument)
-        elif command == "commit":
-            self.wants_commit = True
-        elif command == "leave":
-            self.leaving = True
 
 
 async def _main() -> None:

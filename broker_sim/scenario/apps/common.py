@@ -48,6 +48,23 @@ def tell(says: str, **details: Any) -> None:
         os._exit(0)
 
 
+class Orders:
+    """What an app was told and has not done yet."""
+
+    def __init__(self) -> None:
+        self.hang_s = 0.0
+        self.leaving = self.wants_commit = False
+
+    def obey(self, command: str, argument: str) -> None:
+        """A command of the scenario."""
+        if command == "hang":
+            self.hang_s = float(argument)
+        elif command == "commit":
+            self.wants_commit = True
+        elif command == "leave":
+            self.leaving = True
+
+
 def listen(obey: Callable[[str, str], object]) -> None:
     """Call ``obey(command, argument)`` for each line of stdin, on a thread; its end ends the process."""
 

@@ -8,17 +8,18 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from broker_sim.scenario.apps.common import Settings, listen, tell
+from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
 
 
 def _logs(partitions: list[TopicPartition]) -> list[str]:
     return sorted(f"{one.topic}-{one.partition}" for one in partitions)
 
 
-class App:
+class App(Orders):
     """A consumer that reads, works and commits."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         options: dict[str, Any] = {
             "session.timeout.ms": settings.ms("session_timeout"),
@@ -46,8 +47,6 @@ class App:
                 **settings.config,
             }
         )
-        self.hang_s = 0.0
-        self.leaving = self.wants_commit = False
         self.next: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -124,15 +123,6 @@ class App:
         """The partitions are somebody else's already."""
         self.next = {}
         tell("lost", partitions=_logs(partitions))
-
-    def obey(self, command: str, argument: str) -> None:
-        """A command of the scenario."""
-        if command == "hang":
-            self.hang_s = float(argument)
-        elif command == "commit":
-            self.wants_commit = True
-        elif command == "leave":
-            self.leaving = True
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker_sim.scenario.apps.common import Settings, listen, tell
+from broker_sim.scenario.wire import Wire
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import Err
@@ -36,35 +37,6 @@ _METADATA, _FIND, _JOIN, _HEARTBEAT, _LEAVE, _SYNC = 1, 1, 5, 3, 1, 3
 _RETRY_S = 0.05
 _AGAIN = (Err.REBALANCE_IN_PROGRESS, Err.COORDINATOR_LOAD_IN_PROGRESS)
 _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
-
-
-class Wire:
-    """One connection."""
-
-    def __init__(self, client_id: str) -> None:
-        self._client_id = client_id.encode()
-        self._numbers = itertools.count(1)
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-
-    async def connect(self, host: str, port: int) -> None:
-        self.close()
-        self._reader, self._writer = await asyncio.open_connection(host, port)
-
-    async def ask(self, api: ApiKey, version: int, request: Any, answer: type[Any]) -> Any:
-        """The response. Raises OSError or EOFError where the connection is lost."""
-        assert self._reader is not None
-        assert self._writer is not None
-        head = struct.pack(">hhih", api, version, next(self._numbers), len(self._client_id)) + self._client_id
-        body = encode(request, version)
-        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        return decode(answer, version, (await self._reader.readexactly(size))[4:])
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
 
 
 class Member:

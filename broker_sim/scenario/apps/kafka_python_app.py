@@ -11,17 +11,18 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from broker_sim.scenario.apps.common import Settings, listen, tell
+from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
 
 
 def _logs(partitions: Any) -> list[str]:
     return sorted(f"{one.topic}-{one.partition}" for one in partitions)
 
 
-class App(ConsumerRebalanceListener):  # type: ignore[misc]
+class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
@@ -42,8 +43,6 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )
-        self.hang_s = 0.0
-        self.leaving = self.wants_commit = False
 
     def run(self) -> None:
         """Until told to leave."""
@@ -97,15 +96,6 @@ class App(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Any) -> None:
         """It is over."""
         tell("assigned", partitions=_logs(assigned))
-
-    def obey(self, command: str, argument: str) -> None:
-        """A command of the scenario."""
-        if command == "hang":
-            self.hang_s = float(argument)
-        elif command == "commit":
-            self.wants_commit = True
-        elif command == "leave":
-            self.leaving = True
 
 
 def main() -> None:

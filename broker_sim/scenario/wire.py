@@ -1,0 +1,42 @@
+"""One connection that asks what it is told to: for requests that no client library would send, and for members by the hundred."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+from protocol.codec import decode, encode
+from protocol.frame import encode_request_header, frame
+
+__all__ = ["Wire"]
+
+
+class Wire:
+    """A connection of its own to a broker, for versions that are not flexible."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._numbers = itertools.count(1)
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, host: str, port: int) -> None:
+        """Connect, or connect elsewhere. Raises OSError."""
+        self.close()
+        self._reader, self._writer = await asyncio.open_connection(host, port)
+
+    async def ask(self, api: int, version: int, request: Any, answer: type[Any]) -> Any:
+        """The response. Raises OSError or EOFError where the connection is lost."""
+        assert self._reader is not None
+        assert self._writer is not None
+        head = encode_request_header(api, version, next(self._numbers), self._client_id)
+        self._writer.write(frame(head + encode(request, version)))
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        return decode(answer, version, (await self._reader.readexactly(size))[4:])
+
+    def close(self) -> None:
+        """Hang up, if it is connected."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
