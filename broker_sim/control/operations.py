@@ -14,13 +14,19 @@ from typing import Any
 
 from broker_sim.control import on_brokers, on_groups, on_journal, on_logs, on_order, on_requests, on_topics
 from broker_sim.control.names import log_of
-from broker_sim.control.table import OPERATIONS, NotThere, Operation, Parameter
+from broker_sim.control.table import OPERATIONS as DECLARED
+from broker_sim.control.table import NotThere, Operation, Parameter
 from broker_sim.words import UsageError, unknown
 
 __all__ = ["OPERATIONS", "NotThere", "Operation", "Parameter", "UsageError", "check", "log_of", "perform"]
 
-FAMILIES = (on_logs, on_requests, on_order, on_groups, on_topics, on_brokers, on_journal)
+FAMILIES = (on_brokers, on_groups, on_journal, on_logs, on_requests, on_order, on_topics)
 """The modules that declare the operations."""
+
+_PLACES = {family.__name__: place for place, family in enumerate(FAMILIES)}
+OPERATIONS: dict[str, Operation] = dict(
+    sorted(DECLARED.items(), key=lambda item: _PLACES[item[1].handler.__module__])
+)  # their order is not that in which somebody happened to import them
 
 
 def find(name: str) -> Operation:
