@@ -1,6 +1,6 @@
 """Rules for the whole suite.
 
-* `real_kafka` (a JVM and Kafka's jars) and `clients` (a foreign toolchain) tests find out for themselves whether they can
+* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests find out for themselves whether they can
   run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
 * `slow` tests run with `--slow`, and where CI=true.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
@@ -18,7 +18,7 @@ import pytest
 pytest_plugins = ["pytester", "tests.support.journal_check"]
 
 CI = os.environ.get("CI") == "true"
-NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow")
+NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -30,9 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:  # for pytest-xdist: a module's fixtures are made once, and real brokers run on one core alone
-        real = item.get_closest_marker("real_kafka")
-        item.add_marker(pytest.mark.xdist_group("real_kafka" if real else str(item.path)))
+    for item in items:  # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
+        alone = next((name for name in ("real_kafka", "spark") if item.get_closest_marker(name)), None)
+        item.add_marker(pytest.mark.xdist_group(alone or str(item.path)))
     if CI or config.getoption("--slow"):
         return
     for item in items:
