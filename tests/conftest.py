@@ -30,7 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:  # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
+    for item in (
+        items
+    ):  # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
         alone = next((name for name in ("real_kafka", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(alone or str(item.path)))
     if CI or config.getoption("--slow"):
