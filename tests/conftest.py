@@ -2,6 +2,7 @@
 
 * `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests find out for themselves
   whether they can run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
+* `slow` tests run with `--slow`, and where CI=true.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
 
