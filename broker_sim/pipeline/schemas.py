@@ -1,0 +1,353 @@
+"""What the tables are made of: columns with their types, units and sources, from which everything else is derived.
+
+    REBALANCES = Table("rebalances", (
+        RUN_ID,
+        Column("group", STRING, "group id", "journal"),
+        *moment("started", "when the window opened", "journal"),      # started (timestamp) and started_ms (bigint)
+        Column("members", ListOf(STRING), "member ids, in the order in which they joined", "log"),
+    ), "One row for each rebalance.")
+    REBALANCES.spark()     StructType, for createDataFrame and DataSource.schema()
+    REBALANCES.ddl()       the same as text
+    REBALANCES.arrow()     pyarrow.Schema, equal to what Spark makes of spark()
+    REBALANCES.frame(spark, [{"group": "billing", ...}])              columns that a row leaves out are null
+    REBALANCES.markdown()  the table of docs/pipeline.md
+
+Rules:
+1. A table's columns are told once, here or in its module below `tables/`. Code that builds rows names columns, never their places.
+2. Every column may be null, unless its meaning says when it isn't: outer joins and older journals make nulls, and Spark then needs no
+   second schema.
+3. Moments are UTC. `x` is a timestamp for people, `x_ms` the same as exact ms since 1970 for arithmetic; durations end in `_ms`.
+4. pyspark and pyarrow are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BINARY",
+    "BOOLEAN",
+    "DOUBLE",
+    "INT",
+    "LONG",
+    "OFFSET_LOG",
+    "RUN_ID",
+    "SKIPPED",
+    "STRING",
+    "TIMESTAMP",
+    "Column",
+    "ListOf",
+    "StructOf",
+    "Table",
+    "Type",
+    "moment",
+]
+
+# ------------------------------------------------------------------------------------------------ types
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A type without parts, by Spark's name in SQL."""
+
+    sql: str
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """An array whose elements have one type."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True)
+class StructOf:
+    """A record within a column."""
+
+    columns: tuple[Column, ...]
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(f'{column.name}:{column.type}' for column in self.columns)}>"
+
+
+Type = Scalar | ListOf | StructOf
+
+STRING = Scalar("string")
+BOOLEAN = Scalar("boolean")
+INT = Scalar("int")
+LONG = Scalar("bigint")
+DOUBLE = Scalar("double")
+BINARY = Scalar("binary")
+TIMESTAMP = Scalar("timestamp")
+"""UTC, in microseconds as Spark keeps it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it means (with its unit, and when it is null), and what it is made from."""
+
+    name: str
+    type: Type
+    meaning: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A named list of columns; ``story`` says in a sentence or two what a row is."""
+
+    name: str
+    columns: tuple[Column, ...]
+    story: str = ""
+
+    def __post_init__(self) -> None:
+        names = self.names
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"table {self.name} has columns twice: {', '.join(sorted(twice))}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of that name. Raises KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"table {self.name} has no column {name!r}")
+
+    def only(self, names: Iterable[str]) -> Table:
+        """The table with these columns alone, in that order. Raises KeyError."""
+        return Table(self.name, tuple(self[name] for name in names), self.story)
+
+    def ddl(self) -> str:
+        """The columns as Spark's SQL writes them: `` `group` string, committed_offset bigint``."""
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    def spark(self) -> Any:
+        """pyspark.sql.types.StructType of the columns; no session is needed."""
+        return _spark_type(StructOf(self.columns))
+
+    def arrow(self) -> Any:
+        """pyarrow.Schema of the columns, the one that Spark takes for `spark()`."""
+        import pyarrow
+
+        return pyarrow.schema([_arrow_field(column) for column in self.columns])
+
+    def frame(self, spark: Any, rows: Iterable[Mapping[str, Any]] = ()) -> Any:
+        """A DataFrame of these rows; what a row doesn't name is null. Raises KeyError for a name that is no column."""
+        known = set(self.names)
+        table = []
+        for row in rows:
+            extra = [name for name in row if name not in known]
+            if extra:
+                raise KeyError(f"table {self.name} has no column {extra[0]!r}")
+            table.append(tuple(row.get(name) for name in self.names))
+        return spark.createDataFrame(table, self.spark())
+
+    def conform(self, frame: Any) -> Any:
+        """The DataFrame with exactly these columns, in order and cast to their types; those it hasn't are null."""
+        from pyspark.sql import functions
+
+        have = set(frame.columns)
+        return frame.select(
+            *(
+                (frame[f"`{column.name}`"] if column.name in have else functions.lit(None))
+                .cast(_spark_type(column.type))
+                .alias(column.name)
+                for column in self.columns
+            )
+        )
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """(name, type, meaning, source) of every column, a struct's own columns below it: what documents print."""
+        return list(_doc_rows(self.columns, ""))
+
+    def markdown(self) -> str:
+        """The columns as a Markdown table."""
+        lines = [("column", "type", "is", "from"), ("---",) * 4]
+        lines += [(f"`{name}`", kind, meaning, source) for name, kind, meaning, source in self.rows()]
+        return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def moment(name: str, meaning: str, source: str = "") -> tuple[Column, Column]:
+    """The two columns of a moment: ``name`` for people, ``name_ms`` for arithmetic."""
+    return (
+        Column(name, TIMESTAMP, meaning, source),
+        Column(f"{name}_ms", LONG, f"`{name}` in ms since 1970", source),
+    )
+
+
+def _doc_rows(columns: Iterable[Column], within: str) -> Iterable[tuple[str, str, str, str]]:
+    for column in columns:
+        inner = column.type.element if isinstance(column.type, ListOf) else column.type
+        shown = "array<struct>" if inner is not column.type else "struct"
+        kind = shown if isinstance(inner, StructOf) else str(column.type)
+        yield within + column.name, kind, column.meaning, column.source
+        if isinstance(inner, StructOf):
+            yield from _doc_rows(inner.columns, f"{within}{column.name}.")
+
+
+def _spark_type(kind: Type) -> Any:
+    from pyspark.sql import types
+
+    if isinstance(kind, StructOf):
+        return types.StructType([types.StructField(c.name, _spark_type(c.type), True) for c in kind.columns])
+    if isinstance(kind, ListOf):
+        return types.ArrayType(_spark_type(kind.element), True)
+    return {
+        STRING: types.StringType(),
+        BOOLEAN: types.BooleanType(),
+        INT: types.IntegerType(),
+        LONG: types.LongType(),
+        DOUBLE: types.DoubleType(),
+        BINARY: types.BinaryType(),
+        TIMESTAMP: types.TimestampType(),
+    }[kind]
+
+
+def _arrow_field(column: Column) -> Any:
+    import pyarrow
+
+    return pyarrow.field(column.name, _arrow_type(column.type), nullable=True)
+
+
+def _arrow_type(kind: Type) -> Any:
+    import pyarrow
+
+    if isinstance(kind, StructOf):
+        return pyarrow.struct([_arrow_field(column) for column in kind.columns])
+    if isinstance(kind, ListOf):
+        return pyarrow.list_(pyarrow.field("element", _arrow_type(kind.element), nullable=True))
+    return {
+        STRING: pyarrow.string(),
+        BOOLEAN: pyarrow.bool_(),
+        INT: pyarrow.int32(),
+        LONG: pyarrow.int64(),
+        DOUBLE: pyarrow.float64(),
+        BINARY: pyarrow.binary(),
+        TIMESTAMP: pyarrow.timestamp("us", tz="UTC"),
+    }[kind]
+
+
+# ------------------------------------------------------------------------------------------------ the offsets log
+
+RUN_ID = Column(
+    "run_id", STRING, "which run it is from; never null. The input directory's name, unless told", "option runId"
+)
+
+_VALUE, _KEY, _BATCH, _RECORD = "value", "key", "batch header", "record"
+
+_MEMBER = StructOf(
+    (
+        Column("member_id", STRING, "as the coordinator gave it", _VALUE),
+        Column("group_instance_id", STRING, "of a static member (KIP-345), else null; value v3+", _VALUE),
+        Column("client_id", STRING, "as the client told it", _VALUE),
+        Column("client_host", STRING, "as Kafka shows it: `/10.0.0.1`", _VALUE),
+        Column("rebalance_timeout_ms", INT, "ms; null before value v1", _VALUE),
+        Column("session_timeout_ms", INT, "ms", _VALUE),
+        Column("subscription", BINARY, "what the member sent for the chosen protocol, as it is", _VALUE),
+        Column("assignment", BINARY, "what the leader gave it, as it is", _VALUE),
+        Column("topics", ListOf(STRING), "topics of the subscription; null unless a consumer's", _VALUE),
+        Column(
+            "assigned",
+            ListOf(
+                StructOf(
+                    (
+                        Column("topic", STRING, "topic", _VALUE),
+                        Column("partitions", ListOf(INT), "partitions of it, in the assignment's order", _VALUE),
+                    )
+                )
+            ),
+            "partitions of the assignment; null unless a consumer's",
+            _VALUE,
+        ),
+    )
+)
+
+KINDS = ("commit", "commit_tombstone", "group", "group_tombstone", "txn_commit", "txn_abort", "other")
+
+OFFSET_LOG = Table(
+    "offset_log",
+    (
+        RUN_ID,
+        Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "folder name"),
+        Column("log_offset", LONG, "the record's own offset in it; never null", _RECORD),
+        *moment("record_ts", "when it was written (or created); null where the record has none", _RECORD),
+        Column("leader_epoch", INT, "epoch of the partition's leader that wrote it", _BATCH),
+        Column("producer_id", LONG, "-1 outside of transactions", _BATCH),
+        Column("producer_epoch", INT, "-1 outside of transactions", _BATCH),
+        Column(
+            "is_txn", BOOLEAN, "whether it belongs to a transaction: it counts once its txn_commit is there", _BATCH
+        ),
+        Column("kind", STRING, f"{', '.join(f'`{kind}`' for kind in KINDS)}; never null", _KEY),
+        Column(
+            "record_type",
+            STRING,
+            "Kafka's name: `OffsetCommit`, `GroupMetadata`, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; null for"
+            " control records and those without a key",
+            _KEY,
+        ),
+        Column("key_version", INT, "the number that the key begins with (its record type); null if it has none", _KEY),
+        Column("value_version", INT, "the number that the value begins with; null for tombstones", _VALUE),
+        Column("group", STRING, "group id; null for control records and unknown types", _KEY),
+        Column("topic", STRING, "topic of a commit", _KEY),
+        Column("partition", INT, "partition of a commit", _KEY),
+        Column("committed_offset", LONG, "offset of a commit; null for a tombstone", _VALUE),
+        Column(
+            "committed_leader_epoch",
+            INT,
+            "leader epoch that the client knew, -1 for none; null before value v3",
+            _VALUE,
+        ),
+        Column("metadata", STRING, "the client's note on a commit", _VALUE),
+        *moment("commit_ts", "when the coordinator took the commit", _VALUE),
+        Column(
+            "expire_ts_ms", LONG, "own expiry of a commit, ms since 1970, -1 for none; value v1 alone has it", _VALUE
+        ),
+        Column("topic_id", STRING, "topic id of a commit, as Kafka prints it; value v4 may have it", _VALUE),
+        Column("generation", INT, "of a group; of KIP-848 records the epoch", _VALUE),
+        Column("protocol_type", STRING, "of a group: `consumer`, `connect`, ..", _VALUE),
+        Column("protocol", STRING, "the assignor that was voted; null for a group without members", _VALUE),
+        Column("leader", STRING, "member id of the group's leader; null for a group without members", _VALUE),
+        *moment("state_ts", "since when the group is in its state; null before value v2", _VALUE),
+        Column("members", ListOf(_MEMBER), "of a group, in the record's order; null unless kind is `group`", _VALUE),
+        Column("member", STRING, "member id in the key of a KIP-848 record", _KEY),
+        Column(
+            "detail",
+            STRING,
+            "JSON of the value of a KIP-848 record, names as in Kafka; null if it is a tombstone or unknown",
+            _VALUE,
+        ),
+        Column("raw_key", BINARY, "the key as it is; kind `other` alone", _KEY),
+        Column("raw_value", BINARY, "the value as it is; kind `other` alone", _VALUE),
+        Column("segment", LONG, "base offset of its file: `00000000000000000123.log` is 123", "file name"),
+        Column("position", LONG, "byte of the file at which its batch begins", "file"),
+    ),
+    "One row for each record that is left in `__consumer_offsets`, control records included. Order by log_partition and log_offset;"
+    " `kind` says which columns are filled.",
+)
+
+SKIPPED = Table(
+    "skipped",
+    (
+        RUN_ID,
+        Column("file", STRING, "file or folder", "path"),
+        Column(
+            "position", LONG, "first byte that was skipped, or line for text files; null where it is all of it", "file"
+        ),
+        Column("bytes", LONG, "how many bytes were skipped; null where it is not a file", "file"),
+        Column("reason", STRING, "why, in words", ""),
+    ),
+    "One row for each piece of input that could not be read. What is good around it has been read.",
+)

@@ -1,0 +1,264 @@
+"""Spark sessions that work the first time: Java found and checked, the workers' Python the right one, little said.
+
+    spark = spark_session("local[2]")
+    spark.read.format("consumer_offsets").load("DIR").show()
+
+Rules:
+1. What is missing (PySpark, Java 17 or newer) is told in one line before Spark starts, with what was found and how to install it.
+2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's.
+3. A caller's ``conf`` wins over everything that is set here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_sim.words import UsageError
+
+__all__ = [
+    "LEAST_JAVA",
+    "Java",
+    "JavaMissing",
+    "SparkMissing",
+    "find_java",
+    "need_pyspark",
+    "register",
+    "spark_session",
+]
+
+LEAST_JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_PLACES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/homebrew/opt/openjdk*",
+    "/usr/local/opt/openjdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+    "~/.jdks/*",
+    "C:/Program Files/Java/*",
+    "C:/Program Files/Eclipse Adoptium/*",
+    "C:/Program Files/Microsoft/jdk-*",
+)
+_INSTALL = {
+    "linux": "apt install openjdk-17-jre-headless, dnf install java-17-openjdk-headless",
+    "darwin": "brew install openjdk@17",
+    "win32": "winget install EclipseAdoptium.Temurin.17.JRE",
+}
+_SETTING = re.compile(r"^\s*java\.(home|version) = (.+?)\s*$", re.MULTILINE)
+_QUOTED = re.compile(r'version "([^"]+)"')
+_PROBE_DEADLINE_S = 30
+
+
+class JavaMissing(UsageError):
+    """No Java that Spark runs on; one line."""
+
+
+class SparkMissing(UsageError):
+    """PySpark or what it needs is not installed; one line."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that can be started: its JAVA_HOME, and its version as it tells it (``17.0.15``, ``1.8.0_292``)."""
+
+    home: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        """17 of ``17.0.15``, 8 of ``1.8.0_292``."""
+        numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
+        return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+# ------------------------------------------------------------------------------------------------ Java
+
+
+def find_java(environ: Mapping[str, str] | None = None, places: Iterable[str] = _PLACES) -> Java:
+    """The first Java of version 17 or newer: in JAVA_HOME, on PATH, in the usual places of Linux, macOS and Windows.
+
+    Raises JavaMissing, which names every Java that was found and what is wrong with it.
+    """
+    environ = os.environ if environ is None else environ
+    found: list[str] = []
+    for where, executable in _candidates(environ, places):
+        java = _probe(executable)
+        if isinstance(java, Java) and java.major >= LEAST_JAVA:
+            return java
+        what = f"Java {java.version}" if isinstance(java, Java) else java
+        found.append(f"{where}: {executable} ({what})")
+    if not environ.get("JAVA_HOME"):
+        found.insert(0, "JAVA_HOME is not set")
+    if not any(entry.startswith("PATH: ") for entry in found):
+        found.append("no java on PATH" if len(found) > 1 else "no java on PATH or in the usual places")
+    how = _INSTALL.get(sys.platform, "any JDK or JRE of that version")
+    raise JavaMissing(
+        f"Spark needs Java {LEAST_JAVA} or newer; found: {'; '.join(found)}. Install it ({how}) or point JAVA_HOME at one"
+    )
+
+
+def _candidates(environ: Mapping[str, str], places: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """(where it was found, executable), none twice."""
+    name = "java.exe" if sys.platform == "win32" else "java"
+    seen: set[Path] = set()
+    for where, path in _all_candidates(environ, places, name):
+        real = path.resolve()
+        if real not in seen:
+            seen.add(real)
+            yield where, path
+
+
+def _all_candidates(environ: Mapping[str, str], places: Iterable[str], name: str) -> Iterator[tuple[str, Path]]:
+    home = environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / name
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path:
+        yield "PATH", Path(on_path)
+    for place in places:
+        pattern = Path(place).expanduser()
+        root = Path(pattern.anchor)
+        matches = root.glob(str(pattern.relative_to(root))) if pattern.is_absolute() else ()
+        for match in sorted(matches, reverse=True):  # by name, so that newer ones come before older ones, mostly
+            if (match / "bin" / name).exists():
+                yield "installed", match / "bin" / name
+
+
+def _probe(executable: Path) -> Java | str:
+    """The Java behind an executable, or what is wrong with it. It is asked, as some installed ones can't start."""
+    try:
+        done = subprocess.run(
+            [str(executable), "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PROBE_DEADLINE_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "there is none"
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {_PROBE_DEADLINE_S} s"
+    except OSError as error:
+        return f"it can't be started: {error.strerror or error}"
+    said = done.stderr + done.stdout
+    if done.returncode != 0:
+        first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing said")
+        return f"it fails with exit code {done.returncode}: {first[:200]}"
+    settings = dict(_SETTING.findall(said))
+    quoted = _QUOTED.search(said)
+    version = settings.get("version") or (quoted[1] if quoted else "")
+    if not re.match(r"\d", version):
+        return "it does not tell its version"
+    return Java(Path(settings.get("home") or executable.resolve().parent.parent), version)
+
+
+# ------------------------------------------------------------------------------------------------ sessions
+
+
+def need_pyspark() -> None:
+    """Raises SparkMissing unless PySpark and what it exchanges data with are installed."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SparkMissing(
+            f"{' and '.join(missing)} not installed; the pipelines need: pip install 'broker-sim[spark]'"
+        )
+
+
+def spark_session(
+    master: str | None = None,
+    app: str = "broker-sim",
+    conf: Mapping[str, object] | None = None,
+    *,
+    progress: bool = False,
+    log_level: str = "ERROR",
+) -> Any:
+    """The process's SparkSession, made at the first call, with the sources `consumer_offsets` and `sim_journal` registered.
+
+    ``master`` None: that of spark-submit where it started this process, else ``local[*]``. ``progress`` shows Spark's own bar on
+    stderr. ``log_level`` is log4j's. A session that runs already is taken as it is: master and most settings are its own.
+    Raises SparkMissing, JavaMissing.
+    """
+    need_pyspark()
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        register(active)
+        return active
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit: its JVM runs
+    if not submitted:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        master = master or "local[*]"
+    local = master is not None and re.match(r"local(\[|-cluster|$)", master) is not None
+    if local:
+        _stay_on_this_machine()
+    builder = SparkSession.builder.appName(app)
+    if master is not None:
+        builder = builder.master(master)
+    settings = {**_settings(progress, log_level), **(_local_settings(master or "") if local else {}), **(conf or {})}
+    for name, value in settings.items():
+        builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(log_level)
+    register(session)
+    return session
+
+
+def _stay_on_this_machine() -> None:
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _settings(progress: bool, log_level: str) -> dict[str, object]:
+    return {
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": progress,
+        "spark.log.level": log_level,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": True,
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+
+
+def _local_settings(master: str) -> dict[str, object]:
+    """On one machine few tasks are quick, and a shuffle of 200 files is not."""
+    cores = re.match(r"local\[(\d+|\*)", master)
+    number = (os.cpu_count() or 1) if cores is None or cores[1] == "*" else int(cores[1])
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": max(2, number),
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+    }
+
+
+def register(session: Any) -> None:
+    """Makes `consumer_offsets`, `consumer_offsets_skipped` and `sim_journal` known to a session, whoever made it."""
+    for module, names in _SOURCES.items():
+        if importlib.util.find_spec(module) is not None:
+            loaded = importlib.import_module(module)
+            for name in names:
+                session.dataSource.register(getattr(loaded, name))
+
+
+_SOURCES = {
+    "broker_sim.pipeline.offsets_source": ("ConsumerOffsets", "SkippedOffsets"),
+    "broker_sim.pipeline.journal_source": ("SimJournal",),
+}

@@ -1,0 +1,32 @@
+"""The Spark session of the pipeline's tests: one for the whole process, small, and quiet."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.pipeline.session import JavaMissing, SparkMissing, spark_session
+from tests.support.real_kafka import unavailable
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.sql.adaptive.enabled": False,
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.stopTimeout": "20s",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A SparkSession on local[2] with the project's sources registered; tests that use it are marked `spark`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PySpark's own imports
+            session = spark_session("local[2]", "broker-sim tests", SETTINGS)
+    except (JavaMissing, SparkMissing) as error:
+        unavailable(str(error))
+    yield session
+    session.stop()
