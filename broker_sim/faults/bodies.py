@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from protocol.codec import DecodeError, decode_from
@@ -28,6 +29,9 @@ MOST_VALUES = 10_000
 """The most structs and array elements of one message that are shown."""
 
 _CONSUMER = "consumer"
+_ENUMERATED = ("api_key", "error_code")
+"""Fields whose values are members of an enum where a handler has made them."""
+
 _NEWEST = 3  # version of the consumer protocol
 
 _SUBSCRIPTIONS = {("JoinGroupRequestProtocol", "metadata"), ("JoinGroupResponseMember", "metadata")} | {
@@ -52,7 +56,30 @@ class _Budget:
 
 
 _Shower = Callable[[Any, _Budget], Any]
-_plans: dict[tuple[type, int], list[tuple[str, _Shower]]] = {}
+
+
+class _Plan:
+    """How the structs of a class are shown in one version: all fields are taken at once, then those that need it are put into words."""
+
+    __slots__ = ("get", "names", "shown", "typed")
+
+    def __init__(self, cls: Any, version: int) -> None:
+        present = [(name, spec) for name, spec in cls.__fields__ if version in spec.versions]
+        self.names = [name for name, _ in present]
+        self.get = _getter(self.names)
+        self.shown = [
+            (name, show) for name, spec in present if (show := _shower(cls.__name__, name, spec, version)) is not None
+        ]
+        self.typed = any(name == "protocol_type" for name, _ in cls.__fields__)
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+_plans: dict[tuple[type, int], _Plan] = {}
 
 
 def to_json(message: Any, version: int) -> dict[str, Any] | None:
@@ -64,19 +91,18 @@ def _struct(value: Any, version: int, budget: _Budget) -> dict[str, Any]:
     cls = type(value)
     plan = _plans.get((cls, version))
     if plan is None:
-        plan = _plans[cls, version] = [
-            (name, _shower(cls.__name__, name, spec, version))
-            for name, spec in cls.__fields__
-            if version in spec.versions
-        ]
-    protocol_type = getattr(value, "protocol_type", None)
-    if protocol_type is not None:
-        budget.protocol_type = protocol_type
+        plan = _plans[cls, version] = _Plan(cls, version)
+    if plan.typed and value.protocol_type is not None:
+        budget.protocol_type = value.protocol_type
     budget.left -= 1
-    return {name: show(getattr(value, name), budget) for name, show in plan}
+    body = dict(zip(plan.names, plan.get(value), strict=True))
+    for name, show in plan.shown:
+        body[name] = show(body[name], budget)
+    return body
 
 
-def _shower(cls_name: str, name: str, spec: FieldSpec, version: int) -> _Shower:
+def _shower(cls_name: str, name: str, spec: FieldSpec, version: int) -> _Shower | None:
+    """How a field's value is shown; None for as it is."""
     if spec.kind == "array":
         return _array(_shower(cls_name, name, spec.element(), version))
     if (cls_name, name) in _SUBSCRIPTIONS:
@@ -87,35 +113,40 @@ def _shower(cls_name: str, name: str, spec: FieldSpec, version: int) -> _Shower:
         case "struct":
             return lambda value, budget: None if value is None else _struct(value, version, budget)
         case "string":
-            return lambda value, budget: _text(value)
+            return _text
         case "bytes":
             return lambda value, budget: _bytes(value)
         case "records":
             return lambda value, budget: _records(value)
         case "uuid":
             return lambda value, budget: base64.urlsafe_b64encode(value).decode().rstrip("=")
-        case "int8" | "int16" | "int32" | "int64":
-            return lambda value, budget: int(value)  # an Err is an int, too
-    return lambda value, budget: value
+    return _number if name in _ENUMERATED else None
 
 
-def _array(show: _Shower) -> _Shower:
+def _array(show: _Shower | None) -> _Shower:
     def shown(values: Any, budget: _Budget) -> Any:
-        if values is None:
-            return None
+        if not values:
+            return None if values is None else []
+        if len(values) < budget.left:
+            budget.left -= len(values)
+            return list(values) if show is None else [show(value, budget) for value in values]
         out: list[Any] = []
         for value in values:
             if budget.left <= 0:
                 out.append({"more": len(values) - len(out)})
                 break
             budget.left -= 1
-            out.append(show(value, budget))
+            out.append(value if show is None else show(value, budget))
         return out
 
     return shown
 
 
-def _text(value: str | None) -> str | None:
+def _number(value: int, budget: _Budget) -> int:
+    return int(value)
+
+
+def _text(value: str | None, budget: _Budget) -> str | None:
     return value if value is None or len(value) <= MOST_TEXT else value[:MOST_TEXT] + "…"
 
 

@@ -245,14 +245,16 @@ def _partition_hashes(p: _Patches) -> None:
 
     if TopicPartition._fields != ("topic", "partition"):
         raise LibraryMoved(f"aiokafka's TopicPartition has the fields {', '.join(TopicPartition._fields)}")
-    names: dict[str, int] = {}
+
+    class Names(dict[str, int]):
+        def __missing__(self, name: str) -> int:
+            self[name] = crc = crc32(name.encode()) * 31
+            return crc
+
+    names = Names()
 
     def partition_hash(self: Any) -> int:
-        name = self[0]
-        known = names.get(name)
-        if known is None:
-            known = names[name] = crc32(name.encode())
-        return known * 31 + self[1]  # type: ignore[no-any-return]
+        return names[self[0]] + self[1]  # type: ignore[no-any-return]
 
     p.put(TopicPartition, "__hash__", partition_hash)
 

@@ -220,8 +220,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         when = math.ceil(when * TICKS) * _TICK if when < _EVER else _EVER
         if when <= now:
             when = now + _TICK
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        handle._scheduled = True  # type: ignore[attr-defined]
+        handle = _Timer(when, callback, args, self, context)
         self._timers += 1
         heapq.heappush(self._heap, (when, self._timers, handle))
         return handle
