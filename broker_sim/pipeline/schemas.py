@@ -294,8 +294,8 @@ OFFSET_LOG = Table(
         Column(
             "record_type",
             STRING,
-            "Kafka's name: `OffsetCommit`, `GroupMetadata`, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; null for"
-            " control records and those without a key",
+            "Kafka's name: `OffsetCommit`, `GroupMetadata`, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; null"
+            " for control records and those without a key",
             _KEY,
         ),
         Column("key_version", INT, "the number that the key begins with (its record type); null if it has none", _KEY),

@@ -11,12 +11,14 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,10 @@ class JavaMissing(UsageError):
 
 class SparkMissing(UsageError):
     """PySpark or what it needs is not installed; one line."""
+
+
+class SparkFailed(UsageError):
+    """Spark's JVM did not start, or no session could be made in it; one line."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ def spark_session(
 
     ``master`` None: that of spark-submit where it started this process, else ``local[*]``. ``progress`` shows Spark's own bar on
     stderr. ``log_level`` is log4j's. A session that runs already is taken as it is: master and most settings are its own.
-    Raises SparkMissing, JavaMissing.
+    Raises SparkMissing, JavaMissing, SparkFailed.
     """
     need_pyspark()
     from pyspark.sql import SparkSession
@@ -207,16 +213,107 @@ def spark_session(
     local = master is not None and re.match(r"local(\[|-cluster|$)", master) is not None
     if local:
         _stay_on_this_machine()
-    builder = SparkSession.builder.appName(app)
-    if master is not None:
-        builder = builder.master(master)
     settings = {**_settings(progress, log_level), **(_local_settings(master or "") if local else {}), **(conf or {})}
-    for name, value in settings.items():
-        builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
-    session = builder.getOrCreate()
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    if master is not None:
+        texts["spark.master"] = master
+    session = _started(app, texts, submitted)
     session.sparkContext.setLogLevel(log_level)
     register(session)
     return session
+
+
+def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
+    """The session; what the JVM says while it starts is kept back, and told where it fails."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    said: _Said | None = None
+    try:
+        if (
+            not submitted and SparkContext._gateway is None
+        ):  # Spark starts its JVM in this very way, but can't be told where it may talk
+            said = _Said()
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            with said:
+                talks = {"stdout": said.write_end, "stderr": said.write_end}
+                SparkContext._ensure_initialized(gateway=launch_gateway(conf, talks))  # type: ignore[no-untyped-call]
+        builder = SparkSession.builder.appName(app)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    except (PySparkRuntimeError, Py4JJavaError) as error:
+        why = said.why() if said else ""
+        if isinstance(error, Py4JJavaError):
+            told = str(error.java_exception.getMessage()).splitlines()[0]
+            why = why if "stopped SparkContext" in told else told  # that says nothing of what stopped it
+        raise SparkFailed(f"Spark did not start: {why or error}") from error
+    if said is not None:
+        said.started()
+    return session
+
+
+class _Said:
+    """The JVM's stderr: kept while it starts, without what every start says; passed on from then on."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._kept = b""
+        self._starting = True
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._pass_on, name="stderr of Spark's JVM", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.write_end)  # the JVM's copy stays open
+        if error[0] is not None:
+            self._thread.join(5)  # it has ended, or is about to
+
+    def _pass_on(self) -> None:
+        with open(self._read_end, "rb", buffering=0) as stream:
+            while data := stream.read(65536):
+                with self._lock:
+                    if self._starting:
+                        self._kept += data
+                        continue
+                _to_stderr(data)
+
+    def why(self) -> str:
+        """The line that tells most of what went wrong."""
+        lines = [line.strip() for line in self._kept.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("at ", "Error occurred during initialization of VM"))]
+        telling = [line for line in lines if re.search(r"Exception|ERROR|Error|Could not", line)]
+        line = (telling or lines or ["its JVM ended without a word"])[0]
+        return re.sub(r'^Exception in thread "\w+" [\w.]+: |^.* ERROR \w+: ', "", line)[:300]
+
+    def started(self) -> None:
+        with self._lock:
+            self._starting = False
+            lines = self._kept.splitlines(keepends=True)
+            self._kept = b""
+        _to_stderr(b"".join(line for line in lines if not any(usual in line for usual in _USUAL)))
+
+
+_USUAL = (
+    b"Using incubator modules: jdk.incubator.vector",
+    b"Using Spark's default log4j profile",
+    b"Setting default log level to",
+    b"To adjust logging level use",
+    b"Unable to load native-hadoop library",
+    b"Setting Spark log level to",
+)
+"""What every start says."""
+
+
+def _to_stderr(data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(2, data) :]
 
 
 def _stay_on_this_machine() -> None:
