@@ -1,10 +1,11 @@
-"""The clients of a running scenario: one process each, told and listened to line by line (see apps).
+"""The clients of a running scenario, told and listened to line by line (see apps): here each one is a process; ``virtual`` has those
+that are programs on simulated hosts.
 
 Rules:
 1. A crash is SIGKILL, a freeze SIGSTOP: the client gets no chance to say goodbye. A hang is an application that stops polling.
 2. What a client tells goes into the journal as ``client`` events, in the order in which it came.
 3. A client that ends although nobody told it to is told with the last lines of its stderr.
-4. Nothing is left running: ``stop_all`` ends every process, thawed first.
+4. Nothing is left running: ``stop_all`` ends every client, thawed first.
 """
 
 from __future__ import annotations
@@ -16,14 +17,27 @@ import os
 import shlex
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from broker_sim.scenario.model import ClientPlan
 from broker_sim.words import UsageError
 
-__all__ = ["Client", "Clients"]
+__all__ = [
+    "Client",
+    "Clients",
+    "ProcessClient",
+    "Tell",
+    "kind_or_command",
+    "need",
+    "outside",
+    "processes",
+    "settings_of",
+]
+
+Tell = Callable[..., object]
+"""``tell(client, says, **details)`` hears what a client says and what becomes of it."""
 
 _APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 _NEEDS = {"crowd": "protocol", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
@@ -31,22 +45,68 @@ _PATIENCE_S = 2.0
 _TAIL = 20
 
 
-class Client:
-    """One client. ``tell(action, **details)`` hears what it says and what becomes of it."""
+class Client(ABC):
+    """One client, wherever it runs."""
 
-    def __init__(self, plan: ClientPlan, command: list[str], tell: Callable[..., object]) -> None:
-        self.plan, self.command, self._tell = plan, command, tell
-        self.process: asyncio.subprocess.Process | None = None
+    def __init__(self, plan: ClientPlan, tell: Tell) -> None:
+        self.plan, self._tell = plan, tell
         self.errors: deque[str] = deque(maxlen=_TAIL)
-        self._reading: list[asyncio.Task[None]] = []
+        """The last lines of its stderr."""
         self._told_to_end = False
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether it has been started and has not ended."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start it; nothing happens where it runs. Raises UsageError where it can't be started."""
+
+    @abstractmethod
+    async def crash(self) -> None:
+        """It is gone, and all that it said is heard. Raises UsageError where it doesn't run; so do the next three."""
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """It stands still."""
+
+    @abstractmethod
+    def thaw(self) -> None:
+        """It goes on."""
+
+    @abstractmethod
+    def command_line(self, text: str) -> None:
+        """A command of the line protocol."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End it, whatever its state."""
+
+    def _need_running(self) -> None:
+        if not self.running:
+            raise UsageError(f"the client {self.plan.name} is not running")
+
+    def _exited(self, code: int) -> None:
+        """It has ended."""
+        words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
+        self._tell(self.plan.name, "exited", code=code, text=words)
+
+
+class ProcessClient(Client):
+    """A client that is a process."""
+
+    def __init__(self, plan: ClientPlan, command: list[str], tell: Tell) -> None:
+        super().__init__(plan, tell)
+        self.command = command
+        self.process: asyncio.subprocess.Process | None = None
+        self._reading: list[asyncio.Task[None]] = []
 
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start its process; nothing happens where it runs. Raises UsageError where it can't be started."""
         if self.running:
             return
         self._told_to_end = False
@@ -80,8 +140,7 @@ class Client:
             self._tell(self.plan.name, str(says), **said)
         code = await process.wait()
         await logging
-        words = "" if self._told_to_end else f"nobody told it to; its last words: {' / '.join(self.errors) or 'none'}"
-        self._tell(self.plan.name, "exited", code=code, text=words)
+        self._exited(code)
 
     async def _log(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
@@ -89,18 +148,25 @@ class Client:
             self.errors.append(line)
 
     def command_line(self, text: str) -> None:
-        """A command of the line protocol. Raises UsageError where it doesn't run."""
-        if not self.running or self.process is None or self.process.stdin is None:
-            raise UsageError(f"the client {self.plan.name} is not running")
+        self._need_running()
+        assert self.process is not None
+        assert self.process.stdin is not None
         self._told_to_end |= text == "leave"
         self.process.stdin.write(f"{text}\n".encode())
 
-    def kill(self, number: signal.Signals) -> None:
-        """Send it a signal. Raises UsageError where it doesn't run."""
-        if not self.running or self.process is None:
-            raise UsageError(f"the client {self.plan.name} is not running")
-        self._told_to_end |= number is signal.SIGKILL
-        self._signal(number)
+    async def crash(self) -> None:
+        self._need_running()
+        self._told_to_end = True
+        self._signal(signal.SIGKILL)
+        await self.ended()
+
+    def freeze(self) -> None:
+        self._need_running()
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._need_running()
+        self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -134,28 +200,10 @@ class Client:
 
 
 class Clients:
-    """All clients of a scenario. ``commands``: other programs in place of the apps, by kind (or client name), as command lines."""
+    """All clients of a scenario."""
 
-    def __init__(
-        self,
-        plans: list[ClientPlan],
-        bootstrap: str,
-        tell: Callable[..., object],
-        commands: Mapping[str, str] | None = None,
-    ) -> None:
-        self._bootstrap, self._commands = bootstrap, dict(commands or {})
-        self.all = {plan.name: Client(plan, self._command(plan), tell) for plan in plans if plan.kind != "outside"}
-
-    def _command(self, plan: ClientPlan) -> list[str]:
-        settings = json.dumps({"bootstrap": self._bootstrap, "client_id": plan.name, **plan.settings})
-        own = self._commands.get(plan.name) or self._commands.get(plan.kind)
-        if own is None and plan.kind != "crowd":
-            own = self._commands.get("*")
-        if own is not None and own not in _APPS:
-            return [*shlex.split(own), settings]
-        kind = own or plan.kind
-        _need(kind)
-        return [sys.executable, "-m", f"broker_sim.scenario.apps.{_APPS[kind]}", settings]
+    def __init__(self, clients: Iterable[Client]) -> None:
+        self.all = {client.plan.name: client for client in clients}
 
     def _one(self, name: str) -> Client:
         if name not in self.all:
@@ -163,22 +211,21 @@ class Clients:
         return self.all[name]
 
     async def do(
-        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, Any], object]
+        self, action: str, names: list[str], for_s: float | None, later: Callable[[float, Client], object]
     ) -> None:
-        """Do ``action`` to the clients. ``later(seconds, call)`` undoes a freeze. Raises UsageError."""
+        """Do ``action`` to the clients. ``later(seconds, client)`` undoes a freeze. Raises UsageError."""
         for name in names:
             client = self._one(name)
             if action == "start":
                 await client.start()
             elif action == "crash":
-                client.kill(signal.SIGKILL)
-                await client.ended()
+                await client.crash()
             elif action == "freeze":
-                client.kill(signal.SIGSTOP)
+                client.freeze()
                 if for_s is not None:
                     later(for_s, client)
             elif action == "thaw":
-                client.kill(signal.SIGCONT)
+                client.thaw()
             elif action == "hang":
                 client.command_line(f"hang {for_s if for_s is not None else 86_400}")
             else:
@@ -191,8 +238,35 @@ class Clients:
                 await client.start()
 
     async def stop_all(self) -> None:
-        """End every process."""
+        """End every client."""
         await asyncio.gather(*(client.stop() for client in self.all.values()))
+
+
+def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
+    """Clients that are processes. ``commands``: see ``kind_or_command``. Raises UsageError."""
+
+    def command(plan: ClientPlan) -> list[str]:
+        chosen = kind_or_command(plan, commands)
+        if chosen not in _APPS:
+            return [*shlex.split(chosen), settings_of(plan, bootstrap)]
+        need(chosen)
+        return [sys.executable, "-m", f"broker_sim.scenario.apps.{_APPS[chosen]}", settings_of(plan, bootstrap)]
+
+    return Clients(ProcessClient(plan, command(plan), tell) for plan in plans if plan.kind != "outside")
+
+
+def kind_or_command(plan: ClientPlan, commands: Mapping[str, str]) -> str:
+    """What a client is: a kind, or the command line of a program. ``commands``: what takes the place of the file's, by client, by kind
+    or for all ("*")."""
+    own = commands.get(plan.name) or commands.get(plan.kind)
+    if own is None and plan.kind != "crowd":
+        own = commands.get("*")
+    return own or plan.kind
+
+
+def settings_of(plan: ClientPlan, bootstrap: str) -> str:
+    """What an app is started with."""
+    return json.dumps({"bootstrap": bootstrap, "client_id": plan.name, **plan.settings})
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
@@ -207,7 +281,8 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
         yield line.decode(errors="replace").rstrip()
 
 
-def _need(kind: str) -> None:
+def need(kind: str) -> None:
+    """Raise UsageError where a kind of client is not installed."""
     import importlib.util
 
     if importlib.util.find_spec(_NEEDS[kind]) is None:

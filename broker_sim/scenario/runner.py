@@ -24,28 +24,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.handles.topics import fill_partition, values
-from broker_sim.scenario.clients import Clients, outside
-from broker_sim.scenario.model import Action, Expectation, Scenario, Step
+from broker_sim.scenario.clients import Clients, Tell, outside, processes
+from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
 from broker_sim.scenario.signs import Sign
 from broker_sim.storage.errors import StorageError
 from broker_sim.topics import KafkaError
-from broker_sim.words import UsageError, duration_text
+from broker_sim.words import UsageError, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.scenario.clients import Client
 
-__all__ = ["Options", "Outcome", "Result", "run"]
+__all__ = ["SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
 
 HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05
 """How often records come."""
 
+SCRATCH = "broker-sim-"
+"""How the names of directories begin that are there while a scenario runs."""
+
 PATIENCE_S = 5.0
 """How long the user's program may take to end."""
 
 Event = dict[str, Any]
+
+MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients]
+"""As ``clients.processes``: (plans, bootstrap, tell, commands) -> the clients."""
 
 
 @dataclass(slots=True)
@@ -73,7 +79,8 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run. ``story``: every state that each group went through, which is equal for runs that went alike."""
+    """What came of a run. ``story``: every state that each group went through, which is equal for runs that went alike. ``seconds``
+    are those of the run's loop: virtual ones in virtual time."""
 
     name: str
     code: int
@@ -85,6 +92,9 @@ class Outcome:
     story: list[str]
     ended: dict[str, str] = field(default_factory=dict)
     """Clients that ended although nobody told them to, and their last words."""
+    journal_hash: str | None = None
+    """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
+    schedule_hash: str | None = None
 
     def report(self, *, width: int = 100, color: bool = False) -> str:
         """The verdict, and where it is broken what happened to the groups."""
@@ -94,7 +104,8 @@ class Outcome:
         lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
         lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
         words = {HELD: "held", BROKEN: "broken", LATE: "a deadline passed"}[self.code]
-        lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}")
+        virtual = " of virtual time" if self.journal_hash is not None else ""
+        lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}{virtual}")
         if self.code:
             lines += [f"\n{group}:\n{explain(self.events, group, width=width)}" for group in self.groups]
         return "\n".join(lines)
@@ -109,7 +120,12 @@ class Outcome:
             "ended": self.ended,
             "seconds": round(self.seconds, 3),
             "story": self.story,
+            **({} if self.journal_hash is None else _hashes(self)),
         }
+
+
+def _hashes(outcome: Outcome) -> dict[str, Any]:
+    return {"virtual": True, "journal_hash": outcome.journal_hash, "schedule_hash": outcome.schedule_hash}
 
 
 class _Late(Exception):
@@ -123,7 +139,9 @@ class _Broken(Exception):
 class _Stage:
     """A run under way."""
 
-    def __init__(self, scenario: Scenario, options: Options, kafka: Cluster) -> None:
+    def __init__(
+        self, scenario: Scenario, options: Options, kafka: Cluster, make_clients: MakeClients, virtual: bool
+    ) -> None:
         self.scenario, self.options, self.kafka = scenario, options, kafka
         self.journal = kafka.observe()
         self.faults: dict[str, Any] = {}
@@ -137,7 +155,8 @@ class _Stage:
         self.story: list[str] = []
         self.ended: dict[str, str] = {}
         self.heard_once: dict[str, None] = {}
-        self.clients = Clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
+        self.clients = make_clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
+        self.virtual = virtual
         self.tasks: list[asyncio.Task[None]] = []
         self.started_s = _now_s()
 
@@ -263,7 +282,7 @@ class _Stage:
         elif action.verb == "client":
             await self.clients.do(action.name, params["clients"], params["for_s"], self._thaw_later)
         elif action.verb == "advance":
-            await self.kafka.time.advance(params["seconds"], expire=params["expire"])
+            await self.advance(params["seconds"], params["expire"])
         elif action.verb == "send":
             answer = await commit_as(self.kafka, **{key: value for key, value in params.items() if key != "answer"})
             if answer.name != params["answer"]:
@@ -271,11 +290,28 @@ class _Stage:
         else:
             raise NotImplementedError(action.verb)
 
+    async def advance(self, seconds: float, expire: list[str]) -> None:
+        """Move a manual clock. In virtual time everybody lives through it, and who is to expire is silent. Raises UsageError."""
+        if not self.virtual:
+            await self.kafka.time.advance(seconds, expire=expire)
+            return
+        named = {client.plan.settings.get("instance_id"): client for client in self.clients.all.values()}
+        named.update(self.clients.all)
+        for name in expire:
+            if name not in named:
+                raise UsageError(
+                    f"expire: {unknown('client', name, self.clients.all)}; in virtual time clients can be silent"
+                )
+        silent = [named[name].plan.name for name in expire]
+        await self.clients.do("freeze", silent, None, self._thaw_later)
+        await self.pass_time(seconds)
+        await self.clients.do("thaw", silent, None, self._thaw_later)
+
     def _thaw_later(self, seconds: float, client: Client) -> None:
         async def thaw() -> None:
             await self.pass_time(seconds)
             if client.running:
-                client.kill(signal.SIGCONT)
+                client.thaw()
 
         self.tasks.append(asyncio.ensure_future(thaw()))
 
@@ -356,17 +392,23 @@ async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
     from broker_sim.cluster import Cluster
 
     options = options or Options()
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
+        arguments = await asyncio.to_thread(cluster_arguments, scenario, options, scratch)
+        async with Cluster(**arguments) as kafka:
+            return await play(kafka, scenario, options, processes)
+
+
+def cluster_arguments(scenario: Scenario, options: Options, scratch: str) -> dict[str, Any]:
+    """`Cluster`'s. ``scratch``: a directory for what the scenario begins with. Raises UsageError."""
     arguments = dict(scenario.cluster)
     for name in ("clock", "as_version", "seed"):
         if getattr(options, name) is not None:
             arguments[name] = getattr(options, name)
     if options.journal is not None:
         arguments["journal"] = options.journal
-    with tempfile.TemporaryDirectory(prefix="broker-sim-") as scratch:
-        if "data" in scenario.imported:  # a copy of it, so that the next run finds what this one found
-            arguments["data_dir"] = await asyncio.to_thread(_copied, scenario.imported["data"], scratch)
-        async with Cluster(**arguments) as kafka:
-            return await _on(kafka, scenario, options)
+    if "data" in scenario.imported:  # a copy of it, so that the next run finds what this one found
+        arguments["data_dir"] = _copied(scenario.imported["data"], scratch)
+    return arguments
 
 
 def _copied(data: str, scratch: str) -> Path:
@@ -377,8 +419,12 @@ def _copied(data: str, scratch: str) -> Path:
         raise UsageError(f"{data}: {error}") from None
 
 
-async def _on(kafka: Cluster, scenario: Scenario, options: Options) -> Outcome:
-    stage = _Stage(scenario, options, kafka)
+async def play(
+    kafka: Cluster, scenario: Scenario, options: Options, make_clients: MakeClients, *, virtual: bool = False
+) -> Outcome:
+    """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
+    live in one time. Raises UsageError."""
+    stage = _Stage(scenario, options, kafka, make_clients, virtual)
     for one in scenario.expect:
         if one.kind == "never":
             stage.nevers.append((one, one.signs))

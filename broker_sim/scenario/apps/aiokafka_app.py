@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -14,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
+from broker_sim.scenario.apps.common import Line, Orders, Settings, program
 
 _ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -30,9 +28,9 @@ def _log(partition: TopicPartition) -> str:
 class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, line: Line) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.tell = settings, line.tell
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
             "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
@@ -64,14 +62,14 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             if settings.assign:
                 found = await self.partitions()
                 consumer.assign(found)
-                tell("assigned", partitions=[_log(one) for one in found])
+                self.tell("assigned", partitions=[_log(one) for one in found])
             else:
                 consumer.subscribe(settings.topics, listener=self)
             while not self.leaving:
                 await self.turn()
         finally:
             await consumer.stop()
-            tell("left")
+            self.tell("left")
 
     async def partitions(self) -> list[TopicPartition]:
         """All partitions of the topics; the consumer itself knows none before it is assigned one."""
@@ -91,13 +89,13 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             batches = await self.consumer.getmany(timeout_ms=200)
         except KafkaError as error:
-            tell("error", text=f"{type(error).__name__}: {error}")
+            self.tell("error", text=f"{type(error).__name__}: {error}")
             return
         for partition, records in batches.items():
             for record in records:
                 if self.settings.work_s:
                     await asyncio.sleep(self.settings.work_s)
-                tell("read", log=_log(partition), offset=record.offset)
+                self.tell("read", log=_log(partition), offset=record.offset)
                 if self.settings.commit == "each":
                     await self.commit()
         if (batches and self.settings.commit == "batch") or self.wants_commit:
@@ -112,30 +110,30 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self.consumer.commit(offsets)
         except KafkaError as error:
-            tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
+            self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """A rebalance begins."""
-        tell("revoked", partitions=sorted(map(_log, revoked)))
+        self.tell("revoked", partitions=sorted(map(_log, revoked)))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """It is over."""
-        tell("assigned", partitions=sorted(map(_log, assigned)))
+        self.tell("assigned", partitions=sorted(map(_log, assigned)))
 
 
-async def _main() -> None:
-    app = App(Settings(sys.argv[1]))
-    loop = asyncio.get_running_loop()
-    listen(lambda command, argument: loop.call_soon_threadsafe(app.obey, command, argument))
+async def live(settings: Settings, line: Line) -> int:
+    """The whole program; its exit code."""
+    app = App(settings, line)
+    line.listen(app.obey)
     try:
         await app.run()
     except KafkaError as error:
-        tell("error", text=f"{type(error).__name__}: {error}")
-        raise SystemExit(1) from None
+        line.tell("error", text=f"{type(error).__name__}: {error}")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    asyncio.run(_main())
+    program(live)

@@ -1,15 +1,24 @@
-"""What the apps share: their settings, telling, listening."""
+"""What the apps share: their settings, telling, listening.
+
+An app on asyncio is a function ``live(settings, line)`` that returns its exit code; `program` makes a process of it, and
+``broker_sim.scenario.virtual`` runs it in virtual time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 MAX_TEXT = 500
+
+Obey = Callable[[str, str], object]
+"""``obey(command, argument)``: a command of the scenario."""
 
 
 class Settings:
@@ -28,6 +37,7 @@ class Settings:
         self.reset: str = given.get("reset", "earliest")
         self.work_s: float = given.get("work", 0.0)
         self.max_poll_records: int | None = given.get("max_poll_records")
+        self.members: int = given.get("members", 100)
         self.config: dict[str, Any] = dict(given.get("config", {}))
         self._given = given
 
@@ -37,12 +47,17 @@ class Settings:
         return None if value is None else round(value * 1000)
 
 
-def tell(says: str, **details: Any) -> None:
-    """One line for the scenario."""
+def told(says: str, details: dict[str, Any]) -> str:
+    """What an app says, as a line."""
     if "text" in details:
         details["text"] = str(details["text"])[:MAX_TEXT]
+    return json.dumps({"says": says, **details})
+
+
+def tell(says: str, **details: Any) -> None:
+    """One line for the scenario."""
     try:
-        sys.stdout.write(json.dumps({"says": says, **details}) + "\n")
+        sys.stdout.write(told(says, details) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os._exit(0)
@@ -65,7 +80,7 @@ class Orders:
             self.leaving = True
 
 
-def listen(obey: Callable[[str, str], object]) -> None:
+def listen(obey: Obey) -> None:
     """Call ``obey(command, argument)`` for each line of stdin, on a thread; its end ends the process."""
 
     def run() -> None:
@@ -76,3 +91,22 @@ def listen(obey: Callable[[str, str], object]) -> None:
         os._exit(0)
 
     threading.Thread(target=run, daemon=True, name="commands").start()
+
+
+class Line:
+    """What an app on asyncio and its scenario talk over: the stdout and stdin of a process."""
+
+    def tell(self, says: str, **details: Any) -> None:
+        """One line for the scenario."""
+        tell(says, **details)
+
+    def listen(self, obey: Obey) -> None:
+        """From now on call ``obey`` for each command, in the running loop."""
+        loop = asyncio.get_running_loop()
+        listen(lambda command, argument: loop.call_soon_threadsafe(obey, command, argument))
+
+
+def program(live: Callable[[Settings, Line], Coroutine[Any, Any, int]]) -> None:
+    """The process of an app on asyncio."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    sys.exit(asyncio.run(live(Settings(sys.argv[1]), Line())))

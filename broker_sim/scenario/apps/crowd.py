@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import struct
-import sys
 from collections.abc import Iterable
 from typing import Any
 
-from broker_sim.scenario.apps.common import Settings, listen, tell
+from broker_sim.scenario.apps.common import Line, Settings, program
 from broker_sim.scenario.wire import Wire
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
@@ -42,8 +40,8 @@ _ELSEWHERE = (Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE)
 class Member:
     """One member's life."""
 
-    def __init__(self, settings: Settings, number: int) -> None:
-        self.settings, self.name = settings, f"{settings.client_id}-{number}"
+    def __init__(self, settings: Settings, number: int, line: Line) -> None:
+        self.settings, self.name, self.tell = settings, f"{settings.client_id}-{number}", line.tell
         assert settings.group is not None
         self.group = settings.group
         self.wire = Wire(self.name)
@@ -120,7 +118,7 @@ class Member:
         mine = (
             decode(ConsumerProtocolAssignment, 0, synced.assignment, 2).assigned_partitions if synced.assignment else []
         )
-        tell(
+        self.tell(
             "assigned",
             member=self.name,
             partitions=[f"{one.topic}-{index}" for one in mine for index in one.partitions],
@@ -157,7 +155,7 @@ class Member:
     async def _refused(self, api: str, error: Err) -> bool:
         """What to do about an error: whether this coordinator is to be asked again."""
         if error not in _AGAIN:
-            tell("error", member=self.name, text=f"{api}: {error.name}")
+            self.tell("error", member=self.name, text=f"{api}: {error.name}")
         if error in (Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION):
             self.member_id = ""
         if error is not Err.REBALANCE_IN_PROGRESS:
@@ -181,26 +179,25 @@ def _assignment(topics: dict[str, list[int]]) -> bytes:
     return encode(ConsumerProtocolAssignment(list(parts)), 0)
 
 
-async def _main() -> None:
-    settings = Settings(sys.argv[1])
-    count = int(json.loads(sys.argv[1]).get("members", 100))
-    members = [Member(settings, number) for number in range(1, count + 1)]
+async def live(settings: Settings, line: Line) -> int:
+    """The whole program; its exit code."""
+    members = [Member(settings, number, line) for number in range(1, settings.members + 1)]
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def obey(command: str, argument: str) -> None:
         if command == "leave":
-            loop.call_soon_threadsafe(stop.set)
+            stop.set()
 
-    listen(obey)
+    line.listen(obey)
     tasks = [asyncio.ensure_future(member.run()) for member in members]
     await stop.wait()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.gather(*(member.leave() for member in members))
-    tell("left")
+    line.tell("left")
+    return 0
 
 
 if __name__ == "__main__":
-    asyncio.run(_main())
+    program(live)
