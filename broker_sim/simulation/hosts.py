@@ -84,6 +84,19 @@ class Host:
         self.machine.dark = not reset
         self.sim.network.close_ports(self.machine)
 
+    def exit(self) -> None:
+        """Its process is over, as at its own end or by SIGKILL: the kernel closes its connections. Nothing happens where there is none,
+        and no journal is told."""
+        if self.process.state == DEAD:
+            return
+        self._dead()
+        for end in self.sim.network.ends_of(self.machine):
+            if not end.ended:
+                end._send("eof")
+            end.vanish()
+            self.sim.network.gone.append(end)
+        self.sim.network.close_ports(self.machine)
+
     def _dead(self) -> None:
         loop, process = self.sim.loop, self.process
         if process.state == RUNNING:
@@ -116,10 +129,14 @@ class Host:
         """A new process; the programs that were given as functions run again."""
         self.crash(reset=True)
         self.sim.note(f"restart {self.name}")
-        self.machine.dark = False
-        self.process = self.machine.process = Process(self.name, self.process.number + 1, self.sim.seed)
+        self.begin()
         for program, name in self._programs:
             self._start(program(), name)
+
+    def begin(self) -> None:
+        """A new process after ``exit`` or ``crash``, in which nothing runs yet."""
+        self.machine.dark = False
+        self.process = self.machine.process = Process(self.name, self.process.number + 1, self.sim.seed)
 
     def __repr__(self) -> str:
         return f"<host {self.name} {self.address} {self.state}>"
