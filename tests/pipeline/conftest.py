@@ -10,6 +10,7 @@ import pytest
 
 from broker_sim.pipeline.session import JavaMissing, SparkMissing, spark_session
 from tests.support.real_kafka import unavailable
+from tests.support.spark_jars import jars_for
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": 2,
@@ -20,12 +21,12 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A SparkSession on local[2] with the project's sources registered; tests that use it are marked `spark`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PySpark's own imports
-            session = spark_session("local[2]", "broker-sim tests", SETTINGS)
+            session = spark_session("local[2]", "broker-sim tests", {**SETTINGS, **jars_for(request.session.items)})
     except (JavaMissing, SparkMissing) as error:
         unavailable(str(error))
     yield session
