@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 from protocol.codec import DecodeError, decode_from
@@ -61,22 +60,16 @@ _Shower = Callable[[Any, _Budget], Any]
 class _Plan:
     """How the structs of a class are shown in one version: all fields are taken at once, then those that need it are put into words."""
 
-    __slots__ = ("get", "names", "shown", "typed")
+    __slots__ = ("shown", "take", "typed")
 
     def __init__(self, cls: Any, version: int) -> None:
         present = [(name, spec) for name, spec in cls.__fields__ if version in spec.versions]
-        self.names = [name for name, _ in present]
-        self.get = _getter(self.names)
+        fields = ", ".join(f"{name!r}: value.{name}" for name, _ in present)
+        self.take: Callable[[Any], dict[str, Any]] = eval(f"lambda value: {{{fields}}}")  # half the time of attrgetter and zip
         self.shown = [
             (name, show) for name, spec in present if (show := _shower(cls.__name__, name, spec, version)) is not None
         ]
         self.typed = any(name == "protocol_type" for name, _ in cls.__fields__)
-
-
-def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 _plans: dict[tuple[type, int], _Plan] = {}
@@ -95,7 +88,7 @@ def _struct(value: Any, version: int, budget: _Budget) -> dict[str, Any]:
     if plan.typed and value.protocol_type is not None:
         budget.protocol_type = value.protocol_type
     budget.left -= 1
-    body = dict(zip(plan.names, plan.get(value), strict=True))
+    body = plan.take(value)
     for name, show in plan.shown:
         body[name] = show(body[name], budget)
     return body
