@@ -1,0 +1,232 @@
+"""A scenario in virtual time: the production cluster and the scenario's apps in one simulation, each client on a host of its own.
+
+    outcome = play(read(path), Options(seed=7))          # the same runner, signs and verdict; no processes, no waiting
+    outcome.journal_hash                                 # equal for equal seeds, in any process
+
+Rules:
+1. The runner is that of real time; what differs is which cluster it plays on and where its clients run.
+2. A client is the app of its kind, as it is, on a simulated host. A crash ends the host's process and its kernel closes the
+   connections; a freeze pauses it.
+3. The clock is the simulation's: a file's ``clock`` is not looked at. ``advance`` lets that time pass for brokers and clients alike,
+   and who is to ``expire`` is frozen meanwhile.
+4. Only apps on asyncio can live here. Another client is refused by its name before anything runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import tempfile
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.scenario.apps.common import Line, Obey, Settings, told
+from broker_sim.scenario.clients import Client, Clients, Tell, kind_or_command, need, settings_of
+from broker_sim.scenario.model import ClientPlan, Scenario
+from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
+from broker_sim.scenario.runner import play as play_on
+from broker_sim.simulation.process import DEAD, PROCESS, context_of
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.hosts import Host
+    from broker_sim.simulation.loop import SimTask
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["APPS", "play"]
+
+APPS = {"aiokafka": "aiokafka_app", "crowd": "crowd"}
+"""Kind -> the module of ``apps`` with its ``live(settings, line)``."""
+
+_LONGEST = "3650d"
+"""No scenario is longer; each of its waits has a limit of its own."""
+
+Live = Callable[[Settings, Line], Coroutine[Any, Any, int]]
+
+
+def play(scenario: Scenario, options: Options | None = None, **simulation: Any) -> Outcome:
+    """As `runner.run`, in virtual time. ``simulation``: `simulate`'s arguments (``order``, ``link``, ``recording`` ...); the seed is
+    the scenario's. Raises UsageError, ClusterError; SimError where the simulation itself can't go on."""
+    from broker_sim.simulation.world import simulate
+
+    options = options or Options()
+    _check(scenario, options)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
+        arguments = cluster_arguments(scenario, options, scratch)
+        del arguments["clock"]
+        seed = arguments.pop("seed")
+        if seed is not None:
+            arguments["seed"] = seed
+        with simulate(seed or 0, **simulation) as sim, _logs(sim) as logs:
+            kafka = sim.cluster(arguments.pop("brokers"), **arguments)
+
+            def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
+                made = [HostClient(plan, sim, kind_or_command(plan, commands), bootstrap, tell) for plan in plans]
+                logs.clients = {one.host.name: one for one in made}
+                return Clients(made)
+
+            outcome = sim.run(play_on(kafka, scenario, options, clients, virtual=True), within=_LONGEST)
+            outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
+            return outcome
+
+
+def _check(scenario: Scenario, options: Options) -> None:
+    """Raise UsageError for what can't be in virtual time."""
+    if options.attach:
+        raise UsageError(
+            f"{options.attach[0]} is a program of its own, and can't live in virtual time: run it without --virtual"
+        )
+    if options.clock is not None:
+        raise UsageError(f"the clock is {options.clock} or virtual, not both")
+    for plan in scenario.clients:
+        kind = kind_or_command(plan, options.clients)
+        if kind not in APPS:
+            what = "somebody else's" if kind == "outside" else f"{kind}, a process of its own,"
+            raise UsageError(
+                f"the client {plan.name} is {what} and can't live in virtual time: there clients are {' or '.join(APPS)}"
+            )
+        need(kind)
+
+
+class HostClient(Client):
+    """A client on a simulated host."""
+
+    def __init__(self, plan: ClientPlan, sim: Simulation, kind: str, bootstrap: str, tell: Tell) -> None:
+        super().__init__(plan, tell)
+        self.host = _host(sim, plan.name)
+        module = importlib.import_module(f"broker_sim.scenario.apps.{APPS[kind]}")
+        self._live: Live = module.live
+        self._settings = settings_of(plan, bootstrap)
+        self._line = _HostLine(self)
+        self._task: SimTask | None = None
+        self._used = False
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done() and self.host.process.state != DEAD
+
+    async def start(self) -> None:
+        if self.running:
+            return
+        if self._used:
+            self.host.begin()
+        self._used, self._told_to_end = True, False
+        self.errors.clear()
+        self._line = _HostLine(self)
+        self._tell(self.plan.name, "started")
+        self._task = self.host.spawn(self._lives(self._line), self.plan.name)
+        self._task.add_done_callback(self._over, context=context_of(None))
+
+    async def _lives(self, line: _HostLine) -> int:
+        try:
+            return await self._live(Settings(self._settings), line)
+        except Exception:
+            self.errors += traceback.format_exc().splitlines()
+            return 1
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        if task is self._task and not task.cancelled():
+            self._ended(task.result())
+
+    def _ended(self, code: int) -> None:
+        """Its process is over."""
+        self._task = None
+        self.host.exit()
+        self._exited(code)
+
+    async def crash(self) -> None:
+        self._need_running()
+        self._told_to_end = True
+        self._ended(_KILLED)
+
+    def freeze(self) -> None:
+        self._need_running()
+        self.host.pause()
+
+    def thaw(self) -> None:
+        self._need_running()
+        self.host.resume()
+
+    def command_line(self, text: str) -> None:
+        self._need_running()
+        self._told_to_end |= text == "leave"
+        command, _, argument = text.partition(" ")
+        self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
+
+    async def stop(self) -> None:
+        if self.running:
+            self._told_to_end = True
+            self._ended(0)
+
+
+_KILLED = -9
+"""The exit code of a process that SIGKILL has ended."""
+
+
+class _HostLine(Line):
+    """What an app of this process is told, and what it tells."""
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+        self._unheard: list[tuple[str, str]] = []
+        self._obey: Obey | None = None
+
+    def tell(self, says: str, **details: Any) -> None:
+        said = json.loads(told(says, details))  # as it would come through a pipe
+        self._client._tell(self._client.plan.name, said.pop("says"), **said)
+
+    def listen(self, obey: Obey) -> None:
+        self._obey = obey
+        for command, argument in self._unheard:
+            obey(command, argument)
+        self._unheard.clear()
+
+    def obey(self, command: str, argument: str) -> None:
+        """A command of the scenario; it waits for the app to listen."""
+        if self._obey is None:
+            self._unheard.append((command, argument))
+        else:
+            self._obey(command, argument)
+
+
+def _host(sim: Simulation, name: str) -> Host:
+    """A host for a client, called like it where hosts can be called so."""
+    spelled = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name) or "client"
+    taken = (*sim.network.machines, "localhost", "127.0.0.1")
+    return sim.host(
+        next(one for one in (spelled, *(f"{spelled}.{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+    )
+
+
+class _Logs(logging.Handler):
+    """What a client's library logs is that client's stderr."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+        self.clients: dict[str, HostClient] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        client = None if process is None else self.clients.get(process.host)
+        if client is None:
+            logging.getLogger().handle(record)
+        else:
+            client.errors += self.format(record).splitlines()
+
+
+@contextmanager
+def _logs(sim: Simulation) -> Iterator[_Logs]:
+    """While it is played the library's log goes to the clients."""
+    logger, handler = logging.getLogger("aiokafka"), _Logs()
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
