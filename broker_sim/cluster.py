@@ -21,14 +21,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import errno
-import fcntl
 import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from broker_sim.clock import Clock, Timer, clock_of
 from broker_sim.config import BrokerConfig, ConfigError
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     import socket
 
     from broker_sim.metadata import Broker, Topic
+    from broker_sim.storage.files import Closable, Files
 
 __all__ = ["Cluster", "ClusterError", "ClusterThread"]
 
@@ -103,7 +103,7 @@ class Cluster(Incidents):
         self._sync = sync
         self._clock = clock
         self._stopped_ms = 0
-        self._lock: IO[str] | None = None
+        self._lock: Closable | None = None
         self._maintenance: Timer | None = None
 
     # --- what it is -----------------------------------------------------------------------------------------------------
@@ -211,6 +211,12 @@ class Cluster(Incidents):
     def _advertises(self, node_id: int) -> str:
         return self._advertised_host
 
+    def _files(self) -> Files:
+        """The disk that ``data_dir`` is on."""
+        from broker_sim.storage.files import FILES
+
+        return FILES
+
     def _open(self, sockets: list[socket.socket]) -> None:
         """State, coordinators and servers, everything but listening. Raises ClusterError."""
         from broker_sim.cluster_store import StoreError
@@ -218,14 +224,16 @@ class Cluster(Incidents):
         from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, KafkaError
         from broker_sim.storage import StorageError
 
-        clock = self._clock
+        clock, files = self._clock, self._files()
         if clock is None or isinstance(clock, str):
             clock = clock_of(clock or "real", now_ms=self._stopped_ms)()
         try:
             if self._data_dir is not None:
-                self._lock = _lock(self._data_dir)
+                self._lock = _lock(self._data_dir, files)
             self.config = BrokerConfig(self._settings, self.config.as_version)  # what clients altered is on disk
-            state = ClusterState(self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"))
+            state = ClusterState(
+                self.config, clock, data_dir=self._data_dir, sync=self._sync, rng=self._rng_for("ids"), files=files
+            )
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertises(node_id), port)
             self._begin(state)
@@ -362,19 +370,15 @@ class ClusterThread:
         self._loop = self._thread = None
 
 
-def _lock(data_dir: Path) -> IO[str]:
-    """Make the directory, see that it can be written, and keep others out while the file is open. Raises ClusterError."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    handle = (data_dir / _LOCK_FILE).open("a")
+def _lock(data_dir: Path, files: Files) -> Closable:
+    """Make the directory, see that it can be written, and keep others out until that is closed. Raises ClusterError."""
+    files.make_dir(data_dir)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
-    except OSError:
-        handle.close()
+        return files.lock(data_dir / _LOCK_FILE)
+    except BlockingIOError:
         raise ClusterError(
             f"data directory {data_dir} is in use by another cluster, or by a Kafka broker: stop it, or take a copy"
         ) from None
-    return handle
 
 
 def _bind_error(host: str, port: int, error: OSError) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
+from broker_sim.storage.files import FILES, Files
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from protocol.errors import Err
 
@@ -55,7 +55,7 @@ KEEP_OFFSETS_MINUTES = 2**31 - 1
 class SavedCluster:
     """Topics, ids and settings with their files; `metadata.ClusterState` is what the rest of the broker uses.
 
-    `data_dir` None keeps everything in memory.
+    `data_dir` None keeps everything in memory; `files` is the disk that it is on.
     """
 
     def __init__(
@@ -66,11 +66,13 @@ class SavedCluster:
         cluster_id: str | None,
         rng: random.Random | None,
         sync: bool,
+        files: Files = FILES,
     ) -> None:
         self.config = config
         self.clock = clock
         self.data_dir = data_dir
         self.sync = sync
+        self.files = files
         self.rng = rng if rng is not None else random.SystemRandom()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -109,10 +111,15 @@ class SavedCluster:
 
     def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
         path = self._log_dir(topic, index)
+        files = self.files
+        if path is not None and not files.is_dir(path):
+            files.make_dir(path)
+            if self.sync:
+                files.sync_dir(path.parent)
         if path is not None:
-            path.mkdir(exist_ok=True)
-            store.write_partition_id(path, topic.topic_id)
-        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=f"{topic.name}-{index}")
+            store.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
+        name = f"{topic.name}-{index}"
+        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=name, files=files)
 
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
@@ -174,8 +181,9 @@ class SavedCluster:
             "gone": self._gone[-MAX_GONE:],
             "adopted": self._adopted,
         }
+        texts = {name: self._texts[name] for name in self.topics}
         try:
-            store.write_state(self.data_dir, state, {name: self._texts[name] for name in self.topics}, sync=self.sync)
+            store.write_state(self.data_dir, state, texts, files=self.files, sync=self.sync)
         except OSError as error:
             log.error("the cluster's state can't be written: %s", error)
             raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -189,8 +197,8 @@ class SavedCluster:
         """
         if self.data_dir is None:
             return
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        saved = store.read_state(self.data_dir) or {}
+        self.files.make_dir(self.data_dir)
+        saved = store.read_state(self.data_dir, self.files) or {}
         try:
             self._load_state(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -199,14 +207,13 @@ class SavedCluster:
         self._adopt_all(set(saved.get("gone", [])))
         if self._adopted:
             self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
-        store.write_properties(
-            self.data_dir, self.cluster_id, next(iter(self.broker_ids()), 1), store.uuid_text(self.new_uuid())
-        )
+        node_id, directory_id = next(iter(self.broker_ids()), 1), store.uuid_text(self.new_uuid())
+        store.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files, sync=self.sync)
         self.changed()
 
     def _load_state(self, saved: Mapping[str, Any]) -> None:
         assert self.data_dir is not None
-        known_id = saved.get("cluster_id") or store.read_cluster_id(self.data_dir)
+        known_id = saved.get("cluster_id") or store.read_cluster_id(self.data_dir, self.files)
         if known_id and self._given_cluster_id is None:
             self.cluster_id = str(known_id)
         self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
@@ -245,11 +252,15 @@ class SavedCluster:
         assert self.data_dir is not None
         found = {
             name: kept
-            for name, logs in store.find_partitions(self.data_dir).items()
-            if name not in self.topics and (kept := _without(logs, gone))
+            for name, logs in store.find_partitions(self.data_dir, self.files).items()
+            if name not in self.topics and (kept := self._without(logs, gone))
         }
         if not found:
             return
+        if not self.files.real:
+            raise store.StoreError(
+                f"{self.data_dir} has logs that {store.STATE_FILE} does not know: {', '.join(found)}"
+            )
         from broker_sim import adopting  # it reads what groups and controllers write: not for everybody's start
 
         asked = "offsets.topic.num.partitions"
@@ -300,14 +311,16 @@ class SavedCluster:
             self._reopen(topic, index, [leader], leader, 0, logs)
         self._install(topic)
 
-
-def _without(logs: Mapping[int, Path], gone: set[str]) -> dict[int, Path]:
-    """These directories but those of topics that are gone, which are deleted."""
-    ids = {path: store.read_partition_id(path) for path in logs.values()}
-    left = {path for path, one in ids.items() if one is not None and store.uuid_text(one) in gone}
-    for path in left:
-        shutil.rmtree(path)
-    return {index: path for index, path in logs.items() if path not in left}
+    def _without(self, logs: Mapping[int, Path], gone: set[str]) -> dict[int, Path]:
+        """These directories but those of topics that are gone, which are deleted, and empty ones, as a deletion leaves them at last."""
+        stay: dict[int, Path] = {}
+        for index, path in logs.items():
+            topic_id = store.read_partition_id(path, self.files)
+            if topic_id is not None and store.uuid_text(topic_id) in gone:
+                self.files.remove_dir(path, last=store.PARTITION_FILE)
+            elif self.files.names(path):
+                stay[index] = path
+        return stay
 
 
 def entry(replicas: list[int], isr: list[int], leader: int, leader_epoch: int) -> dict[str, Any]:

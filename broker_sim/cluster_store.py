@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
+from broker_sim.storage.checkpoints import PARTITION_FILE
+from broker_sim.storage.files import FILES, Files
+
 STATE_FILE = "cluster.json"
 PROPERTIES_FILE = "meta.properties"
-PARTITION_FILE = "partition.metadata"
 FORMAT = 1
 
 _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>[0-9]+)")
@@ -42,28 +43,11 @@ def uuid_bytes(text: str) -> bytes:
     return raw
 
 
-def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
-    """Put a file of `content` in the place of `path`, whole or not at all; with `sync` it survives a power cut."""
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("wb") as file:
-        file.write(content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(fresh, path)
-    if sync:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def read_state(directory: Path) -> dict[str, Any] | None:
+def read_state(directory: Path, files: Files = FILES) -> dict[str, Any] | None:
     """What `write_state` wrote; None where there is none. Raises StoreError."""
     path = directory / STATE_FILE
     try:
-        state = json.loads(path.read_bytes())
+        state = json.loads(files.read_file(path))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -78,42 +62,46 @@ def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[s
     return json.dumps({"id": uuid_text(topic_id), "configs": configs, "partitions": partitions})
 
 
-def write_state(directory: Path, state: dict[str, Any], topics: dict[str, str], *, sync: bool = False) -> None:
+def write_state(
+    directory: Path, state: dict[str, Any], topics: dict[str, str], *, files: Files = FILES, sync: bool = False
+) -> None:
     """Write `cluster.json`: `state`, and every topic's text, one a line."""
     head = json.dumps({"format": FORMAT, **state}, indent=1)[:-2]
     rows = ",\n".join(f"  {json.dumps(name)}: {text}" for name, text in topics.items())
-    replace_file(directory / STATE_FILE, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
+    files.replace_file(directory / STATE_FILE, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
 
 
-def write_properties(directory: Path, cluster_id: str, node_id: int, directory_id: str) -> None:
+def write_properties(
+    directory: Path, cluster_id: str, node_id: int, directory_id: str, *, files: Files = FILES, sync: bool = False
+) -> None:
     """Kafka's meta.properties, if there is none."""
     path = directory / PROPERTIES_FILE
-    if not path.exists():
+    if not files.exists(path):
         lines = ["#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={directory_id}"]
-        replace_file(path, ("\n".join(lines) + "\n").encode())
+        files.replace_file(path, ("\n".join(lines) + "\n").encode(), sync=sync)
 
 
-def read_cluster_id(directory: Path) -> str | None:
+def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
     """The cluster id in meta.properties, None where it is not told."""
     try:
-        text = (directory / PROPERTIES_FILE).read_text(encoding="utf-8", errors="replace")
+        text = files.read_file(directory / PROPERTIES_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
     found = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
     return found[1] if found else None
 
 
-def write_partition_id(directory: Path, topic_id: bytes) -> None:
+def write_partition_id(directory: Path, topic_id: bytes, *, files: Files = FILES, sync: bool = False) -> None:
     """Kafka's partition.metadata, if there is none."""
     path = directory / PARTITION_FILE
-    if not path.exists():
-        replace_file(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode())
+    if not files.exists(path):
+        files.replace_file(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
 
 
-def read_partition_id(directory: Path) -> bytes | None:
+def read_partition_id(directory: Path, files: Files = FILES) -> bytes | None:
     """The topic id in a partition's directory; None without a file or without an id in it."""
     try:
-        text = (directory / PARTITION_FILE).read_text(encoding="utf-8", errors="replace")
+        text = files.read_file(directory / PARTITION_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
     found = re.search(r"^topic_id: (\S+)$", text, re.MULTILINE)
@@ -123,11 +111,11 @@ def read_partition_id(directory: Path) -> bytes | None:
         return None
 
 
-def find_partitions(directory: Path) -> dict[str, dict[int, Path]]:
+def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int, Path]]:
     """Topic -> partition -> directory of every partition's log in a data directory, in the order of their names."""
     found: dict[str, dict[int, Path]] = {}
-    for path in sorted(directory.iterdir()):
-        name = _DIRECTORY.fullmatch(path.name)
-        if name is not None and path.is_dir() and not path.name.startswith("__cluster_metadata-"):
+    for each in files.names(directory):
+        name, path = _DIRECTORY.fullmatch(each), directory / each
+        if name is not None and files.is_dir(path) and not each.startswith("__cluster_metadata-"):
             found.setdefault(name["topic"], {})[int(name["index"])] = path
     return found

@@ -28,6 +28,7 @@ from broker_sim.cluster_saved import SavedCluster, entry
 from broker_sim.cluster_store import uuid_text
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import PartitionLog, StorageError
+from broker_sim.storage.files import FILES, Files
 from broker_sim.topics import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -70,8 +71,8 @@ class Broker:
 class ClusterState(SavedCluster):
     """Everything that the brokers of one cluster agree on.
 
-    `data_dir` None keeps the logs in memory. `sync` forces every write of the metadata to the disk. `rng` gives topic
-    and cluster ids; without one the operating system's generator is used.
+    `data_dir` None keeps the logs in memory, `files` is the disk that it is on. `sync` forces every write of the metadata to
+    the disk. `rng` gives topic and cluster ids; without one the operating system's generator is used.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class ClusterState(SavedCluster):
         cluster_id: str | None = None,
         rng: random.Random | None = None,
         sync: bool = False,
+        files: Files = FILES,
     ) -> None:
-        super().__init__(config, clock, data_dir, cluster_id, rng, sync)
+        super().__init__(config, clock, data_dir, cluster_id, rng, sync, files)
         self.brokers: dict[int, Broker] = {}
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""

@@ -7,7 +7,6 @@ Source: ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
-import shutil
 
 from broker_sim.handlers.context import RequestContext
 from protocol.errors import Err
@@ -37,8 +36,7 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
     if state.data_dir is not None:
         result.log_dir = str(state.data_dir)
         try:
-            disk = shutil.disk_usage(state.data_dir)
-            result.total_bytes, result.usable_bytes = disk.total, disk.free
+            result.total_bytes, result.usable_bytes = state.files.space(state.data_dir)
         except OSError:
             result.error_code = Err.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(0, Err.NONE, [result])

@@ -16,6 +16,7 @@ from broker_sim.storage.files import FILES, Files
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_FILE = "cleaner-offset-checkpoint"
+PARTITION_FILE = "partition.metadata"
 PARTITION_FILES = (LOG_START_FILE, CLEANER_FILE)
 
 
@@ -23,10 +24,10 @@ class CheckpointError(ValueError):
     """A checkpoint file that does not read as one."""
 
 
-def read_rows(path: Path) -> list[list[str]]:
+def read_rows(path: Path, files: Files = FILES) -> list[list[str]]:
     """The rows of a checkpoint as words; none where the file is absent or empty. Raises CheckpointError."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = files.read_file(path).decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
@@ -53,11 +54,11 @@ def partition_of_dir(name: str) -> tuple[str, int] | None:
     return topic, int(number)
 
 
-def read_offsets(data_dir: Path, name: str) -> dict[tuple[str, int], int]:
+def read_offsets(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[str, int], int]:
     """Offsets by (topic, partition) of the data directory's checkpoint `name`. Raises CheckpointError."""
     path = data_dir / name
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path)}
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
@@ -71,7 +72,7 @@ def write_row(log_dir: Path, name: str, offset: int | None, *, files: Files = FI
     if key is None:
         return
     try:
-        offsets = read_offsets(log_dir.parent, name)
+        offsets = read_offsets(log_dir.parent, name, files)
     except CheckpointError:
         offsets = {}
     if offsets.get(key) == offset:

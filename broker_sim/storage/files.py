@@ -1,14 +1,16 @@
-"""The seam between the log and the disk: every system call of the storage goes through `Files`.
+"""The seam between the brokers and the disk: every system call for a data directory goes through `Files`.
 
-A test (or a storage fault) hands the log a subclass whose calls fail; the rest of the code cannot tell.
+A test, or the simulated disk, hands a subclass; the rest of the code cannot tell.
 Errors are the OSError of the call; `append` leaves the file as long as it was before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
+import shutil
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +26,9 @@ class Files:
 
     At most `max_open` log files stay open at a time: the one opened longest ago is closed for the next.
     """
+
+    real = True
+    """Whether the paths are those of the machine, so that others can be given them."""
 
     def __init__(self, max_open: int | None = None) -> None:
         self._max_open = max_open
@@ -76,7 +81,55 @@ class Files:
         os.replace(old, new)
 
     def remove(self, path: Path) -> None:
+        """A file goes, if it is there."""
         path.unlink(missing_ok=True)
+
+    def names(self, path: Path) -> list[str]:
+        """What a directory holds, sorted."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: Path) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: Path) -> bool:
+        return os.path.isdir(path)
+
+    def make_dir(self, path: Path) -> None:
+        """A directory, and those above it, unless they are there."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def drop_dir(self, path: Path) -> None:
+        """An empty directory goes."""
+        path.rmdir()
+
+    def read_file(self, path: Path) -> bytes:
+        """All of a file. Raises FileNotFoundError."""
+        return path.read_bytes()
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """Bytes that the file system of `path` has in all, and those that are free."""
+        total, _, free = shutil.disk_usage(path)
+        return total, free
+
+    def lock(self, path: Path) -> Closable:
+        """Make the file, and keep everybody else from it until it is closed. Raises BlockingIOError where somebody has it."""
+        handle = path.open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against a JVM: what Java locks is the other kind
+        except OSError as error:
+            handle.close()
+            raise BlockingIOError(*error.args) from None
+        return handle
+
+    def remove_dir(self, path: Path, *, last: str = "") -> None:
+        """A directory goes with all that is in it, the file `last` behind the others."""
+        for name in sorted(self.names(path), key=lambda name: name == last):
+            try:
+                self.remove(path / name)
+            except (IsADirectoryError, PermissionError):
+                shutil.rmtree(path / name)
+        self.drop_dir(path)
 
     def append(self, fd: int, data: bytes, position: int) -> None:
         """All of `data` at `position`, the file's end, or nothing: a partial write is cut off before the error."""

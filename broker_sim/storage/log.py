@@ -96,7 +96,7 @@ class PartitionLog:
 
     def _open(self, directory: Path, now_ms: int) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            self._files.make_dir(directory)
             found = recovery.recover(directory, self.config, self._files, now_ms)
             self.epochs = EpochCache(found.epochs, self._save_epochs)
             if found.epochs_changed:
@@ -509,7 +509,7 @@ class PartitionLog:
             if self.clean_end_offset > self.log_end_offset:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
-            self.producers = recovery.rebuild_producers(self.directory, self.segments)
+            self.producers = recovery.rebuild_producers(self.directory, self.segments, self._files)
         except FAILURES as error:
             raise self._failure(error) from error
 
@@ -563,15 +563,13 @@ class PartitionLog:
 
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
-        import shutil
-
         for segment in self.segments:
             segment.close()
         if self.directory is not None:
             try:
                 for name in checkpoints.PARTITION_FILES:
                     checkpoints.write_row(self.directory, name, None, files=self._files)
-                shutil.rmtree(self.directory)
+                self._files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
             except FAILURES as error:
                 raise self._failure(error) from error
 

@@ -49,9 +49,9 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
     """Read a log directory, repairing it. Raises OSError."""
     sweep(directory, config, files, now_ms)
     found = Recovered()
-    bases = segment_bases(directory)
-    saved = _saved_epochs(directory)
-    found.producers, replay_from = _snapshot_before(directory, bases)
+    bases = segment_bases(directory, files)
+    saved = _saved_epochs(directory, files)
+    found.producers, replay_from = _snapshot_before(directory, bases, files)
     scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
     for base in bases:
         segment = open_segment(directory, base, config, files, now_ms)
@@ -84,10 +84,10 @@ def open_segment(
     )
 
 
-def segment_bases(directory: Path, suffix: str = "") -> list[int]:
+def segment_bases(directory: Path, files: Files, suffix: str = "") -> list[int]:
     """Base offsets of the segments in a log directory, ascending."""
     ending = f".log{suffix}"
-    names = (path.name.removesuffix(ending) for path in directory.iterdir() if path.name.endswith(ending))
+    names = (name.removesuffix(ending) for name in files.names(directory) if name.endswith(ending))
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
@@ -96,15 +96,17 @@ def segment_bases(directory: Path, suffix: str = "") -> list[int]:
 
 def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None:
     """Finish or undo what a crash interrupted (rule 4). Raises OSError."""
-    for path in list(directory.iterdir()):
-        if path.name.endswith((".cleaned", ".deleted", ".tmp")):
-            files.remove(path)
-    for base in segment_bases(directory, ".swap"):
+    for name in files.names(directory):
+        if name.endswith((".cleaned", ".deleted", ".tmp")):
+            files.remove(directory / name)
+    for base in segment_bases(directory, files, ".swap"):
         _complete_swap(directory, base, config, files, now_ms)
-    for path in list(directory.iterdir()):
-        lone = path.suffix in (".index", ".timeindex", ".txnindex") and not path.with_suffix(".log").exists()
-        if lone or path.name.endswith(".swap"):
-            files.remove(path)
+    there = files.names(directory)
+    logs = {name.removesuffix(".log") for name in there if name.endswith(".log")}
+    for name in there:
+        stem, _, kind = name.rpartition(".")
+        if kind == "swap" or (kind in ("index", "timeindex", "txnindex") and stem not in logs):
+            files.remove(directory / name)
 
 
 def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, now_ms: int) -> None:
@@ -112,7 +114,7 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
     swap = open_segment(directory, base, config, files, now_ms, ".swap")
     size = files.size(swap.fd)
     _scan(swap, size, files, None)
-    bases = segment_bases(directory)
+    bases = segment_bases(directory, files)
     # The segments it replaces begin within its offsets, and the first has its base. An emptied one replaces that alone.
     for old in bases:
         if old == base or base < old < swap.next_offset:
@@ -201,8 +203,8 @@ def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files
 
 def _recover_start(directory: Path, found: Recovered, files: Files) -> None:
     """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka."""
-    saved = _saved_offset(directory, checkpoints.LOG_START_FILE)
-    found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE) or 0
+    saved = _saved_offset(directory, checkpoints.LOG_START_FILE, files)
+    found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE, files) or 0
     if not found.segments:
         found.clean_end_offset = 0
         for name in checkpoints.PARTITION_FILES:  # of a log that had the same name
@@ -217,19 +219,19 @@ def _recover_start(directory: Path, found: Recovered, files: Files) -> None:
         found.segments.clear()
 
 
-def _saved_offset(directory: Path, name: str) -> int | None:
+def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
     key = checkpoints.partition_of_dir(directory.name)
     try:
-        return checkpoints.read_offsets(directory.parent, name).get(key) if key else None
+        return checkpoints.read_offsets(directory.parent, name, files).get(key) if key else None
     except checkpoints.CheckpointError as error:
         logger.warning("%s is not used: %s", directory.parent / name, error)
         return None
 
 
-def _saved_epochs(directory: Path) -> list[tuple[int, int]] | None:
+def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None:
     """The entries of leader-epoch-checkpoint; None where there is none, or none that reads."""
     try:
-        rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE)
+        rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE, files)
         return [(int(epoch), int(start)) for epoch, start in rows] or None
     except ValueError as error:
         logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)
@@ -248,12 +250,12 @@ def _recover_epochs(found: Recovered, saved: list[tuple[int, int]] | None, scann
     found.epochs_changed = found.epochs != (saved or [])
 
 
-def _snapshot_before(directory: Path | None, bases: Sequence[int]) -> tuple[ProducerState, int]:
+def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files) -> tuple[ProducerState, int]:
     """The producers of the newest snapshot at a segment's base, and that base: what comes from there on is to replay."""
     for base in reversed(bases if directory is not None else []):
         assert directory is not None
         try:
-            known = decode_snapshot((directory / f"{base:020d}.snapshot").read_bytes())
+            known = decode_snapshot(files.read_file(directory / f"{base:020d}.snapshot"))
         except FileNotFoundError:
             continue
         if known is not None:
@@ -261,9 +263,9 @@ def _snapshot_before(directory: Path | None, bases: Sequence[int]) -> tuple[Prod
     return ProducerState(), 0
 
 
-def rebuild_producers(directory: Path | None, segments: Sequence[Segment]) -> ProducerState:
+def rebuild_producers(directory: Path | None, segments: Sequence[Segment], files: Files) -> ProducerState:
     """Producers at the end of these segments. Raises OSError, RecordBatchError."""
-    state, start = _snapshot_before(directory, [segment.base_offset for segment in segments])
+    state, start = _snapshot_before(directory, [segment.base_offset for segment in segments], files)
     for segment in segments:
         if segment.base_offset >= start:
             state.replay(header for header, _, _ in segment.batches() if header.producer_id >= 0)

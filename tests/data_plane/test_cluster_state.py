@@ -11,6 +11,7 @@ from broker_sim.cluster_saved import PRODUCER_ID_BLOCK
 from broker_sim.cluster_store import StoreError, uuid_bytes, uuid_text
 from broker_sim.metadata import KafkaError
 from broker_sim.storage import KafkaStorageError
+from broker_sim.storage.files import Files
 from protocol.errors import Err
 from tests.data_plane.helpers import fill
 from tests.support.ctx import Sim
@@ -281,7 +282,7 @@ def test_a_disk_that_takes_no_state_changes_nothing(tmp_path: Path, monkeypatch:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker_sim.cluster_store.replace_file", full)
+        patch.setattr(Files, "replace_file", full)
         for change in (
             lambda: sim.state.create_topic("new", 1),
             lambda: sim.state.create_partitions("t", 2),
