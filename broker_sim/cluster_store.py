@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from broker_sim.storage.checkpoints import PARTITION_FILE
+from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
 from broker_sim.storage.files import FILES, Files
 
 STATE_FILE = "cluster.json"
