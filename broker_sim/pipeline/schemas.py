@@ -24,7 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = [
     "BINARY",
@@ -155,7 +158,7 @@ class Table:
             table.append(tuple(row.get(name) for name in self.names))
         return spark.createDataFrame(table, self.spark())
 
-    def conform(self, frame: Any) -> Any:
+    def conform(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with exactly these columns, in order and cast to their types; those it hasn't are null."""
         from pyspark.sql import functions
 

@@ -1,0 +1,175 @@
+"""Curves over time, one small picture each: the lag of a group, the committed offsets of a partition with what moved backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from broker_sim.explain.phrases import clock
+from broker_sim.pipeline.report.sheet import Sheet, number, short
+
+__all__ = ["committed", "lag"]
+
+Row = Mapping[str, Any]
+Spans = Sequence[tuple[int, int]]
+Time = tuple[int, int, Spans]
+
+SMALL = 380
+"""Width of one of many, in px; they stand side by side where there is room."""
+LEFT, TOP, BOTTOM, RATE = 46, 40, 148, 26
+
+
+def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing: Spans) -> str:
+    """A group's lag by window, its commits as columns beneath; ``points``: window_ms, window_start_ms, lag, commits, in order.
+
+    Where no lag is known, the commits alone are drawn.
+    """
+    sheet = Sheet(SMALL, f"Lag of {group}", left=LEFT, right=6, span=time)
+    known = [point for point in points if point["lag"] is not None]
+    most = max((int(point["lag"]) for point in known), default=0)
+    now = f"lag {number(known[-1]['lag'])}, at most {number(most)}" if known else "lag unknown: no log ends"
+    _head(sheet, group, now)
+    sheet.axis(TOP, BOTTOM + RATE, apart=84)
+    _background(sheet, stuck, rebalancing, BOTTOM + RATE)
+    if known:
+        _scale(sheet, 0, max(most, 1))
+        height = BOTTOM - TOP
+        places = [(_middle(sheet, p), BOTTOM - height * int(p["lag"]) / max(most, 1), p) for p in known]
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in places)
+        canvas = sheet.canvas
+        canvas.path(f"M{places[0][0]:.1f} {BOTTOM}L{line}L{places[-1][0]:.1f} {BOTTOM}Z", "area")
+        canvas.path(f"M{line}", "curve")
+        peak = max(places, key=lambda place: int(place[2]["lag"]))
+        if most:
+            words = f"{clock(int(peak[2]['window_start_ms']))}  lag {number(most)}, the most"
+            canvas.circle(peak[0], peak[1], 3.2, "note", words)
+    _rates(sheet, points)
+    sheet.cuts(TOP - 4, BOTTOM + RATE)
+    return _always(sheet.document(BOTTOM + RATE + 6, now))
+
+
+def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
+    """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
+    sheet = Sheet(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time)
+    told = f"{len(falls)} times backwards" if len(falls) > 1 else "once backwards" if falls else ""
+    _head(sheet, key, told, bad=bool(falls))
+    steps = _steps(points, falls)
+    values = [value for _, value in steps] + [int(p["end"]) for p in points if p["end"] is not None]
+    values += [int(fall[name]) for fall in falls for name in ("from_offset", "to_offset")]
+    low, high = min(values, default=0), max(values, default=1)
+    low = 0 if low < (high - low) / 3 else low
+    high = max(high, low + 1)
+
+    def y(value: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) * (value - low) / (high - low)
+
+    sheet.axis(TOP, BOTTOM, apart=84)
+    _background(sheet, stuck, (), BOTTOM)
+    _scale(sheet, low, high)
+    _stairs(
+        sheet, [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]], y, "ends"
+    )
+    _stairs(sheet, steps, y, "curve")
+    for fall in falls:
+        _fall(sheet, fall, y)
+    sheet.cuts(TOP - 4, BOTTOM)
+    return _always(sheet.document(BOTTOM + 8, told))
+
+
+# ------------------------------------------------------------------------------------------------ parts
+
+
+def _always(svg: str) -> str:
+    """Small pictures are the same on every screen."""
+    return svg.replace('class="chart narrow"', 'class="chart"').replace('class="chart wide"', 'class="chart"')
+
+
+def _head(sheet: Sheet, name: str, now: str, *, bad: bool = False) -> None:
+    room = sheet.width - 6.2 * len(now) - 16
+    sheet.canvas.text(0, 14, name, "ink name", name, room=room)
+    sheet.canvas.text(sheet.width - 2, 14, now, "bad end small" if bad else "muted end small")
+
+
+def _middle(sheet: Sheet, point: Row) -> float:
+    return sheet.x(int(point["window_start_ms"]) + int(point["window_ms"]) / 2)
+
+
+def _scale(sheet: Sheet, low: float, high: float) -> None:
+    for value, y in ((low, BOTTOM), (high, TOP)):
+        sheet.canvas.line(LEFT, y, sheet.width - sheet.right, y, "grid")
+        sheet.canvas.text(LEFT - 5, y + 4, short(value), "muted small end", number(value))
+
+
+def _background(sheet: Sheet, stuck: Spans, rebalancing: Spans, bottom: float) -> None:
+    """When the group rebalanced and when its partition was stuck; spans that share a pixel are one."""
+    for spans, style, words in ((rebalancing, "prepare veil", "rebalancing"), (stuck, "bad faint", "stuck")):
+        drawn = -1.0
+        for from_ms, to_ms in spans:
+            x, end = sheet.x(from_ms), sheet.x(to_ms)
+            if end - drawn < 1:
+                continue
+            drawn = max(end, x + 1)
+            title = f"{words} from {clock(from_ms)} to {clock(to_ms)}"
+            sheet.canvas.rect(x, TOP, max(end - x, 1), bottom - TOP, style, title)
+
+
+def _rates(sheet: Sheet, points: Sequence[Row]) -> None:
+    """Commits of each window as a column, all in one path."""
+    most = max((int(point["commits"]) for point in points), default=0)
+    if not most:
+        return
+    base = BOTTOM + RATE
+    d = []
+    for point in points:
+        if point["commits"]:
+            x = sheet.x(int(point["window_start_ms"]))
+            width = max(sheet.x(int(point["window_start_ms"]) + int(point["window_ms"])) - x - 0.4, 0.8)
+            height = max((RATE - 5) * int(point["commits"]) / most, 1.0)
+            d.append(f"M{x:.1f} {base}v-{height:.1f}h{width:.1f}v{height:.1f}Z")
+    sheet.canvas.path("".join(d), "rate", f"commits: at most {number(most)} in one window")
+    sheet.canvas.text(LEFT - 5, base - 2, "commits", "muted tight end")
+
+
+def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int]]:
+    """(when, committed offset) in time's order: ends of windows, and both sides of each fall."""
+    found = [
+        (int(p["window_start_ms"]) + int(p["window_ms"]), 0, int(p["committed"]))
+        for p in points
+        if p["committed"] is not None
+    ]
+    for fall in falls:
+        found += [
+            (int(fall["at_ms"]) - 1, 1, int(fall["from_offset"])),
+            (int(fall["at_ms"]), 2, int(fall["to_offset"])),
+        ]
+    return [(ts_ms, value) for ts_ms, _, value in sorted(found)]
+
+
+def _stairs(sheet: Sheet, steps: Sequence[tuple[int, int]], y: Any, style: str) -> None:
+    if not steps:
+        return
+    d = f"M{sheet.x(steps[0][0]):.1f} {y(steps[0][1]):.1f}"
+    last = (-1.0, -1.0)
+    for ts_ms, value in steps[1:]:
+        place = (round(sheet.x(ts_ms), 1), round(y(value), 1))
+        if place != last:
+            d += f"H{place[0]}V{place[1]}"
+            last = place
+    sheet.canvas.path(d + f"H{sheet.width - sheet.right}", style)
+
+
+def _fall(sheet: Sheet, fall: Row, y: Any) -> None:
+    x, high, low = sheet.x(int(fall["at_ms"])), y(int(fall["from_offset"])), y(int(fall["to_offset"]))
+    how = f" ({fall['how']})" if fall["how"] else ""
+    words = (
+        f"{clock(int(fall['at_ms']))}  from {number(fall['from_offset'])} back to {number(fall['to_offset'])}, "
+        f"by {number(fall['by'])}{how}"
+    )
+    sheet.canvas.group(words)
+    sheet.canvas.path(f"M{x:.1f} {high:.1f}V{low:.1f}M{x - 3.5:.1f} {low - 5:.1f}L{x:.1f} {low:.1f}l3.5 -5", "fall")
+    sheet.canvas.circle(x, low, 3, "bad")
+    anchor = "bad small end" if x > sheet.width - 70 else "bad small"
+    sheet.canvas.text(
+        x + (-6 if x > sheet.width - 70 else 6), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
+    )
+    sheet.canvas.end_group()

@@ -1,0 +1,120 @@
+"""The table coordinator_hotspots: how groups and records lie on the partitions of ``__consumer_offsets``, each led by one coordinator.
+
+Rules:
+1. A group belongs to partition |hash(group id)| mod N, the hash being Java's String.hashCode and N the number of partitions. It is
+   computed in Spark's own expressions, so that no Python runs on the workers; a test holds it to the broker's own.
+2. A group that lies elsewhere means another N. The N that explains every group is looked for: Kafka's 50, else the smallest up to 1000
+   (three groups at least have to agree: fewer prove nothing).
+3. Shares are of the records that are left: compaction removes the busiest groups' records first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["COORDINATOR_HOTSPOTS", "coordinator_hotspots", "java_hash"]
+
+USUAL = 50
+"""offsets.topic.num.partitions unless told otherwise."""
+LARGEST = 1000
+WITNESSES = 3
+
+COORDINATOR_HOTSPOTS = Table(
+    "coordinator_hotspots",
+    (
+        RUN_ID,
+        Column("source", STRING, "`log` or, without a data directory, `journal`", ""),
+        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        Column("groups", LONG, "groups with records in it", "offset_log"),
+        Column("records", LONG, "records in it, control records included", "offset_log"),
+        Column("bytes", LONG, "bytes of these records; null where they are not known", "offset_log"),
+        Column("share", DOUBLE, "of all records, 0 to 1", "offset_log"),
+        Column("busiest_group", STRING, "the group with the most records in it; null without groups", "offset_log"),
+        Column("busiest_records", LONG, "records of that group", "offset_log"),
+        Column(
+            "partitions",
+            INT,
+            "the N by which every group lies where its hash says; null where none up to 1000 does",
+            "offset_log",
+        ),
+        Column("misplaced", LONG, "groups in it that N, or 50 where N is null, has elsewhere", "offset_log"),
+    ),
+    "One row for each partition of `__consumer_offsets` that holds records.",
+)
+
+
+def java_hash(text: SparkColumn) -> SparkColumn:
+    """|String.hashCode| of Java as Utils.abs gives it, as a bigint: over UTF-16 code units, 0 for the number without a counterpart."""
+    from pyspark.sql import functions as f
+
+    units = f.hex(f.encode(text, "UTF-16BE"))
+    total = f.aggregate(
+        f.when(f.length(text) > 0, f.sequence(f.lit(1), f.length(units), f.lit(4))).otherwise(
+            f.array().cast("array<int>")
+        ),
+        f.lit(0).cast("bigint"),
+        lambda so_far, at: (so_far * 31 + f.conv(f.substr(units, at, f.lit(4)), 16, 10).cast("bigint")).bitwiseAND(
+            f.lit(0xFFFFFFFF).cast("bigint")
+        ),
+    )
+    half = 1 << 31
+    return f.when(total == half, f.lit(0).cast("bigint")).when(total > half, f.lit(1 << 32) - total).otherwise(total)
+
+
+def coordinator_hotspots(log: DataFrame) -> DataFrame:
+    """COORDINATOR_HOTSPOTS of an offset_log."""
+    from pyspark.sql import functions as f
+
+    held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
+    held = held.withColumn("hash", f.when(f.col("group").isNotNull(), java_hash(f.col("group"))))
+    told = held.join(f.broadcast(_partitions(held)), "run_id", "left")
+    elsewhere = f.col("hash") % f.coalesce("partitions", f.lit(USUAL)) != f.col("log_partition")
+    size = f.when(f.col("group").isNotNull(), f.struct("records", "group"))
+    rows = told.groupBy("run_id", "log_partition").agg(
+        f.count("group").alias("groups"),
+        f.sum("records").alias("records"),
+        f.max(size).alias("busiest"),
+        f.first("partitions").alias("partitions"),
+        f.count(f.when(elsewhere, 1)).alias("misplaced"),
+    )
+    totals = held.groupBy("run_id").agg(f.sum("records").alias("total"))
+    rows = rows.join(f.broadcast(totals), "run_id").select(
+        "*",
+        f.lit("log").alias("source"),
+        (f.col("records") / f.col("total")).alias("share"),
+        f.col("busiest.group").alias("busiest_group"),
+        f.col("busiest.records").alias("busiest_records"),
+    )
+    return COORDINATOR_HOTSPOTS.conform(rows)
+
+
+def _partitions(held: DataFrame) -> DataFrame:
+    """(run_id, partitions): the N that explains every group, for the runs that have one."""
+    from pyspark.sql import functions as f
+
+    groups = held.where(f.col("hash").isNotNull()).select("run_id", "hash", "log_partition")
+    per_run = groups.groupBy("run_id").agg(
+        f.count("*").alias("witnesses"),
+        f.max("log_partition").alias("highest"),
+        f.count(f.when(f.col("hash") % USUAL != f.col("log_partition"), 1)).alias("strangers"),
+    )
+    usual = per_run.where(f.col("strangers") == 0).select("run_id", f.lit(USUAL).alias("partitions"))
+    odd = per_run.where((f.col("strangers") > 0) & (f.col("witnesses") >= WITNESSES) & (f.col("highest") < LARGEST))
+    tried = groups.join(f.broadcast(odd), "run_id").select(
+        "run_id",
+        "hash",
+        "log_partition",
+        f.explode(f.sequence(f.col("highest") + 1, f.lit(LARGEST))).alias("partitions"),
+    )
+    right = (
+        tried.groupBy("run_id", "partitions")
+        .agg(f.max((f.col("hash") % f.col("partitions") != f.col("log_partition")).cast("int")).alias("wrong"))
+        .where(f.col("wrong") == 0)
+    )
+    return usual.unionByName(right.groupBy("run_id").agg(f.min("partitions").alias("partitions")))

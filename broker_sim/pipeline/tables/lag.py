@@ -1,0 +1,136 @@
+"""The table lag: how far each group was behind, by windows of time.
+
+Rules:
+1. ``committed`` is the last commit of the window in the log's order, else the one before it that still stands.
+2. ``end`` is the log's end when the window ended, as LOG_ENDS knows it: from the data topics' segments, where the directory has them
+   (`log_ends.py`), else from the journal. A copy of ``__consumer_offsets-*`` alone knows no ends: then ``end`` and ``lag`` are null.
+3. Windows in which neither moved have no row: what stood before them stands. A partition's first row is that of its first commit.
+4. Windows begin at multiples of their length since 1970, so that runs can be laid side by side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.offset_log import commits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["LAG", "LOG_ENDS", "WINDOWS_MS", "lag", "window_ms_for"]
+
+LAG = Table(
+    "lag",
+    (
+        RUN_ID,
+        Column("source", STRING, "of `end`: `log` (segments), `journal`, or null where no end is known", ""),
+        Column("group", STRING, "group id", "offset_log"),
+        Column("topic", STRING, "topic", "offset_log"),
+        Column("partition", INT, "partition", "offset_log"),
+        *moment("window_start", "when the window begins", ""),
+        Column("window_ms", LONG, "how long it is", "option"),
+        Column("committed", LONG, "offset that stands committed at its end; null where it was deleted", "offset_log"),
+        Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
+        Column("lag", LONG, "end - committed, not less than 0; null where one of them is", "both"),
+        Column("commits", LONG, "commits in the window", "offset_log"),
+    ),
+    "One row for each group, partition and window in which a commit was made or the log grew.",
+)
+
+LOG_ENDS = Table(
+    "log_ends",
+    (
+        RUN_ID,
+        Column("source", STRING, "`log` (segments) or `journal`", ""),
+        Column("topic", STRING, "topic", "folder name"),
+        Column("partition", INT, "partition", "folder name"),
+        Column("at_ms", LONG, "when the log reached it, ms since 1970", "batch header"),
+        Column("end", LONG, "log end offset", "batch header"),
+    ),
+    "How the data topics' logs grew.",
+)
+
+WINDOWS_MS = (
+    *(100, 250, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000),
+)
+
+_KEY = ("run_id", "group", "topic", "partition")
+
+
+def window_ms_for(span_ms: int, most: int = 240) -> int:
+    """The shortest usual window of which ``most`` cover the span."""
+    return next((one for one in WINDOWS_MS if one * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1]))
+
+
+def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFrame:
+    """LAG of an offset_log and of LOG_ENDS (which may be empty), by windows of ``window_ms``."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    kept = _kept(log, window_ms)
+    ends = _ends(log_ends, window_ms)
+    firsts = kept.groupBy(*_KEY).agg(f.min("window").alias("first"))
+    grown = (
+        ends.join(firsts, ["run_id", "topic", "partition"])
+        .where(f.col("window") >= f.col("first"))
+        .select(*_KEY, "window", "stood")
+    )
+    # ends from before the first commit count for its window
+    earlier = ends.join(firsts, ["run_id", "topic", "partition"]).where(f.col("window") < f.col("first"))
+    earlier = earlier.groupBy(*_KEY, f.col("first").alias("window")).agg(
+        f.max_by("stood", f.struct("ends_window")).alias("before")
+    )
+    rows = kept.join(grown, [*_KEY, "window"], "full").join(earlier, [*_KEY, "window"], "left")
+    so_far = Window.partitionBy(*_KEY).orderBy("window").rowsBetween(Window.unboundedPreceding, 0)
+    filled = rows.select(
+        *_KEY,
+        "window",
+        f.coalesce("commits", f.lit(0)).alias("commits"),
+        f.last("kept", ignorenulls=True).over(so_far).alias("kept"),
+        f.last(f.coalesce("stood", "before"), ignorenulls=True).over(so_far).alias("stood"),
+    )
+    told = filled.select(
+        "*",
+        f.col("kept.committed").alias("committed"),
+        f.col("stood.end").alias("end"),
+        f.col("stood.source").alias("source"),
+        f.greatest(f.col("stood.end") - f.col("kept.committed"), f.lit(0)).alias("clamped"),
+        f.col("window").alias("window_start_ms"),
+        f.timestamp_millis("window").alias("window_start"),
+        f.lit(window_ms).alias("window_ms"),
+    )
+    both = f.col("end").isNotNull() & f.col("committed").isNotNull()
+    return LAG.conform(told.withColumn("lag", f.when(both, f.col("clamped"))))
+
+
+def _kept(log: DataFrame, window_ms: int) -> DataFrame:
+    """By key and window: the last commit or deletion in the log's order, and how many commits there were."""
+    from pyspark.sql import functions as f
+
+    taken = commits(log).where(f.col("at_ms").isNotNull())
+    place = f.struct("effect_offset", "log_offset")
+    return taken.groupBy(*_KEY, _window("at_ms", window_ms).alias("window")).agg(
+        f.struct(f.max_by("committed_offset", place).alias("committed")).alias("kept"),
+        f.count(f.when(~f.col("deleted"), 1)).alias("commits"),
+    )
+
+
+def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
+    """By topic, partition and window: where the log ended."""
+    from pyspark.sql import functions as f
+
+    window = _window("at_ms", window_ms).alias("window")
+    order = f.struct("at_ms", "end")
+    ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(
+        f.max_by(f.struct("end", "source"), order).alias("stood")
+    )
+    return ends.withColumn("ends_window", f.col("window"))
+
+
+def _window(moment_ms: str, window_ms: int) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return f.col(moment_ms) - f.pmod(f.col(moment_ms), f.lit(window_ms))

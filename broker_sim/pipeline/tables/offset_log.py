@@ -1,0 +1,85 @@
+"""The table offset_log: what the source `consumer_offsets` gives, once for each record; and the commits in it that count.
+
+Rules:
+1. A record is (run, log partition, log offset). Copies of it (a replica's, a file that the cleaner was about to replace, a segment read
+   twice) are one row, so that the function may be applied to its own result, and to the union of two reads.
+2. Order is that of the log: log_partition and log_offset, never a timestamp.
+3. A commit within a transaction counts in the place of its txn_commit; with a txn_abort, or with no marker yet, it does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["COMMITS", "OFFSET_LOG", "commits", "offset_log"]
+
+COMMITS = Table(
+    "commits",
+    (
+        RUN_ID,
+        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        Column(
+            "effect_offset",
+            LONG,
+            "where it took effect: its log offset, or that of its transaction's marker",
+            "offset_log",
+        ),
+        Column("log_offset", LONG, "the record's own offset", "offset_log"),
+        *moment(
+            "at",
+            "when it took effect: the timestamp of the record there; of its value where that has none",
+            "offset_log",
+        ),
+        Column("group", STRING, "group id", "offset_log"),
+        Column("topic", STRING, "topic", "offset_log"),
+        Column("partition", INT, "partition", "offset_log"),
+        Column("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
+        Column("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
+    ),
+    "The commits and deletions of offsets that took effect.",
+)
+
+
+def offset_log(raw: DataFrame, run_id: str | None = None) -> DataFrame:
+    """Each record once, with the columns of OFFSET_LOG. ``run_id``: in place of the one that the source gave."""
+    from pyspark.sql import functions as f
+
+    frame = OFFSET_LOG.conform(raw)
+    if run_id is not None:
+        frame = frame.withColumn("run_id", f.lit(run_id))
+    return frame.dropDuplicates(["run_id", "log_partition", "log_offset"])
+
+
+def commits(log: DataFrame) -> DataFrame:
+    """COMMITS of an offset_log."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    kinds = ("commit", "commit_tombstone")
+    at = f.coalesce("record_ts_ms", "commit_ts_ms")
+    plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))
+    plain = plain.withColumn("effect_offset", f.col("log_offset")).withColumn("at_ms", at)
+    within = log.where(
+        f.col("kind").isin("txn_commit", "txn_abort")
+        | (f.col("kind").isin(*kinds) & f.coalesce("is_txn", f.lit(False)))
+    )
+    after = (
+        Window.partitionBy("run_id", "log_partition", "producer_id")
+        .orderBy("log_offset")
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    marker = f.when(
+        f.col("kind").isin("txn_commit", "txn_abort"),
+        f.struct(f.col("kind"), f.col("log_offset"), at.alias("at_ms")),
+    )
+    ended = within.withColumn("end", f.first(marker, ignorenulls=True).over(after))
+    ended = ended.where(f.col("kind").isin(*kinds) & (f.col("end.kind") == "txn_commit"))
+    ended = ended.withColumn("effect_offset", f.col("end.log_offset")).withColumn("at_ms", f.col("end.at_ms"))
+    both = plain.unionByName(ended.drop("end"))
+    both = both.withColumn("at", f.timestamp_millis("at_ms")).withColumn("deleted", f.col("kind") == "commit_tombstone")
+    return COMMITS.conform(both)

@@ -1,0 +1,160 @@
+"""The table offset_regressions: committed offsets that moved backwards, from where to where, and across which generations.
+
+Rules:
+1. "Backwards" is less than the last offset that took effect before, in the log's order. Clocks have no say.
+2. The generation of a commit is that of the group's last record before it in the same log partition. The log keeps no better:
+   commits carry none.
+3. ``how`` says only what the log shows. Where its group record is gone, cleaned or never there, it is null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.offset_log import commits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["OFFSET_REGRESSIONS", "offset_regressions"]
+
+OFFSET_REGRESSIONS = Table(
+    "offset_regressions",
+    (
+        RUN_ID,
+        Column("source", STRING, "`log`", ""),
+        Column("group", STRING, "group id", "offset_log"),
+        Column("topic", STRING, "topic", "offset_log"),
+        Column("partition", INT, "partition", "offset_log"),
+        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        Column("log_offset", LONG, "of the commit that went back; order by it", "offset_log"),
+        Column("before_log_offset", LONG, "of the commit before it", "offset_log"),
+        *moment("at", "when it took effect", "offset_log"),
+        *moment("before", "when the commit before it took effect", "offset_log"),
+        Column("from_offset", LONG, "offset committed before", "offset_log"),
+        Column("to_offset", LONG, "offset committed now; less than that", "offset_log"),
+        Column("by", LONG, "records that are read again: from_offset - to_offset", "offset_log"),
+        Column(
+            "from_generation",
+            INT,
+            "the group's generation at the commit before; null where its record is gone",
+            "offset_log",
+        ),
+        Column("to_generation", INT, "the group's generation now; null where its record is gone", "offset_log"),
+        Column("members", INT, "members of the group then; null where its record is gone", "offset_log"),
+        Column(
+            "reset",
+            BOOLEAN,
+            "whether the offset was set from outside: the group had no members; null if not known",
+            "offset_log",
+        ),
+        Column(
+            "how",
+            STRING,
+            "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `rebalance` (a generation began in"
+            " between), `rewind` (same generation: the consumer itself went back); null if not known",
+            "offset_log",
+        ),
+    ),
+    "One row for each commit of an offset that is less than the one before it.",
+)
+
+_KEY = ("run_id", "group", "topic", "partition")
+
+
+def offset_regressions(log: DataFrame) -> DataFrame:
+    """OFFSET_REGRESSIONS of an offset_log."""
+    from pyspark.sql import functions as f
+
+    back = _backwards(commits(log))
+    told = _with_generations(back, log)
+    gone_back = f.col("members") == 0
+    how = (
+        f.when(f.col("was_deleted"), "deleted")
+        .when(gone_back, "reset")
+        .when(f.col("from_generation") != f.col("to_generation"), "rebalance")
+        .when(f.col("from_generation") == f.col("to_generation"), "rewind")
+    )
+    told = told.select(
+        "*",
+        f.lit("log").alias("source"),
+        f.timestamp_millis("before_ms").alias("before"),
+        (f.col("from_offset") - f.col("to_offset")).alias("by"),
+        gone_back.alias("reset"),
+        how.alias("how"),
+    )
+    return OFFSET_REGRESSIONS.conform(told)
+
+
+def _backwards(taken: DataFrame) -> DataFrame:
+    """Commits that are less than the last one before them; with it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
+    last = f.when(~f.col("deleted"), f.struct("committed_offset", "log_offset", "at_ms"))
+    seen = taken.select(
+        "*",
+        f.last(last, ignorenulls=True).over(earlier).alias("last"),
+        f.coalesce(f.lag("deleted").over(order), f.lit(False)).alias("was_deleted"),
+    )
+    return seen.where(f.col("committed_offset") < f.col("last.committed_offset")).select(
+        *_KEY,
+        "log_partition",
+        "log_offset",
+        "at",
+        "at_ms",
+        "was_deleted",
+        f.col("committed_offset").alias("to_offset"),
+        f.col("last.committed_offset").alias("from_offset"),
+        f.col("last.log_offset").alias("before_log_offset"),
+        f.col("last.at_ms").alias("before_ms"),
+    )
+
+
+def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
+    """The group's generation at both commits: of its last record before them. Both sides are few: changes of groups, and falls."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    gone = f.col("kind") == "group_tombstone"
+    groups = log.where(f.col("kind").isin("group", "group_tombstone")).select(
+        "run_id",
+        "log_partition",
+        "group",
+        f.col("log_offset").alias("place"),
+        f.struct(
+            f.when(~gone, f.col("generation")).alias("generation"),
+            f.when(gone, 0).otherwise(f.size("members")).alias("members"),
+        ).alias("state"),
+        f.lit(None).cast("struct<topic:string,partition:int,log_offset:bigint,side:string>").alias("asks"),
+    )
+
+    def asking(side: str, place: str) -> DataFrame:
+        asks = f.struct("topic", "partition", "log_offset", f.lit(side).alias("side"))
+        none = f.lit(None).cast("struct<generation:int,members:int>").alias("state")
+        return back.select("run_id", "log_partition", "group", f.col(place).alias("place"), none, asks.alias("asks"))
+
+    union = groups.unionByName(asking("from", "before_log_offset")).unionByName(asking("to", "log_offset"))
+    before = (
+        Window.partitionBy("run_id", "log_partition", "group")
+        .orderBy("place")
+        .rowsBetween(Window.unboundedPreceding, 0)
+    )
+    answered = union.withColumn("state", f.last("state", ignorenulls=True).over(before)).where(
+        f.col("asks").isNotNull()
+    )
+    generations = answered.groupBy(
+        "run_id",
+        "group",
+        f.col("asks.topic").alias("topic"),
+        f.col("asks.partition").alias("partition"),
+        f.col("asks.log_offset").alias("log_offset"),
+    ).agg(
+        f.max(f.when(f.col("asks.side") == "from", f.col("state.generation"))).alias("from_generation"),
+        f.max(f.when(f.col("asks.side") == "to", f.col("state.generation"))).alias("to_generation"),
+        f.max(f.when(f.col("asks.side") == "to", f.col("state.members"))).alias("members"),
+    )
+    return back.join(generations, [*_KEY, "log_offset"], "left")
