@@ -1,0 +1,126 @@
+"""The archive that takes the pipelines to a cluster: ``broker-sim pipeline package OUT.zip``.
+
+    spark-submit --master spark://HOST:7077 --py-files OUT.zip OUT.py run --input hdfs:///logs --out hdfs:///tables
+
+Rules:
+1. It holds broker_sim and protocol as they run here, Python files alone; `OUT.py` beside it is the program to submit, three lines.
+2. What it can't hold (compiled libraries) has to be on every machine: `NEEDS`. Where something is missing, importing the pipelines from
+   the archive says all of it in one line, with the machine's name. PySpark comes with Spark.
+3. The same files make the same archive, byte by byte. A file that is no archive of ours is not written over.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from broker_sim.words import UsageError
+
+__all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package"]
+
+NEEDS = {"google_crc32c": "google-crc32c", "pyarrow": "pyarrow>=18", "pandas": "pandas>=2.2,<3"}
+"""Module -> what to install, on the driver and on every executor."""
+
+LEAST_PYTHON = (3, 11)
+
+ENTRY = '''\
+"""Runs broker-sim's pipelines on a cluster: spark-submit --py-files {archive} {entry} run --input DIR --out DIR"""
+
+from broker_sim.pipeline.__main__ import main
+
+main()
+'''
+
+_PACKAGES = ("broker_sim", "protocol")
+_WHEN = (1980, 1, 1, 0, 0, 0)
+_MARK = b"broker-sim "
+
+
+class Archive:
+    """What was written: the archive and its program, how many modules are in it, its bytes."""
+
+    def __init__(self, path: Path, entry: Path, modules: int) -> None:
+        self.path, self.entry, self.modules = path, entry, modules
+        self.bytes = path.stat().st_size
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.modules} modules, {self.bytes / 1e6:.1f} MB\n"
+            f"spark-submit --master MASTER --py-files {self.path} {self.entry} run --input DIR --out DIR\n"
+            f"needed on every machine: Python {_dotted(LEAST_PYTHON)} or newer with {', '.join(NEEDS.values())}"
+        )
+
+
+def package(path: Path) -> Archive:
+    """Write the archive ``path`` (``*.zip``) and its program beside it (``*.py``). Raises UsageError."""
+    from broker_sim import __version__
+
+    if path.suffix != ".zip":
+        raise UsageError(f"{path}: Spark takes archives of Python whose names end in .zip")
+    entry = path.with_suffix(".py")
+    _see_that_they_are_ours(path, entry)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.comment = _MARK + __version__.encode()
+            modules = 0
+            for name, data in _modules():
+                archive.writestr(zipfile.ZipInfo(name, _WHEN), data, zipfile.ZIP_DEFLATED)
+                modules += 1
+        scratch.replace(path)
+        entry.write_text(ENTRY.format(archive=path.name, entry=entry.name))
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from None
+    return Archive(path, entry, modules)
+
+
+def _see_that_they_are_ours(path: Path, entry: Path) -> None:
+    if path.exists():
+        try:
+            with zipfile.ZipFile(path) as archive:
+                ours = archive.comment.startswith(_MARK)
+        except (OSError, zipfile.BadZipFile):
+            ours = False
+        if not ours:
+            raise UsageError(f"{path} exists, and is no archive of broker-sim's: it is left as it is")
+    if entry.exists() and "broker_sim.pipeline.__main__" not in entry.read_text(errors="replace"):
+        raise UsageError(f"{entry} exists, and is no program of broker-sim's: it is left as it is")
+
+
+def _modules() -> Iterator[tuple[str, bytes]]:
+    """Every Python file, by its name in the archive; sorted. They may be in an archive themselves."""
+    for name in _PACKAGES:
+        yield from _python_files(files(name), name)
+
+
+def _python_files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
+    for item in sorted(directory.iterdir(), key=lambda each: str(each.name)):
+        if item.is_dir():
+            if item.name != "__pycache__":
+                yield from _python_files(item, f"{name}/{item.name}")
+        elif item.name.endswith(".py"):
+            yield f"{name}/{item.name}", item.read_bytes()
+
+
+def check_this_machine() -> None:
+    """Raises ImportError, in one line, unless what the archive needs from outside is here."""
+    lacks = [wanted for module, wanted in NEEDS.items() if importlib.util.find_spec(module) is None]
+    old = [f"Python {_dotted(LEAST_PYTHON)} or newer"] if sys.version_info < LEAST_PYTHON else []
+    if lacks or old:
+        how = f"; pip install {' '.join(repr(each) for each in lacks)}" if lacks else ""
+        raise ImportError(
+            f"broker-sim's pipelines need {' and '.join(old + lacks)} on every machine of the cluster, and {sys.executable} (Python "
+            f"{_dotted(sys.version_info[:2])}) on {socket.gethostname()} has it not{how}; or name another Python in PYSPARK_PYTHON"
+        )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
