@@ -16,6 +16,7 @@ from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
 from benchmarks.scale import Figure, flatness, memory, start_up
 from benchmarks.seam import seam
+from benchmarks.simulation import simulation
 from benchmarks.systems import System, has_uvloop, simulator
 
 _EXAMPLES = """\
@@ -26,7 +27,7 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat", "seam")
+_SCALE = ("start", "memory", "flat", "seam", "simulation")
 
 
 def main() -> int:
@@ -117,6 +118,9 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
     if _wanted(arguments, "seam"):
         _say("what unused seams cost")
         figures.append(seam())
+    if _wanted(arguments, "simulation"):
+        _say("simulated lives")
+        figures += simulation()
     for figure in figures:
         print(report.figure_text(figure))
         out["figures"].append(report.figure_json(figure))

@@ -77,7 +77,7 @@ def _numbered(self: SimFuture | SimTask) -> int:
 class SimFuture(asyncio.Future[Any]):
     """A future whose hash is a number of its loop, not its address: sets of futures are iterated in the same order in every run."""
 
-    _number: int
+    __slots__ = ("_number",)
 
     __hash__ = _numbered
 
@@ -314,8 +314,9 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
 
     def _run_once(self) -> None:
         """Turns, until somebody stops the loop."""
-        ready, until = self._ready, self._until
-        turns, trace, shuffled = self._turns, self._trace, self.order == "tasks"
+        ready, until, after_turn = self._ready, self._until, self.after_turn
+        told, trace, shuffled = self._turns.extend, self._trace, self.order == "tasks"
+        take, pop = ready.popleft, heapq.heappop
         while True:
             heap = self._heap
             if not ready:
@@ -325,7 +326,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
                 self._now += _TICK
             now = self._now
             while heap and heap[0][0] <= now:
-                timer = heapq.heappop(heap)[2]
+                timer = pop(heap)[2]
                 timer._scheduled = False  # type: ignore[attr-defined]
                 if timer._cancelled:
                     self._cancelled -= 1
@@ -335,31 +336,28 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             if shuffled and count > 1:
                 self._permute()
             self._turn_count += 1
-            turns.append(now)
-            turns.append(count)
-            turns.append(self._timers)
+            told((now, count, self._timers))
             self.steps += count
             for _ in range(count):
-                handle = ready.popleft()
+                handle = take()
                 if handle._cancelled:
                     continue
-                context = handle._context
                 if self.stopped:
-                    process = context.get(PROCESS)
+                    process = handle._context.get(PROCESS)
                     if process is not None and process.state:
                         process.kept.append(handle)
                         continue
                 if trace:
                     self._note(handle)
                 try:
-                    context.run(handle._callback, *handle._args)
+                    handle._context.run(handle._callback, *handle._args)
                 except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
                     self._failed(handle, error)
             if self.forbidden is not None:
                 forbidden, self.forbidden = self.forbidden, None
                 raise forbidden
-            if self.after_turn is not None:
-                self.after_turn()
+            if after_turn is not None:
+                after_turn()
             if self.steps - self._window[0] > _BUSY:
                 self._look_for_livelock()
             if until is not None and until():
