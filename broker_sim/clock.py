@@ -27,7 +27,7 @@ from typing import Any, Protocol, Self
 
 from broker_sim.words import UsageError, nearest
 
-__all__ = ["Clock", "ManualClock", "RealClock", "ScaledClock", "SteppedClock", "Timer", "clock_of"]
+__all__ = ["Clock", "ManualClock", "RealClock", "ScaledClock", "SteppedClock", "Timer", "clock_of", "stopwatch"]
 
 FASTEST = 10_000
 """The greatest factor of a scaled clock."""
@@ -295,3 +295,10 @@ def clock_of(text: str, *, now_ms: int | None = None) -> Callable[[], Clock]:
 
 def _later(now_ms: int | None) -> int | None:
     return None if now_ms is None or now_ms <= time.time() * 1000 else now_ms
+
+
+def stopwatch() -> Callable[[], float]:
+    """A function that tells the seconds since this call, by the machine's own watch: for progress that people see, and for nothing that
+    happens in a broker."""
+    began = time.perf_counter()
+    return lambda: time.perf_counter() - began
