@@ -1,0 +1,469 @@
+"""Lines of a journal -> rows of `EVENTS`: pure Python and Arrow, no Spark.
+
+    for batch in batches(rows_of(lines, where)): ...        # pyarrow.RecordBatch of EVENTS.arrow()
+
+Rules:
+1. A line is a JSON object with seq, ts_ms and event, or it becomes a row of the type `skipped` that says where it stands and why.
+   Nothing raises.
+2. What is of another type than the vocabulary says reads as absent. Kinds and fields that the vocabulary doesn't have, a newer
+   journal's, are named in `unknown`; the fields that are known are read all the same.
+3. Why a step of a group happened is told by `broker_sim.explain`, from the one event: it names the cause and shows the group before and
+   after.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.explain.causes import Causes
+from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
+from broker_sim.explain.model import History
+from broker_sim.journal.vocabulary import ALWAYS
+from broker_sim.journal.vocabulary import EVENTS as KINDS
+from broker_sim.pipeline.tables.events import EVENTS
+from protocol.api_keys import ApiKey
+from protocol.errors import Err
+
+__all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_of", "skipped_row"]
+
+BATCH_ROWS = 8192
+"""Rows of an Arrow batch."""
+
+Row = dict[str, Any]
+Event = Mapping[str, Any]
+Part = tuple[str | None, str | None, str | None, int | None, int | None, int | None, int | None, int | None, int | None]
+"""One element of `partitions`, in the order of PARTITION's columns."""
+
+_KEYS = {"".join(map(str.capitalize, key.name.split("_"))): int(key) for key in ApiKey}
+_CODES = {error.name: int(error) for error in Err}
+_KNOWN = {kind: frozenset(ALWAYS) | {name.rstrip("?") for name in fields} for kind, fields in KINDS.items()}
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id of no topic, as Kafka prints it
+_INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What all lines of a file share."""
+
+    run_id: str
+    journal: int
+    file: str
+    body: bool = True
+
+
+Line = tuple[int, bytes, bool]
+"""The byte at which a line begins, the line without its end, and whether it has one."""
+
+
+# ------------------------------------------------------------------------------------------------ lines to batches
+
+
+def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
+    """A row for each line. Blank lines are passed over."""
+    for position, line, whole in lines:
+        if not line or line.isspace():
+            continue
+        row = row_of(line, position, where)
+        if not whole and row["type"] == "skipped":
+            row["text"] = "the file ends in the middle of this line"
+        yield row
+
+
+def batches(rows: Iterable[Row]) -> Iterator[Any]:
+    """Record batches of rows."""
+    waiting: list[Row] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) >= BATCH_ROWS:
+            yield _batch(waiting)
+            waiting = []
+    if waiting:
+        yield _batch(waiting)
+
+
+def row_of(line: bytes, position: int, where: Where) -> Row:
+    """The row of one line."""
+    try:
+        words = line.decode()
+        event = _decoded(words)
+    except (ValueError, RecursionError) as error:
+        return skipped_row(where, position, len(line), f"no JSON: {_short(error)}")
+    if not isinstance(event, dict):
+        return skipped_row(where, position, len(line), "no event of a journal: not an object")
+    kind, seq, ts_ms = event.get("event"), number(event, "seq"), number(event, "ts_ms")
+    if not isinstance(kind, str) or seq is None or ts_ms is None:
+        missing = [name for name, value in (("event", kind), ("seq", seq), ("ts_ms", ts_ms)) if value is None]
+        why = f"{' and '.join(missing)} missing" if missing else "its kind is no text"
+        return skipped_row(where, position, len(line), f"no event of a journal: {why}")
+    row: Row = {
+        "run_id": where.run_id,
+        "journal": where.journal,
+        "type": kind,
+        "file": where.file,
+        "position": position,
+    }
+    if where.body:
+        row["body"] = words
+    known = _KNOWN.get(kind)
+    if known is None:
+        row["unknown"] = [f"event {kind}"]
+    elif not event.keys() <= known:
+        row["unknown"] = [name for name in event if name not in known]
+    _common(event, row)
+    read = _READERS.get(kind)
+    if read is not None:
+        read(event, row)
+        parts = row.get("partitions")
+        if parts is not None and len(parts) == 1:
+            row["topic"], row["partition"], row["offset"] = parts[0][1], parts[0][3], parts[0][4]
+    return row
+
+
+_decoded = json.JSONDecoder().decode
+
+
+def skipped_row(where: Where, position: int | None, size: int | None, reason: str) -> Row:
+    """A piece of a file that can't be read."""
+    return {
+        "run_id": where.run_id,
+        "journal": where.journal,
+        "type": "skipped",
+        "file": where.file,
+        "position": position,
+        "bytes": size,
+        "text": reason,
+    }
+
+
+def _short(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:120]
+
+
+def _batch(rows: list[Row]) -> Any:
+    """The rows as a record batch."""
+    import pyarrow
+
+    schema = _schema()
+    filled: dict[str, list[Any]] = {}
+    for place, row in enumerate(rows):
+        for name, value in row.items():
+            values = filled.get(name)
+            if values is None:
+                values = filled[name] = [None] * len(rows)
+            values[place] = value
+    filled["ts"] = [_moment(value) for value in filled.get("ts_ms", ())] or [None] * len(rows)
+    columns = []
+    for field in schema:
+        values = filled.get(field.name)
+        if values is None:
+            columns.append(pyarrow.nulls(len(rows), field.type))
+            continue
+        try:
+            columns.append(pyarrow.array(values, field.type))
+        except (pyarrow.ArrowInvalid, OverflowError, UnicodeEncodeError, TypeError):
+            columns.append(pyarrow.array([_fitting(value, field.type) for value in values], field.type))
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _moment(ts_ms: int | None) -> int | None:
+    """Microseconds since 1970, null where no timestamp can show it."""
+    return ts_ms * 1000 if ts_ms is not None and abs(ts_ms) < _LATEST_MS else None
+
+
+_LATEST_MS = 253_370_764_800_000  # the year 9999
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """``value``, None where the column can't hold it: a number that is too large, half of a surrogate pair replaced."""
+    import pyarrow
+
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    try:
+        pyarrow.array([value], kind)
+    except (pyarrow.ArrowInvalid, OverflowError, UnicodeEncodeError, TypeError):
+        if isinstance(value, list):
+            return [_fitting(one, kind.value_type) for one in value]
+        if isinstance(value, tuple):
+            return tuple(_fitting(one, kind.field(place).type) for place, one in enumerate(value))
+        return None
+    return value
+
+
+_SCHEMA: list[Any] = []
+
+
+def _schema() -> Any:
+    if not _SCHEMA:
+        _SCHEMA.append(EVENTS.arrow())
+    return _SCHEMA[0]
+
+
+# ------------------------------------------------------------------------------------------------ fields of every kind
+
+_TEXTS = ("client_id", "client_host", "api", "group", "member", "error", "action", "log", "timer", "says", "text")
+_NUMBERS = (
+    "seq",
+    "ts_ms",
+    "broker",
+    "connection",
+    "request",
+    "took_ms",
+    "fault",
+    "records",
+    "base_offset",
+    "last_offset",
+    "high_watermark",
+    "epoch",
+)
+
+
+def _whole(event: Event, name: str) -> int | None:
+    """`number`, quicker for what nearly always stands there."""
+    value = event.get(name)
+    return value if type(value) is int else number(event, name)
+
+
+_PLAIN: dict[str, Callable[[Event, str], Any]] = {**dict.fromkeys(_TEXTS, text), **dict.fromkeys(_NUMBERS, _whole)}
+
+
+def _common(event: Event, row: Row) -> None:
+    """What reads alike whatever the kind."""
+    for name in event:
+        read = _PLAIN.get(name)
+        if read is not None:
+            row[name] = read(event, name)
+    if "api" in row:
+        row["api_key"] = _KEYS.get(row["api"])
+    if "error" in row:
+        row["error_code"] = _CODES.get(row["error"])
+    if "log" in row and row["log"] is not None:
+        topic, partition = _split(row["log"])
+        if topic == "__consumer_offsets":
+            row["coordinator_partition"] = partition
+
+
+def _split(name: str) -> tuple[str, int | None]:
+    """``orders-0`` -> ("orders", 0); a name without a number is a topic."""
+    topic, dash, index = name.rpartition("-")
+    return (topic, int(index)) if dash and index.isdecimal() and len(index) < 10 else (name, None)
+
+
+def _part(
+    topic: str | None,
+    partition: int | None,
+    offset: int | None = None,
+    *,
+    group: str | None = None,
+    topic_id: str | None = None,
+) -> Part:
+    return group, topic, topic_id, partition, offset, None, None, None, None
+
+
+# ------------------------------------------------------------------------------------------------ requests and answers
+
+
+def _request(event: Event, row: Row) -> None:
+    row["api_version"] = number(event, "version")
+    body = table(event, "body")
+    row["partitions"] = _partitions(body, names_in(event, "topics"))
+    if "group" not in event:
+        return
+    call = Call.of(event, row["ts_ms"])
+    row["member"], row["instance"], row["generation"] = call.member or None, call.instance, call.generation
+    row["text"] = call.reason
+    groups = [name for one in items(body, "groups") if isinstance(one, Mapping) and (name := text(one, "group_id"))]
+    if len(groups) > 1:
+        row["group"], row["groups"] = None, groups
+
+
+def _response(event: Event, row: Row) -> None:
+    body = table(event, "body")
+    if row.get("error") is None and row.get("action") is None:
+        row["error_code"] = 0
+    row["partitions"] = _partitions(body, ())
+    if row.get("api") == "JoinGroup":
+        row["member"], row["generation"] = text(body, "member_id"), number(body, "generation_id")
+        row["leader"], row["protocol"] = text(body, "leader"), text(body, "protocol_name")
+
+
+def _partitions(body: Event, names: Iterable[str]) -> list[Part] | None:
+    """What a body says of partitions, None for nothing. ``names``: the request event's, in the body's order, for topics that it has by
+    id."""
+    found: list[Part] = []
+    named = iter(names)
+    for one in _objects(body, "groups") if "groups" in body else ():
+        _of_topics(one, named, text(one, "group_id"), found)
+    _of_topics(body, named, None, found)
+    return found or None
+
+
+_TOPIC_LISTS = ("topics", "topic_data", "responses")
+_PARTITION_LISTS = ("partitions", "partition_data", "partition_responses", "partition_indexes")
+_INDEXES = ("partition_index", "partition", "index")
+_OFFSETS = ("committed_offset", "fetch_offset", "offset", "base_offset")
+_EPOCHS = ("committed_leader_epoch", "leader_epoch", "current_leader_epoch")
+
+
+def _of_topics(body: Event, named: Iterator[str], group: str | None, found: list[Part]) -> None:
+    for key in _TOPIC_LISTS:
+        for one in _objects(body, key) if key in body else ():
+            topic, topic_id = text(one, "name") or text(one, "topic"), text(one, "topic_id")
+            if topic_id == _NO_ID:
+                topic_id = None
+            for kind in _PARTITION_LISTS:
+                if kind in one:
+                    _of_partitions(items(one, kind), named, group, topic, topic_id, found)
+
+
+def _of_partitions(
+    each: list[Any], named: Iterator[str], group: str | None, topic: str | None, topic_id: str | None, found: list[Part]
+) -> None:
+    """The partitions of one topic; all of them have the same fields."""
+    like = next((one for one in each if isinstance(one, Mapping)), _NOTHING)
+    index, offset, epoch = (
+        next((name for name in names if name in like), names[0]) for names in (_INDEXES, _OFFSETS, _EPOCHS)
+    )
+    for one in each:
+        told = next(named, None)
+        name = topic or (_split(told)[0] if told else None)
+        if isinstance(one, int):
+            found.append(_part(name, one, group=group, topic_id=topic_id))
+        elif isinstance(one, Mapping) and (partition := _whole(one, index)) is not None:
+            records = one.get("records")
+            found.append(
+                (
+                    group,
+                    name,
+                    topic_id,
+                    partition,
+                    _whole(one, offset) if offset in one else None,
+                    _whole(one, epoch) if epoch in one else None,
+                    _whole(one, "high_watermark") if "high_watermark" in one else None,
+                    _whole(records, "records") if isinstance(records, Mapping) else None,
+                    _whole(one, "error_code") if "error_code" in one else None,
+                )
+            )
+
+
+_NOTHING: Event = {}
+
+
+def _objects(event: Event, key: str) -> list[Event]:
+    return [one for one in items(event, key) if isinstance(one, Mapping)]
+
+
+# ------------------------------------------------------------------------------------------------ groups
+
+_CAUSES = Causes(History(""))
+"""Knows nothing of the past: what it says of a step is what the event itself tells."""
+
+
+def _group(event: Event, row: Row) -> None:
+    cause, before, after = table(event, "cause"), Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+    row["request"], row["timer"] = number(cause, "request"), text(cause, "timer")
+    row["api"], row["error"] = text(cause, "api"), text(cause, "error")
+    row["api_key"] = _KEYS.get(row["api"] or "")
+    row["error_code"] = _CODES.get(row["error"] or "")
+    why = _CAUSES.of(cause, before, after, {}, row["ts_ms"])
+    row["cause"], row["cause_members"], row["member"] = why.kind, why.members, text(cause, "member")
+    if before is not None:
+        row["state_from"], row["generation_from"], row["size_before"] = before.state, before.generation, before.size
+        row["members_before"] = _members(before)
+    if after is not None:
+        row["state_to"], row["generation"], row["size_after"] = after.state, after.generation, after.size
+        row["members_after"] = _members(after)
+        row["leader"], row["protocol"] = after.leader, after.protocol
+
+
+def _members(snapshot: Snapshot) -> list[tuple[Any, ...]]:
+    return [
+        (
+            name,
+            text(one, "client_id"),
+            text(one, "client_host"),
+            text(one, "instance"),
+            text(one, "waits"),
+            number(one, "session_timeout_ms"),
+            number(one, "rebalance_timeout_ms"),
+            names_in(one, "topics") if isinstance(one.get("topics"), list) else None,
+            _assigned(one),
+        )
+        for name, one in snapshot.members.items()
+    ]
+
+
+def _assigned(member: Event) -> list[str] | None:
+    assignment = member.get("assignment")
+    if not isinstance(assignment, Mapping):
+        return None
+    return [f"{topic}-{index}" for topic in assignment for index in items(assignment, topic) if isinstance(index, int)]
+
+
+# ------------------------------------------------------------------------------------------------ the other kinds
+
+
+def _append(event: Event, row: Row) -> None:
+    groups = names_in(event, "groups")
+    row["groups"] = groups
+    if len(groups) == 1:
+        row["group"] = groups[0]
+    row["requests"] = [one for one in items(event, "requests") if isinstance(one, int)]
+    row["kinds"] = names_in(event, "kinds")
+
+
+def _offsets(event: Event, row: Row) -> None:
+    row["partitions"] = _published(table(event, "offsets"))
+
+
+def _published(offsets: Event) -> list[Part]:
+    return [_part(*_split(name), number(offsets, name)) for name in offsets]
+
+
+def _client(event: Event, row: Row) -> None:
+    row["client_id"] = text(event, "client")
+    details = table(event, "details")
+    log = text(details, "log")
+    if log is not None:
+        row["partitions"] = [_part(*_split(log), number(details, "offset"))]
+    elif "offsets" in details:
+        row["partitions"] = _published(table(details, "offsets"))
+    else:
+        row["partitions"] = [_part(*_split(name)) for name in names_in(details, "partitions")]
+
+
+def _state(event: Event, row: Row) -> None:
+    row["condition"] = text(event, "state")
+
+
+def _leader(event: Event, row: Row) -> None:
+    row["broker"], row["text"] = number(event, "leader"), text(event, "reason")
+
+
+def _rule(event: Event, row: Row) -> None:
+    row["text"] = text(event, "verdict") or text(event, "rule")
+
+
+def _connection(event: Event, row: Row) -> None:
+    row["client_host"] = text(event, "peer")
+
+
+_READERS: dict[str, Callable[[Event, Row], None]] = {
+    "request": _request,
+    "response": _response,
+    "group": _group,
+    "append": _append,
+    "committed": _append,
+    "offsets": _offsets,
+    "client": _client,
+    "state": _state,
+    "leader": _leader,
+    "connection": _connection,
+    "fault": _rule,
+    "fault_added": _rule,
+    "fault_removed": _rule,
+}
+"""What reads the fields that a kind has of its own."""

@@ -1,0 +1,320 @@
+"""The journal's files: which there are, whose run they are, how they are cut into ranges, and the lines of a range.
+
+    files = find("JOURNAL")                        # a file, a directory with all that is below it, a glob, an address (hdfs://..)
+    for task in tasks(files, 4): ...               # ranges of bytes, about as many bytes in each task
+    for position, line in lines(range): ...
+
+Rules:
+1. A line belongs to the range in which it begins: ranges may be cut anywhere, and no line is read twice or lost.
+2. A file is known by its name without `.part`, which it loses when it is whole.
+3. A line without its end is the last one of a file that grows, or of a killed process. A batch takes it where it is a whole event and
+   tells it as skipped where it isn't; a stream waits for its end.
+4. What can't be a journal is refused by its first bytes, before Spark begins.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from broker_sim.words import UsageError
+
+__all__ = [
+    "JournalFile",
+    "JournalUnreadable",
+    "Range",
+    "complete_to",
+    "find",
+    "lines",
+    "number_journals",
+    "refusal",
+    "tasks",
+]
+
+
+class JournalUnreadable(UsageError):
+    """There is no journal where one was looked for; the text names it."""
+
+
+_JOURNAL = re.compile(r"journal-(\d{6,})\.ndjson(?:\.part)?")
+_LINES = re.compile(r".+\.(?:ndjson|jsonl)(?:\.part)?")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_BLOCK = 1 << 20
+_HEAD = 4 << 20
+"""How far the first line is looked for."""
+
+_HEAD_LINES = 20
+LEAST_TASK = 4 << 20
+"""Bytes below which a task of its own costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """``path``: as it is called now; ``name``: without ``.part``; ``number``: 4 of journal-000004; ``journal``: the number of the
+    first file of its journal."""
+
+    path: str
+    run_id: str
+    number: int
+    size: int
+    journal: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.removesuffix(".part")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of a file. ``to_end``: its last line may lack its end. ``refused``: why nothing of it is read."""
+
+    file: JournalFile
+    start: int
+    end: int
+    to_end: bool = False
+    refused: str = ""
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def find(path: str, run_id: str | None = None) -> list[JournalFile]:
+    """The journal files of a path, in order; [] for a directory without any. Raises JournalUnreadable where there is nothing.
+
+    The run of a file is ``run_id``, else its directory: its path below the one that was asked for, or that one's own name; a file that
+    is not called journal-N is a run by itself.
+    """
+    if _ADDRESS.match(path) and not path.startswith("file://"):
+        return _ordered(_remote(path, run_id))
+    path = re.sub(r"^file://[^/]*", "", path)
+    if any(sign in path for sign in "*?["):
+        roots = sorted(glob.glob(path))
+        if not roots:
+            raise JournalUnreadable(f"{path}: no file has a name like that")
+    elif not os.path.exists(path) and os.path.exists(path.removesuffix(".part")):
+        roots = [path.removesuffix(".part")]  # it became whole meanwhile
+    else:
+        roots = [path]
+    found: list[JournalFile] = []
+    for root in roots:
+        found += _below(root, run_id)
+    return _ordered(found)
+
+
+def _below(root: str, run_id: str | None) -> Iterator[JournalFile]:
+    try:
+        if not os.path.isdir(root):
+            yield _file(root, os.stat(root).st_size, "", run_id)
+            return
+        for directory, inner, names in os.walk(root):
+            inner.sort()
+            below = os.path.relpath(directory, root)
+            for name in sorted(names):
+                if _LINES.fullmatch(name):
+                    path = os.path.join(directory, name)
+                    own = os.path.basename(os.path.abspath(root)) if below == "." else below.replace(os.sep, "/")
+                    yield from _still_there(path, own, run_id)
+    except OSError as error:
+        raise JournalUnreadable(f"{root}: {error.strerror or error}") from None
+
+
+def _still_there(path: str, directory: str, run_id: str | None) -> Iterator[JournalFile]:
+    """The file; it may just have lost its `.part`, or have been deleted."""
+    for name in (path, path.removesuffix(".part")):
+        try:
+            yield _file(name, os.stat(name).st_size, directory, run_id)
+            return
+        except FileNotFoundError:
+            continue
+
+
+def _file(path: str, size: int, directory: str, run_id: str | None) -> JournalFile:
+    name = PurePosixPath(path.replace(os.sep, "/"))
+    match = _JOURNAL.fullmatch(name.name)
+    own = directory or PurePosixPath(os.path.abspath(path).replace(os.sep, "/")).parent.name
+    if match is None:
+        stem = re.sub(r"(\.ndjson|\.jsonl)?(\.part)?$", "", name.name) or name.name
+        own = f"{directory}/{stem}" if directory else stem
+    return JournalFile(path, run_id or own, int(match[1]) if match else 1, size)
+
+
+def _remote(path: str, run_id: str | None) -> Iterator[JournalFile]:
+    """Files behind an address that Arrow can open: hdfs://, s3://, gs://."""
+    from pyarrow import fs
+
+    try:
+        system, inside = fs.FileSystem.from_uri(path)
+        info = system.get_file_info(inside)
+        infos = [info] if info.is_file else system.get_file_info(fs.FileSelector(inside, recursive=True))
+    except (OSError, ValueError) as error:
+        raise JournalUnreadable(f"{path}: {str(error).splitlines()[0]}") from None
+    scheme = path[: path.index("://") + 3]
+    for one in infos:
+        if one.is_file and (one.path == inside or _LINES.fullmatch(one.base_name)):
+            below = os.path.relpath(os.path.dirname(one.path), inside) if one.path != inside else ""
+            directory = PurePosixPath(inside).name if below == "." else below
+            yield _file(_address(scheme, path, inside, one.path), one.size, directory, run_id)
+
+
+def _address(scheme: str, path: str, inside: str, found: str) -> str:
+    """The address of what was found below ``path``."""
+    return path.replace(inside, found) if inside and inside in path else scheme + found
+
+
+def _ordered(files: Iterable[JournalFile]) -> list[JournalFile]:
+    """By run and number, each once; the whole one where a `.part` of it is there, too."""
+    found: dict[str, JournalFile] = {}
+    for one in sorted(files, key=lambda one: one.path, reverse=True):  # x.ndjson.part before x.ndjson
+        found[one.name] = one
+    return sorted(found.values(), key=lambda one: (one.run_id, one.number, one.name))
+
+
+def number_journals(files: Iterable[JournalFile], known: dict[str, int] | None = None) -> list[JournalFile]:
+    """The files with the journals that they belong to: a file that begins with seq 1 begins one. ``known``: what was found out
+    before, by name."""
+    found: list[JournalFile] = []
+    run, journal = "", 0
+    for one in files:
+        if one.run_id != run:
+            run, journal = one.run_id, one.number
+        told = (known or {}).get(one.name)
+        if told is not None:
+            journal = told
+        elif _first_seq(one) in (None, 1):
+            journal = one.number
+        found.append(replace(one, journal=journal))
+    return found
+
+
+def _first_seq(file: JournalFile) -> int | None:
+    """seq of its first event; None where none can be read: such a file is empty yet, or begins in a line that was cut."""
+    for event in _head_events(_head(file)):
+        seq = event.get("seq")
+        if isinstance(seq, int):
+            return seq
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ bytes
+
+
+def _open(path: str) -> BinaryIO | Any:
+    """The file, by the name that it has by now. Raises OSError."""
+    if _ADDRESS.match(path):
+        from pyarrow import fs
+
+        system, inside = fs.FileSystem.from_uri(path)
+        try:
+            return system.open_input_file(inside)
+        except FileNotFoundError:
+            return system.open_input_file(inside.removesuffix(".part"))
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        return open(path.removesuffix(".part"), "rb")
+
+
+def _head(file: JournalFile) -> bytes:
+    """Its first bytes, at least one line of them where there is one."""
+    head = b""
+    try:
+        with _open(file.path) as source:
+            while len(head) < _HEAD and (block := source.read(_BLOCK if head else 65536)):
+                head += block
+                if b"\n" in head:
+                    break
+    except OSError:
+        return b""
+    return head
+
+
+def _head_events(head: bytes) -> Iterator[dict[str, Any]]:
+    for line in head.split(b"\n")[:_HEAD_LINES]:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and "event" in event:
+            yield event
+
+
+def refusal(file: JournalFile) -> str:
+    """Why a file is no journal: none of its first lines is an event; "" where it may be one."""
+    if not file.size:
+        return ""
+    head = _head(file)
+    if not head.strip() or next(_head_events(head), None) is not None:
+        return ""
+    if b"\n" not in head:
+        return "" if len(head) < _HEAD else f"no journal: no line ends within {_HEAD >> 20} MiB"
+    return "no journal: none of its first lines is an event, a JSON object with seq, ts_ms and event"
+
+
+def complete_to(file: JournalFile, start: int) -> int:
+    """The byte behind its last whole line; ``start`` where no line has ended since. Raises OSError."""
+    with _open(file.path) as source:
+        end = max(file.size, start)
+        while end > start:
+            begin = max(start, end - _BLOCK)
+            source.seek(begin)
+            at = source.read(end - begin).rfind(b"\n")
+            if at >= 0:
+                return begin + at + 1
+            end = begin
+    return start
+
+
+def tasks(files: Iterable[Range], number: int, least: int = LEAST_TASK) -> list[list[Range]]:
+    """The ranges in up to ``number`` tasks of about as many bytes each, at least ``least``; at least one task, which may be empty."""
+    ranges = list(files)
+    total = sum(one.end - one.start for one in ranges)
+    share = max(least, -(-total // max(number, 1)))
+    found: list[list[Range]] = [[]]
+    room = share
+    for one in ranges:
+        start = one.start
+        while not one.refused and one.end - start > room and len(found) < number:
+            if room > share // 8:  # no crumbs
+                found[-1].append(replace(one, start=start, end=start + room, to_end=False))
+                start += room
+            found.append([])
+            room = share
+        found[-1].append(replace(one, start=start))
+        room = max(0, room - (one.end - start))
+    return found
+
+
+def lines(piece: Range) -> Iterator[tuple[int, bytes, bool]]:
+    """The lines that begin in a range: the byte at which each does, it without its end, whether it has one. Raises OSError."""
+    with _open(piece.file.path) as source:
+        position = piece.start
+        if position:  # a line that began before is another range's
+            source.seek(position - 1)
+            position = next((end for _, end in _pieces(source, position - 1)), piece.end)
+            source.seek(position)
+        if position >= piece.end:
+            return
+        for line, end in _pieces(source, position):
+            yield position, line, end > position + len(line)
+            position = end
+            if position >= piece.end:
+                return
+
+
+def _pieces(source: Any, position: int) -> Iterator[tuple[bytes, int]]:
+    """(line without its end, the byte behind it) from here to the end of the file."""
+    rest = b""
+    while block := source.read(_BLOCK):
+        parts = (rest + block).split(b"\n")
+        rest = parts.pop()
+        for part in parts:
+            position += len(part) + 1
+            yield part, position
+    if rest:
+        yield rest, position + len(rest)

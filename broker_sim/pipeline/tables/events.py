@@ -1,0 +1,274 @@
+"""`events`: the journal as columns, one row for each line; and the views of it that the other tables are made of.
+
+    events = spark.read.format("sim_journal").load("JOURNAL")
+    calls(events)          requests with their answers
+    by_partition(events)   a row for each partition that an event speaks of
+    skipped(events)        lines that could not be read
+
+Rules:
+1. What happened in which order is told by (run_id, journal, seq), never by the time: see `in_order`. Request numbers, connections and
+   rules are unique within (run_id, journal).
+2. An event that speaks of exactly one partition has it in topic, partition and offset; all that it speaks of stand in `partitions`.
+   `by_partition` explodes these, and knows the names of topics that a client named by their ids.
+3. `cause` and `cause_members` are `broker_sim.explain`'s words for why a step of the coordinator happened.
+4. Times are those of the broker's clock: virtual ones in a simulation and under a manual clock, else wall clock. No other time stands
+   in a journal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, SKIPPED, STRING, Column, ListOf, StructOf, Table, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "in_order", "skipped"]
+
+_LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
+_BODY = "request, response: body"
+
+PARTITION = StructOf(
+    (
+        Column("group", STRING, "group id, where one request names several groups", _BODY),
+        Column("topic", STRING, "topic; null where the client told its id alone", _BODY),
+        Column("topic_id", STRING, "its id, as Kafka prints it; null where the client told its name", _BODY),
+        Column("partition", INT, "partition", _BODY),
+        Column(
+            "offset",
+            LONG,
+            "committed (OffsetCommit, OffsetFetch, `offsets`; null where deleted), asked for (Fetch, DeleteRecords), found"
+            " (ListOffsets), written to (Produce's answer)",
+            _BODY,
+        ),
+        Column("leader_epoch", INT, "of the committed offset, else that the client knows", _BODY),
+        Column("high_watermark", LONG, "as Fetch's answer tells it", _BODY),
+        Column("records", LONG, "how many records were sent (Produce) or handed out (Fetch's answer)", _BODY),
+        Column("error_code", INT, "of this partition, in answers", _BODY),
+    )
+)
+
+MEMBER = StructOf(
+    (
+        Column("member", STRING, "member id", _GROUP),
+        Column("client_id", STRING, "as the client sent it", _GROUP),
+        Column("client_host", STRING, "as Kafka shows it: `/127.0.0.1`", _GROUP),
+        Column("instance", STRING, "group.instance.id, null for a dynamic member", _GROUP),
+        Column("waits", STRING, "`JoinGroup` or `SyncGroup`, where that request of it is parked", _GROUP),
+        Column("session_timeout_ms", LONG, "how long it may be silent, ms", _GROUP),
+        Column("rebalance_timeout_ms", LONG, "how long it may take to rejoin, ms", _GROUP),
+        Column("topics", ListOf(STRING), "what it subscribes to, null where that can't be read", _GROUP),
+        Column("assignment", ListOf(STRING), "its partitions (`orders-0`), null where it has none", _GROUP),
+    )
+)
+
+EVENTS = Table(
+    "events",
+    (
+        RUN_ID,
+        Column(
+            "journal",
+            INT,
+            "which journal of the run: a process that writes into an earlier one's directory begins a new one, in which seq, requests"
+            " and connections count from 1 again. The number of its first file; never null",
+            "file name",
+        ),
+        Column("seq", LONG, "number of the event in its journal, without a gap; null for skipped lines alone", _LINE),
+        *moment("ts", "the broker's clock", _LINE),
+        Column(
+            "type", STRING, "kind of event (docs/journal.md), or `skipped`: the line can't be read; never null", _LINE
+        ),
+        Column("broker", INT, "node id: who was asked (request), went (broker), leads (leader; -1 for nobody)", _LINE),
+        Column("connection", LONG, "number of the connection", "connection, request"),
+        Column(
+            "client_id",
+            STRING,
+            "as the client sent it; of `client` events the scenario's name for it",
+            "request, client",
+        ),
+        Column("client_host", STRING, "as Kafka shows it", "request, connection"),
+        Column("request", LONG, "number of the request that it is, answers, hit or follows from", _LINE),
+        Column("requests", ListOf(LONG), "the requests whose records were appended", _APPEND),
+        Column(
+            "api", STRING, "Kafka's name of the API; of a `group` event that of its cause", "request, response, group"
+        ),
+        Column("api_key", INT, "its key", "request, response, group"),
+        Column("api_version", INT, "version of the request", _REQUEST),
+        Column("group", STRING, "group id, where there is exactly one", _LINE),
+        Column("groups", ListOf(STRING), "group ids, of events that may have several", "append, committed"),
+        Column(
+            "member",
+            STRING,
+            "member id: of the request, of the answer (JoinGroup), of the timer, of the cause of a `group` event",
+            _LINE,
+        ),
+        Column("instance", STRING, "group.instance.id of the request", _REQUEST),
+        Column("generation", INT, "of the request, of the answer (JoinGroup), of the group after the step", _LINE),
+        Column("topic", STRING, "where it speaks of one partition", _LINE),
+        Column("partition", INT, "where it speaks of one partition", _LINE),
+        Column("offset", LONG, "where it speaks of one partition", _LINE),
+        Column("partitions", ListOf(PARTITION), "all partitions that it speaks of, in its order; null for none", _LINE),
+        Column("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
+        Column("error_code", INT, "its code; 0 for an answer without an error", "response, append, load"),
+        Column("took_ms", LONG, "from request to answer", "response"),
+        Column(
+            "action",
+            STRING,
+            "opened, closed, set, healed, down, started ..; of an answer what became of it where it did not go out whole",
+            _LINE,
+        ),
+        Column("log", STRING, "partition, as its directory is called: `__consumer_offsets-12`", _LINE),
+        Column("coordinator_partition", INT, "12, where log is one of `__consumer_offsets`", _LINE),
+        Column("state_from", STRING, "state of the group before the step; null if it wasn't there", _GROUP),
+        Column("state_to", STRING, "state of it after the step; null if it is gone", _GROUP),
+        Column("generation_from", INT, "generation before the step", _GROUP),
+        Column("leader", STRING, "member id of the leader after the step", _GROUP),
+        Column("protocol", STRING, "the assignor that was voted", _GROUP),
+        Column("size_before", INT, "members before the step; null if the group wasn't there", _GROUP),
+        Column("size_after", INT, "members after the step; null if the group is gone", _GROUP),
+        Column(
+            "members_before",
+            ListOf(MEMBER),
+            "them; of groups of more than 64 those that the step changed or removed",
+            _GROUP,
+        ),
+        Column(
+            "members_after",
+            ListOf(MEMBER),
+            "them; of groups of more than 64 those that the step changed or added",
+            _GROUP,
+        ),
+        Column(
+            "cause",
+            STRING,
+            "why the step happened: `first`, `joined`, `left`, `expired`, `changed`, `leader_rejoined`, `rejoined`, `replaced`,"
+            " `sync_timeout`, `append_failed`, `appended`, `timer`, `pending_expired`, `no_room`, `loaded`, `too_large`, `unloaded`,"
+            " `deleted`, `unknown`",
+            _GROUP,
+        ),
+        Column("cause_members", ListOf(STRING), "member ids: who came, went, or did it", _GROUP),
+        Column("timer", STRING, "session, pending, rebalance, sync, append, expire, transactions", "timer, group"),
+        Column("fault", LONG, "number of the rule", "fault, fault_added, fault_removed"),
+        Column("condition", STRING, "state of a log partition: `stuck`, `loading` ..", "state"),
+        Column("kinds", ListOf(STRING), "what was appended: offsets, group, tombstone", _APPEND),
+        Column("records", LONG, "how many were appended, or read by a load", "append, load"),
+        Column("base_offset", LONG, "of the first record; -1 where nothing was written", _APPEND),
+        Column("last_offset", LONG, "of the last record; -1 where nothing was written", _APPEND),
+        Column("high_watermark", LONG, "of the partition after it", "append, committed"),
+        Column("epoch", INT, "leader epoch", "leader"),
+        Column("says", STRING, "what a scenario's client told: read, committed, assigned ..", "client"),
+        Column(
+            "text",
+            STRING,
+            "a mark, a client's words, a rule, why a leader changed; the client's own reason for a join or leave; why a line was"
+            " skipped",
+            _LINE,
+        ),
+        Column(
+            "unknown", ListOf(STRING), "kind or fields that this version doesn't know: a newer one's; else null", _LINE
+        ),
+        Column("file", STRING, "the file that the line is in", "file"),
+        Column("position", LONG, "byte at which the line begins", "file"),
+        Column("bytes", LONG, "of a skipped line: how many bytes it has", "file"),
+        Column(
+            "body", STRING, "the whole line as it is, with all that has no column; null with option body=false", "file"
+        ),
+    ),
+    "One row for each event of a journal. Which columns are filled depends on `type`. Order by run_id, journal and seq.",
+)
+
+PER_JOURNAL = ("run_id", "journal")
+"""Within these request numbers are unique."""
+
+
+def in_order(*more: str) -> list[str]:
+    """The columns that put events of one run (and of one value of ``more``) in order."""
+    return [*more, "journal", "seq"]
+
+
+def skipped(events: DataFrame) -> DataFrame:
+    """The lines that could not be read, as `SKIPPED`: file, byte, reason."""
+    from pyspark.sql import functions as F
+
+    return SKIPPED.conform(
+        events.where(F.col("type") == "skipped").select(
+            "run_id", "file", "position", "bytes", F.col("text").alias("reason")
+        )
+    )
+
+
+def calls(events: DataFrame, *apis: str) -> DataFrame:
+    """One row for each request (of ``apis``, or all) with its answer: the request's columns, and ``answered_seq``, ``answered_ms``,
+    ``error``, ``error_code``, ``took_ms``, ``action``, ``answer`` (the answer's partitions), ``answer_member``, ``answer_generation``;
+    all null where it was not answered."""
+    from pyspark.sql import functions as F
+
+    wanted = F.col("api").isin(list(apis)) if apis else F.lit(True)
+    of_answer = ["error", "error_code", "took_ms", "action"]
+    requests = events.where((F.col("type") == "request") & wanted).drop(*of_answer)
+    answers = events.where((F.col("type") == "response") & wanted).select(
+        *PER_JOURNAL,
+        "request",
+        *of_answer,
+        F.col("seq").alias("answered_seq"),
+        F.col("ts_ms").alias("answered_ms"),
+        F.col("partitions").alias("answer"),
+        F.col("member").alias("answer_member"),
+        F.col("generation").alias("answer_generation"),
+    )
+    return requests.join(answers, [*PER_JOURNAL, "request"], "left")
+
+
+def by_partition(events: DataFrame, names: DataFrame | None = None) -> DataFrame:
+    """One row for each partition that an event speaks of: the event's columns without ``partitions``, with topic, topic_id, partition,
+    offset, leader_epoch, high_watermark, records and partition_error_code of it. ``names`` (default: ``events``): where topic names are
+    looked up of events that have ids alone."""
+    from pyspark.sql import functions as F
+
+    parts = events.where(F.col("partitions").isNotNull()).withColumn("p", F.explode("partitions"))
+    own = [name for name in events.columns if name not in _OF_PARTITION]
+    rows = parts.select(
+        *(F.col(name) for name in own if name != "group"),
+        F.coalesce(F.col("p.group"), F.col("group")).alias("group"),
+        F.col("p.topic").alias("topic"),
+        F.col("p.topic_id").alias("topic_id"),
+        F.col("p.partition").alias("partition"),
+        F.col("p.offset").alias("offset"),
+        F.col("p.leader_epoch").alias("leader_epoch"),
+        F.col("p.high_watermark").alias("high_watermark"),
+        F.col("p.records").alias("records"),
+        F.col("p.error_code").alias("partition_error_code"),
+    )
+    known = _topic_names(events if names is None else names)
+    return (
+        rows.join(F.broadcast(known), ["run_id", "topic_id"], "left")
+        .withColumn("topic", F.coalesce(F.col("topic"), F.col("named")))
+        .drop("named")
+    )
+
+
+_OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark", "records"}
+
+
+def _topic_names(events: DataFrame) -> DataFrame:
+    """run_id, topic_id, named: of requests that tell both, and of Metadata's answers."""
+    from pyspark.sql import functions as F
+
+    return (
+        events.where(F.col("api").isin("Fetch", "Produce", "Metadata") & F.col("partitions").isNotNull())
+        .select("run_id", F.explode("partitions").alias("p"))
+        .where(F.col("p.topic").isNotNull() & F.col("p.topic_id").isNotNull())
+        .groupBy("run_id", F.col("p.topic_id").alias("topic_id"))
+        .agg(F.max("p.topic").alias("named"))
+    )
+
+
+def offsets_log(name: SparkColumn | str) -> Any:
+    """The number of a `__consumer_offsets` partition by its directory's name, null for other names."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_extract(F.col(name) if isinstance(name, str) else name, r"^__consumer_offsets-(\d+)$", 1).cast(
+        "int"
+    )
