@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from broker_sim.coordinator.blocks import CommitBlocks
@@ -208,9 +209,14 @@ def _member(group: Group, member: Member) -> dict[str, Any]:
         "waits": waits,
         "session_timeout_ms": member.session_timeout_ms,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "topics": subscribed_topics(metadata) if consumer else None,
-        "assignment": assigned_partitions(member.assignment) if consumer else None,
+        "topics": _topics(metadata) if consumer else None,
+        "assignment": _partitions(member.assignment) if consumer else None,
     }
+
+
+_topics = lru_cache(4096)(subscribed_topics)
+_partitions = lru_cache(4096)(assigned_partitions)
+"""The same bytes are looked at again at every step of a group's, and most members subscribe to the same."""
 
 
 def _shown(one: Snapshot | None, other: Snapshot | None) -> Snapshot | None:

@@ -18,6 +18,7 @@ import asyncio
 import importlib
 import json
 import logging
+import random
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -122,6 +123,7 @@ class HostClient(Client):
         self._task.add_done_callback(self._over, context=context_of(None))
 
     async def _lives(self, line: _HostLine) -> int:
+        await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
             return await self._live(Settings(self._settings), line)
         except Exception:
@@ -162,6 +164,9 @@ class HostClient(Client):
             self._told_to_end = True
             self._ended(0)
 
+
+_STARTS_S = 0.2, 0.4
+"""So long a process takes to start, as the seed draws."""
 
 _KILLED = -9
 """The exit code of a process that SIGKILL has ended."""
