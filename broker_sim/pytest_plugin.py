@@ -20,7 +20,8 @@
 * Scenario files are tests, too: those that are named on the command line (``pytest incidents/2024-11-03.yaml``) or match the ini option
   ``kafka_scenarios`` (``kafka_scenarios = incidents/*.yaml``). ``@pytest.mark.scenario("stuck-offsets-partition-3.4")`` plays one, by
   its path or by the name of one that comes with broker-sim, before a test of yours, which fails if its verdict is broken; the fixture
-  ``scenario`` is what came of it. The marker takes ``clients``, ``as_version``, ``clock`` and ``seed``, as ``broker-sim run`` does.
+  ``scenario`` is what came of it. The marker takes ``clients``, ``as_version``, ``clock``, ``seed`` and ``virtual=True``, as
+  ``broker-sim run`` does; with the ini option ``kafka_scenarios_virtual = true`` all scenario files that are tests run in virtual time.
 * A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
   ``must_hit=False``.
 
@@ -68,6 +69,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="draw the groups of each failed test that used a simulated cluster into DIR, a file for each",
     )
     parser.addini("kafka_scenarios", "scenario files that are tests: patterns of paths below the root", type="args")
+    parser.addini(
+        "kafka_scenarios_virtual", "scenario files that are tests run in virtual time", type="bool", default=False
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,7 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        f"{SCENARIO}(file, clients=None, as_version=None, clock=None, seed=None): play a scenario before the test",
+        f"{SCENARIO}(file, clients=None, as_version=None, clock=None, seed=None, virtual=False): play a scenario before"
+        " the test",
     )
     fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
     if config.pluginmanager.has_plugin("asyncio"):
@@ -257,7 +262,8 @@ class ScenarioItem(pytest.Item):
     """Plays the file; passes if its verdict holds."""
 
     def runtest(self) -> None:
-        self.stash[_OUTCOME] = _play(self.path, {})  # its verdict is looked at by pytest_runtest_call
+        options = {"virtual": self.config.getini("kafka_scenarios_virtual")}
+        self.stash[_OUTCOME] = _play(self.path, options)  # its verdict is looked at by pytest_runtest_call
 
     def repr_failure(self, excinfo: ExceptionInfo[BaseException]) -> str | TerminalRepr:  # type: ignore[override]
         from broker_sim.words import UsageError
@@ -307,11 +313,20 @@ def _play(path: Path, options: dict[str, Any]) -> Outcome:
     from broker_sim.scenario.runner import Options, run
     from broker_sim.words import unknown
 
-    known = ("clients", "as_version", "clock", "seed")
+    known = ("clients", "as_version", "clock", "seed", "virtual")
     for option in options:
         if option not in known:
             raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
     clients = options.get("clients") or {}
-    settings = Options(**{**options, "clients": {"*": clients} if isinstance(clients, str) else clients})
+    given = {name: value for name, value in options.items() if name != "virtual"}
+    settings = Options(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
+
+    def play() -> Outcome:
+        if not options.get("virtual"):
+            return asyncio.run(run(read(path), settings))
+        from broker_sim.scenario import virtual
+
+        return virtual.play(read(path), settings)
+
     with ThreadPoolExecutor(1, thread_name_prefix="broker-sim scenario") as thread:
-        return thread.submit(lambda: asyncio.run(run(read(path), settings))).result()
+        return thread.submit(play).result()
