@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import NeverHit
     from broker_sim.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
     from broker_sim.journal import Journal, WaitTimeout
+    from broker_sim.simulation import simulate
     from broker_sim.words import UsageError
     from protocol.errors import Err
 
@@ -39,6 +40,7 @@ __all__ = [
     "UsageError",
     "WaitTimeout",
     "__version__",
+    "simulate",
 ]
 
 _HOMES = {
@@ -54,6 +56,7 @@ _HOMES = {
     "TopicHandle": "broker_sim.handles",
     "UsageError": "broker_sim.words",
     "WaitTimeout": "broker_sim.journal",
+    "simulate": "broker_sim.simulation",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LibraryMoved", "SimDeadlock", "SimError", "SimForbidden", "SimLivelock", "SimTimeLimit"]
+__all__ = ["LibraryMoved", "SimDeadlock", "SimError", "SimForbidden", "SimLivelock", "SimStuck", "SimTimeLimit"]
 
 
 class SimError(RuntimeError):
@@ -23,6 +23,10 @@ class SimTimeLimit(SimError, AssertionError):
 
 class SimForbidden(SimError):
     """Simulated code reached for the real world: it blocked, opened a socket, started a thread."""
+
+
+class SimStuck(SimForbidden):
+    """Simulated code did not come back for many real seconds: it computes without end, or waits for the real world in C."""
 
 
 class LibraryMoved(SimError):

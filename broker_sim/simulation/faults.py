@@ -308,19 +308,22 @@ class Injection:
         if end is not None:
             end()
 
-    def heal(self) -> None:
-        """End everything: what has not come will not, states and rules end, hung requests are handled, all ways and hosts are as usual.
-        Twice does nothing more."""
+    def end(self) -> None:
+        """End the plan: what has not come will not, states and rules end, hung requests are handled. Twice does nothing more."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         for number in sorted(self._ends, reverse=True):
             self._end(number)
-        self.kafka.conditions.heal_all()
-        self.kafka.faults.clear()
         rules, self.rules = self.rules, []
         for rule in rules:
             rule.release()
+
+    def heal(self) -> None:
+        """End everything, whoever began it: all states, rules, ways and hosts are as usual."""
+        self.end()
+        self.kafka.conditions.heal_all()
+        self.kafka.faults.clear()
         self.sim.heal()
 
     # --- what faults name

@@ -50,6 +50,11 @@ class Host:
         """``up``, ``paused`` or ``crashed``."""
         return ("up", "paused", "crashed")[self.process.state]
 
+    @property
+    def restarts(self) -> bool:
+        """Whether a program of it runs again after a restart."""
+        return bool(self._programs)
+
     def spawn(self, program: Program, name: str | None = None) -> SimTask:
         """Run a coroutine here, or a function that returns one, which runs again after every restart. If it raises, so does the run.
         Raises UsageError where the host is down."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ __all__ = ["SWARM", "Targets", "draw"]
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST = 14
 """Faults of one run: more of them make one long outage of it."""
+
+_TIMES = {"for_s", "hang_s", "noticed_after_s", "isr_shrinks_after", "latency", "jitter", "delay", "reply_delay"}
+"""Arguments of faults that are seconds."""
 
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "LeaveGroup", "FindCoordinator")
 _APIS = (*_GROUP_APIS, "Fetch", "Produce", "Metadata", "ListOffsets")
@@ -39,13 +42,15 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang."""
+    """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
+    goes: faults last that much less, and there are more of them."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
     brokers: tuple[str, ...]
     hosts: tuple[str, ...]
     clients: tuple[str, ...] = ()
+    pace: float = 1.0
 
 
 Draw = Callable[[random.Random, Targets], dict[str, Any] | None]
@@ -204,21 +209,35 @@ SWARM: Mapping[str, tuple[str, Draw]] = {
 """What a seed can turn on: name -> kind of `faults.KINDS`, how its arguments are drawn."""
 
 
-def draw(seed: object, duration_s: float, targets: Targets) -> FaultPlan:
-    """The plan of a seed for a run of that length, ordered by time; may be empty."""
+def _paced(args: dict[str, Any], pace: float) -> dict[str, Any]:
+    """The same in a faster world."""
+    if pace == 1.0:
+        return args
+    return {name: round(value / pace, 3) if name in _TIMES else value for name, value in args.items()}
+
+
+def draw(
+    seed: object, duration_s: float, targets: Targets, *, kinds: Collection[str] | None = None, most: int = _MOST
+) -> FaultPlan:
+    """The plan of a seed for a run of that length, ordered by time; may be empty. ``kinds``: of ``SWARM``; the fewer they are, the more
+    often is each of them on. ``most``: faults of one run."""
     found: list[tuple[float, float, Fault]] = []
     share = random.Random(f"{seed}/swarm").choice(_SHARES)
+    if kinds is not None:
+        share *= len(SWARM) / len(kinds)
     for name, (kind, arguments) in SWARM.items():
+        if kinds is not None and name not in kinds:
+            continue
         dice = random.Random(f"{seed}/swarm/{name}")
         if dice.random() >= share:
             continue
-        count = min(math.ceil(dice.expovariate(0.7)), max(1, round(duration_s / 4)))
+        count = min(math.ceil(targets.pace * dice.expovariate(0.7)), max(1, round(targets.pace * duration_s / 4)))
         for number in range(count):
             chance = random.Random(f"{seed}/swarm/{name}/{number}")
             t_s, rank = round(chance.uniform(0, duration_s), 3), chance.random()
             args = arguments(chance, targets)
             if args is not None:
-                found.append((rank, t_s, Fault(t_s, kind, args)))
+                found.append((rank, t_s, Fault(t_s, kind, _paced(args, targets.pace))))
     # which of too many stay is a matter of each one's own rank
-    kept = sorted(found, key=lambda each: each[0])[:_MOST]
+    kept = sorted(found, key=lambda each: each[0])[: round(most * max(1, targets.pace / 2))]
     return [fault for _, _, fault in sorted(kept, key=lambda each: (each[1], each[0]))]

@@ -10,13 +10,19 @@
         sim.run_until(lambda: kafka.group("billing").state == "Stable", within="2m")
         sim.journal_hash                                    # equal in every run with this seed
 
+    with simulate(seed=7, faults=Swarm(during="30s")) as sim:   # or a list of faults: ``plans``
+        ...
+        sim.run_for(30)
+        sim.check(groups={"billing": 3})                    # all is healed: everyone comes back in time, nothing is lost
+
 Rules:
 1. The brokers are the production code. Only the clock, the network and the source of chance are others.
 2. The same seed, program, Python and libraries give the same run, to the byte. Sets of strings depend on PYTHONHASHSEED as well:
    ``sim.pinned`` tells whether it is pinned (``hashseed``).
 3. Between two runs the test stands inside the loop, at one instant: it may call what wants a running loop, and await nothing but by
    ``sim.run``.
-4. A program that raises ends the run with what it raised. So does simulated code that reaches for the real world (`SimForbidden`).
+4. A program that raises ends the run with what it raised. So does simulated code that reaches for the real world (`SimForbidden`) or
+   never yields (`SimStuck`), a listener (``sim.watch``) that raises, and a broken invariant (``invariants``): at the event.
 5. Nothing is left behind: at the end all tasks are ended, crashed ones too, and the surroundings are as before.
 """
 
@@ -28,7 +34,7 @@ import hashlib
 import random
 import warnings
 from asyncio import events
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -38,10 +44,13 @@ from broker_sim.journal import Journal
 from broker_sim.simulation.ambient import ambient
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.errors import SimError
+from broker_sim.simulation.faults import Fault
 from broker_sim.simulation.hashseed import is_pinned
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
+from broker_sim.simulation.judging import Judge
 from broker_sim.simulation.loop import SimLoop, SimTask
 from broker_sim.simulation.network import Link, SimNetwork
+from broker_sim.simulation.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.process import PROCESS, Process, context_of
 from broker_sim.simulation.recording import Recording, encoded
 from broker_sim.words import UsageError, duration_ms, unknown
@@ -62,10 +71,13 @@ class Simulation:
 
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = 1_700_000_000_000,
-        link: Link | None = None, recording: Recording | None = None,
+        link: Link | None = None, recording: Recording | None = None, faults: Plan = None, invariants: bool = True,
+        waive: Collection[str] = (),
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
             raise unknown("order of tasks", order, ["fifo", "tasks"])
+        if isinstance(waive, str):
+            raise UsageError(f"waive= takes a list of invariants, as in [{waive!r}]")
         self.seed = seed
         self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000)
         self.network = SimNetwork(self.loop, seed, link)
@@ -77,9 +89,17 @@ class Simulation:
         """What reached the loop's exception handler; see asyncio's."""
         self.pinned = is_pinned()
         """Whether a run in another process is the same."""
+        self.faults = Faults()
+        """What came true of the plans, and what was left out."""
+        self.hangs: dict[str, Callable[[float], object]] = {}
+        """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
+        self._to_come = [] if faults is None else [plan_from(faults)]
+        self._judges: list[Judge] = []
+        self._listeners: list[Callable[[dict[str, Any]], object]] = []
+        self._invariants, self._waive = invariants, tuple(waive)
         self._recording = recording
         self.network.tell = self.note
-        self._failed: tuple[SimTask, BaseException] | None = None
+        self._failed: BaseException | None = None
         self._ending = False
         self._digest = hashlib.sha256()
         self._unhashed: list[tuple[int, dict[str, Any]]] = []
@@ -114,6 +134,10 @@ class Simulation:
         for node_id, each in enumerate(names, start=1):
             self.hosts[each] = BrokerHost(self, each, cluster, node_id, process)
         self.clusters.append(cluster)
+        judge = Judge(self, cluster, waive=self._waive, watch=self._invariants and cluster.observed)
+        self._judges.append(judge)
+        if cluster.observed:
+            cluster.journal.subscribe(judge.event)
         return cluster
 
     def host(self, name: str) -> Host:
@@ -148,14 +172,79 @@ class Simulation:
             raise unknown("host", name, self.hosts)
         return self.hosts[name]
 
+    def inject(self, faults: Plan, *, kafka: SimCluster | None = None) -> UserInjection:
+        """Let a plan come true from now on, on ``kafka`` (default: the first cluster). ``simulate(faults=...)`` does so when time first
+        runs. Raises UsageError for what can't be meant."""
+        return self._inject(plan_from(faults), kafka)
+
+    def _inject(self, meant: Swarm | list[Fault], kafka: SimCluster | None) -> UserInjection:
+        cluster = self._cluster(kafka)
+        number = len(self.faults.injections)
+        plan = meant.drawn(self, cluster, number) if isinstance(meant, Swarm) else meant
+        injection = UserInjection(self, cluster, plan, self.hangs)
+        self.faults.injections.append(injection)
+        self.faults.plans.append(plan)
+        return injection
+
+    def _begin_plans(self) -> None:
+        """Time runs: a plan that was given at the beginning begins with it."""
+        while self._to_come and self.clusters:
+            self._inject(self._to_come.pop(0), None)
+
+    def _cluster(self, kafka: SimCluster | None) -> SimCluster:
+        if kafka is not None:
+            return kafka
+        if not self.clusters:
+            raise UsageError("there is no cluster yet: sim.cluster() makes one")
+        return self.clusters[0]
+
     def heal(self) -> None:
-        """All ways are free, paused hosts go on, crashed ones are restarted."""
+        """All that was broken is as before: plans, states of logs and rules end, all ways are free, paused hosts go on, crashed ones
+        are restarted."""
+        self._to_come.clear()
+        for injection in self.faults.injections:
+            injection.end()
+        for cluster in self.clusters:
+            cluster.conditions.heal_all()
+            for rule in cluster.faults.list():
+                rule.remove()
+                rule.release()
         self.network.heal()
         for host in list(self.hosts.values()):
             if host.state == "paused":
                 host.resume()
             elif host.state == "crashed":
                 host.restart()
+
+    def check(
+        self,
+        groups: Mapping[str, int | None] | Iterable[str] | None = None,
+        *,
+        lag: int | None = 0,
+        within: object = None,
+        request_timeout: object = "40s",
+        also: Callable[[], object] | None = None,
+        kafka: SimCluster | None = None,
+    ) -> float:
+        """Heal everything and let time pass until all is well; returns the virtual seconds that it took.
+
+        ``groups``: name -> members; None: all that there have been, with any number of them. Each is to be Stable (Empty for 0), with
+        not more than ``lag`` records of a partition uncommitted (None: any number). ``also()``: what else must hold. It must come
+        ``within`` that time; left out, it is what Kafka's timers allow: the group's own session and rebalance timeouts, and the
+        clients' ``request_timeout``. What was acknowledged to a producer must be in the log.
+
+        Raises NotAlive, which tells what is lacking and how the group came to it, Unsafe, InvariantBroken, UsageError.
+        """
+        cluster = self._cluster(kafka)
+        judge = self._judges[self.clusters.index(cluster)]
+        wanted = judge.expected(groups)
+        request_s = duration_ms(request_timeout, "request_timeout") / 1000
+        within_s = judge.bound_s(wanted, request_s) if within is None else duration_ms(within, "within") / 1000
+        within_s += max((fault.args["hang_s"] for fault in self.faults.begun if fault.kind == "hang"), default=0)
+        self.heal()
+        took_s = judge.converge(wanted, within_s, lag, also)
+        self._raise()
+        return took_s
 
     # --- time -----------------------------------------------------------------------------------------------------------
 
@@ -171,6 +260,8 @@ class Simulation:
 
     def run_for(self, duration: object) -> None:
         """Let time pass: seconds, or ``"5m"``. Raises what a program raises, SimForbidden, SimLivelock."""
+        self._raise()
+        self._begin_plans()
         self.loop.run_for(duration_ms(duration, "run_for") / 1000)
         self._raise()
 
@@ -178,11 +269,14 @@ class Simulation:
         """Run until ``condition()`` holds. Raises SimTimeLimit, SimDeadlock, and what `run_for` raises."""
         told = what or _text_of(condition)
         within_s = duration_ms(within, "within") / 1000
+        self._raise()
+        self._begin_plans()
         self.loop.run_until(lambda: self._failed is not None or condition(), within_s, told)
         self._raise()
 
     def run(self, coro: Coroutine[Any, Any, T], within: object = "1h") -> T:
         """Run a coroutine of the test's own to its end and return what it returns. Raises what it raises, and what `run_until` does."""
+        self._begin_plans()
         task = self.loop.create_task(coro, name=f"test {getattr(coro, '__qualname__', '')}")
         return self._await(task, duration_ms(within, "within") / 1000)  # type: ignore[no-any-return]
 
@@ -201,22 +295,41 @@ class Simulation:
 
     def ended(self, task: SimTask) -> None:
         """A program has ended."""
-        if self._ending or task.cancelled() or self._failed is not None:
+        if task.cancelled():
             return
         error = task.exception()
         if error is not None:
-            self._failed = task, error
+            host = task.process.host if task.process is not None else "the test"
+            self.fail(error, f"raised by {task.get_name()} on {host}")
+
+    def fail(self, error: BaseException, where: str = "noticed") -> None:
+        """The run is over: whoever lets time pass is raised ``error``, with a note of when it was. The first one counts; to be called
+        from anywhere, a journal's listener too."""
+        if self._ending or self._failed is not None:
+            return
+        pinned = "" if self.pinned else " (PYTHONHASHSEED is not pinned: another process may run otherwise)"
+        error.add_note(f"{where}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}{pinned}")
+        self._failed = error
+        if self.loop.is_running():
             self.loop.stop()
 
+    def watch(self, listener: Callable[[dict[str, Any]], object]) -> None:
+        """Call ``listener(event)`` for every event of all journals from now on; what it raises ends the run."""
+        self._listeners.append(listener)
+
+    def always(self, condition: Callable[[], object], what: str | None = None) -> None:
+        """``condition()`` is to hold whenever something happens at the brokers: looked at with every event of the journals."""
+
+        def look(event: dict[str, Any]) -> None:
+            if not condition():
+                raise AssertionError(f"{what or _text_of(condition)}: does not hold any more")
+
+        self.watch(look)
+
     def _raise(self) -> None:
-        if self._failed is None:
-            return
-        (task, error), self._failed = self._failed, None
-        host = task.process.host if task.process is not None else "the test"
-        error.add_note(
-            f"raised by {task.get_name()} on {host}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}"
-        )
-        raise error
+        if self._failed is not None:
+            error, self._failed = self._failed, None
+            raise error
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._ending:
@@ -248,6 +361,11 @@ class Simulation:
             self._unhashed.append((number, event))
             if len(self._unhashed) >= _PENDING:
                 self._digest_events()
+            for listener in self._listeners:
+                try:
+                    listener(event)
+                except Exception as error:
+                    self.fail(error)
 
         for event in journal.events:
             note(event)
@@ -268,6 +386,12 @@ class Simulation:
     def schedule_hash(self) -> str:
         """SHA-256 of the loop's turns until now: see ``loop``."""
         return self.loop.schedule_hash
+
+    def settle(self) -> None:
+        """The block has ended well. Raises what went wrong since time last ran, UsageError for a plan that never began."""
+        self._raise()
+        if self._to_come and self.elapsed_s and not self.clusters:
+            raise UsageError("faults= had nothing to break: there was no cluster (sim.cluster())")
 
     # --- the end --------------------------------------------------------------------------------------------------------
 
@@ -317,8 +441,9 @@ def _text_of(condition: Callable[[], object]) -> str:
 
 @contextmanager
 def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any) -> Iterator[Simulation]:
-    """A simulated world until the block ends. ``seed``: an int or a text. ``order="tasks"``: it orders the tasks that are ready, too.
-    ``trace``: the schedule hash is of the callbacks' names, too. ``link``: the usual `Link`. ``without``: pins to leave out
+    """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
+    ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
+    ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``without``: pins to leave out
     (``ambient.PINS``). Raises UsageError; RuntimeError inside a running event loop."""
     if events._get_running_loop() is not None:
         raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
@@ -337,6 +462,7 @@ def _inside(sim: Simulation) -> Iterator[None]:
     events._set_running_loop(sim.loop)
     try:
         yield
+        sim.settle()
     finally:
         try:
             sim.close()

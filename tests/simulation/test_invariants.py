@@ -91,7 +91,7 @@ def assigned(member: str, generation: int, members: list[str], parts: int = 4) -
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         yield Bench(sim.cluster(2, {"orders": 4}, journal=False, config=CONFIG))
 
 
@@ -327,7 +327,7 @@ STABLE = shown("Stable", 2, {"a": [0, 1], "b": [2]}, "a")
     ],
 )
 def test_a_step_of_a_group(before: dict[str, Any], after: dict[str, Any], name: str | None) -> None:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         kafka, _, found = watched(sim)
         log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
@@ -336,7 +336,7 @@ def test_a_step_of_a_group(before: dict[str, Any], after: dict[str, Any], name: 
 
 
 def test_a_member_that_comes_back_under_its_old_id() -> None:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         kafka, _, found = watched(sim)
         log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
         cause = {"kind": "request", "request": 1, "api": "LeaveGroup"}
@@ -349,7 +349,7 @@ def test_a_member_that_comes_back_under_its_old_id() -> None:
 
 
 def test_a_group_in_the_wrong_partition() -> None:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         kafka, _, found = watched(sim)
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
         kafka.journal.write("group", log="__consumer_offsets-1", group=GROUP, cause=cause, before=None, after=STABLE)
@@ -357,7 +357,7 @@ def test_a_group_in_the_wrong_partition() -> None:
 
 
 def test_offsets_that_show_before_they_are_committed() -> None:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         kafka, _, found = watched(sim)
         log = f"__consumer_offsets-{offsets_partition(GROUP, 7)}"
         append = {"log": log, "kinds": ["offsets"], "groups": [GROUP], "records": 1}
@@ -370,7 +370,7 @@ def test_offsets_that_show_before_they_are_committed() -> None:
 
 
 def test_a_coordinator_that_has_what_its_log_has_not() -> None:
-    with simulate(1) as sim:
+    with simulate(1, invariants=False) as sim:
         kafka, watch, found = watched(sim)
 
         async def commit() -> None:

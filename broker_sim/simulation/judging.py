@@ -1,0 +1,188 @@
+"""Whether a cluster's groups came back, and whether anything was lost: what ``sim.check`` asks, as seen at the brokers.
+
+Rules:
+1. The bounds are Kafka's: the longest session and rebalance timeouts that members of a group have ever told its coordinator.
+2. What was acknowledged to a producer is in the log, and what is in the log the group has read and committed.
+3. It must stay so a while: a group that is Stable between two rebalances is not well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.explain import recent
+from broker_sim.simulation.answers import InvariantBroken
+from broker_sim.simulation.invariants import Invariants
+from broker_sim.simulation.liveness import NotAlive, Unsafe, bound_s
+from broker_sim.words import UsageError, duration_text, unknown
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["BROKEN_BY_FAULTS", "Judge"]
+
+BROKEN_BY_FAULTS = ("parked requests are answered", "member ids are never reused")
+"""Invariants that a plan breaks rightly, and which are not judged: rules hang requests; a static member has its old id again if the new
+one can't be stored."""
+
+_LOOK_S = 0.5
+"""Virtual time between two looks."""
+_QUIET_S = 3.0
+"""So long it must stay as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What is not as it should be: in a word or two, and in a sentence; the group it is about."""
+
+    short: str
+    text: str
+    group: str | None = None
+
+
+class Judge:
+    """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
+
+    def __init__(self, sim: Simulation, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+        self.sim, self.kafka = sim, kafka
+        self._timeouts: dict[str, tuple[int, int]] = {}  # group -> the longest session and rebalance timeout, ms
+        self._ends: dict[tuple[str, int], int] = {}  # partition -> behind the last record that was acknowledged
+        self._known: dict[bytes, str] = {}
+        self._invariants = Invariants(kafka, self._breach, waive=(*BROKEN_BY_FAULTS, *waive)) if watch else None
+
+    def event(self, event: dict[str, Any]) -> None:
+        """What the journal has written."""
+        kind = event["event"]
+        if kind == "group":
+            if event["after"] is not None:
+                self._note_timeouts(event["group"], event["after"]["members"])
+        elif kind == "response" and event["api"] == "Produce" and event["body"] is not None:
+            self._note_produced(event["body"])
+
+    def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
+        session, rebalance = self._timeouts.get(group, (0, 0))
+        for each in members:
+            session = max(session, each["session_timeout_ms"])
+            rebalance = max(rebalance, each["rebalance_timeout_ms"])
+        self._timeouts[group] = session, rebalance
+
+    def _note_produced(self, body: Mapping[str, Any]) -> None:
+        for topic in body["responses"]:
+            name = topic.get("name") or self._name_of(topic.get("topic_id"))
+            for each in topic["partition_responses"]:
+                if each["error_code"] == 0 and each["base_offset"] >= 0:
+                    place = name, each["index"]
+                    self._ends[place] = max(self._ends.get(place, 0), each["base_offset"] + 1)
+
+    def _name_of(self, topic_id: Any) -> str:
+        found = self.kafka.state.topics_by_id.get(topic_id)
+        return "" if found is None else found.name
+
+    def _breach(self, error: InvariantBroken) -> None:
+        groups = [group for group in self._timeouts if group in str(error)]
+        for group in groups[:1]:
+            error.add_note(recent(self.kafka.journal.events, group))
+        self.sim.fail(error)
+
+    # --- after the healing
+
+    def expected(self, groups: Mapping[str, int | None] | Iterable[str] | None) -> dict[str, int | None]:
+        """Groups and their members, None for any number. Raises UsageError."""
+        if groups is None:
+            return dict.fromkeys(self._timeouts)
+        if isinstance(groups, str):
+            raise UsageError(f"groups= is a mapping like {{{groups!r}: 3}}, or a list of names")
+        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        for name, members in wanted.items():
+            if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 0):
+                raise UsageError(f"groups: {name} has a number of members, not {members!r}")
+            if name not in self._timeouts and members != 0:
+                raise unknown("group", name, self._timeouts)
+        return wanted
+
+    def bound_s(self, groups: Iterable[str], request_timeout_s: float) -> float:
+        """Virtual seconds in which everything must be well after the healing."""
+        known = [self._timeouts[group] for group in groups if group in self._timeouts]
+        return bound_s(
+            session_s=max((session for session, _ in known), default=0) / 1000,
+            rebalance_s=max((rebalance for _, rebalance in known), default=0) / 1000,
+            request_s=request_timeout_s,
+            initial_delay_s=self.kafka.state.config.int("group.initial.rebalance.delay.ms") / 1000,
+        )
+
+    def converge(
+        self, groups: Mapping[str, int | None], within_s: float, lag: int | None, also: Callable[[], object] | None
+    ) -> float:
+        """Let time pass until all is well and stays so; returns the virtual seconds that it took. Raises NotAlive, Unsafe."""
+        sim = self.sim
+        began_s = sim.elapsed_s
+        quiet_s: float | None = None
+        while True:
+            found = [each for name, members in groups.items() for each in self._lacking(name, members, lag)]
+            if also is not None and not also():
+                found.append(Lack("condition", f"{_name(also)} does not hold"))
+            now_s = sim.elapsed_s
+            quiet_s = None if found else now_s if quiet_s is None else quiet_s
+            if quiet_s is not None and now_s - quiet_s >= _QUIET_S:
+                break
+            if found and now_s - began_s >= within_s:
+                raise self._not_alive(found, within_s)
+            sim.run_for(_LOOK_S)
+        self._nothing_is_lost()
+        if self._invariants is not None:
+            self._invariants.finish()
+        return quiet_s - began_s
+
+    def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Lack]:
+        group = self.kafka.group(name)
+        state, members = group.state, group.members
+        right = ("Empty", "Dead") if wanted == 0 else ("Stable",)
+        if state not in right:
+            waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
+            text = f"group {name!r} is {state}, not {right[0]}, with {len(members)} members{waiting}"
+            return [Lack(f"state {state}", text, name)]
+        if wanted is not None and len(members) != wanted:
+            names = ", ".join(f"{m.member_id} ({m.client_id})" for m in members)
+            return [Lack("members", f"group {name!r} has {len(members)} members, not {wanted}: {names}", name)]
+        if lag is None:
+            return []
+        committed = group.committed()
+        topics = dict.fromkeys([topic for m in members for topic in m.topics or ()] + [topic for topic, _ in committed])
+        return [
+            Lack("lag", f"group {name!r} has committed {done} of {end} in {topic}-{index}", name)
+            for topic in topics
+            for index, end in self._log_ends(topic)
+            if (done := committed.get((topic, index), 0)) < end - lag
+        ]
+
+    def _log_ends(self, topic: str) -> list[tuple[int, int]]:
+        found = self.kafka.state.topics.get(topic)
+        return [] if found is None else [(each.index, each.log_end_offset) for each in found.partitions]
+
+    def _nothing_is_lost(self) -> None:
+        for (topic, index), end in self._ends.items():
+            there = dict(self._log_ends(topic)).get(index)
+            if there is not None and there < end:
+                text = f"lost record: {topic}-{index} ends at {there}; offset {end - 1} was acknowledged to a producer"
+                error = Unsafe(text)
+                error.broken = "lost record"
+                raise error
+
+    def _not_alive(self, found: list[Lack], within_s: float) -> NotAlive:
+        told = [f"{duration_text(within_s * 1000)} after everything was healed:", *(f"  {each.text}" for each in found)]
+        if found[-1].short == "lag":
+            told.append(
+                "  (lag=None does not ask for that: for groups that read from the end, or with a producer that goes on)"
+            )
+        for group in dict.fromkeys(each.group for each in found if each.group is not None):
+            told += ["", self.kafka.group(group).explain()]
+        error = NotAlive("\n".join(told))
+        error.lacking = found[0].short
+        return error
+
+
+def _name(condition: Callable[[], object]) -> str:
+    return str(getattr(condition, "__qualname__", condition))
