@@ -1,0 +1,43 @@
+"""Plays scenarios in virtual time and tells what they came to, for processes that are to come to the same.
+
+python -m tests.scenarios.alike crash-without-leave ...             # a line of JSON for each
+python -m tests.scenarios.alike --events crash-without-leave        # its events, a line each
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import zip_longest
+
+from broker_sim.scenario.commands import shipped
+from broker_sim.scenario.model import read
+from broker_sim.scenario.virtual import play
+from broker_sim.simulation.recording import Recording
+
+
+def first_difference(one: str, other: str, before: int = 3) -> str:
+    """Two runs' events: the first that differs, and what came before it."""
+    pairs = list(zip_longest(one.splitlines(), other.splitlines(), fillvalue="(nothing)"))
+    at = next((number for number, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    same = [f"  both   {line}" for line, _ in pairs[max(0, at - before) : at]]
+    return "\n".join([f"event {at + 1}", *same, *(f"  differs {line}" for pair in pairs[at : at + 1] for line in pair)])
+
+
+def main(words: list[str]) -> None:
+    """Play the scenarios of these names."""
+    for name in words[1:] if words[:1] == ["--events"] else words:
+        scenario, recording = read(shipped() / f"{name}.yaml"), Recording()
+        started_s = time.process_time()
+        outcome = play(scenario, recording=recording if words[0] == "--events" else None)
+        if words[0] == "--events":
+            print("\n".join(recording.lines))
+            continue
+        hashes = {"journal": outcome.journal_hash, "schedule": outcome.schedule_hash}
+        times = {"virtual_s": round(outcome.seconds, 3), "cpu_s": round(time.process_time() - started_s, 3)}
+        print(json.dumps({"scenario": name, "code": outcome.code, **hashes, **times}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,332 @@
+"""Scenarios in virtual time: the verdicts of real time, in milliseconds, and the same run again in any process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.cluster import Cluster
+from broker_sim.scenario.commands import shipped
+from broker_sim.scenario.files import loads
+from broker_sim.scenario.model import Scenario, parse, read
+from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.virtual import play
+from broker_sim.simulation.recording import Recording
+from broker_sim.words import UsageError
+from tests.scenarios.alike import first_difference
+from tests.scenarios.stage import Stage
+from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE
+from tests.scenarios.test_shipped import KNOWN_BREAKS, NAMES, WITHOUT_CLIENTS
+
+SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
+ANY_VERSION = [name for name in SMALL if not name.startswith("stuck")]
+"""Those whose expectations hold under every Kafka."""
+
+IN_REAL_TIME = (
+    "assign-mode-commit-on-a-live-group",
+    "group-that-cannot-commit-recovers",
+    "rolling-restart-of-static-members",
+)
+
+CONSUMER = HELD.replace("kind: crowd, members: 1, ", "")
+
+
+def shipped_one(name: str) -> Scenario:
+    return read(shipped() / f"{name}.yaml")
+
+
+def play_text(text: str, **options: Any) -> Outcome:
+    return play(parse(loads(text)), Options(**options))
+
+
+def expected_code(name: str) -> int:
+    return 1 if (name, "aiokafka") in KNOWN_BREAKS else 0
+
+
+# --- verdicts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_is_that_of_real_time(name: str) -> None:
+    outcome = play(shipped_one(name))
+    assert outcome.ended == {}, outcome.report()
+    assert outcome.code == expected_code(name), outcome.report()
+
+
+@pytest.mark.parametrize("version", ["3.9", "4.1"])
+@pytest.mark.parametrize("name", ANY_VERSION)
+def test_both_coordinators_keep_the_verdict(name: str, version: str) -> None:
+    outcome = play(shipped_one(name), Options(as_version=version))
+    assert outcome.code == expected_code(name), outcome.report()
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("name", SMALL)
+def test_no_seed_breaks_the_verdict(name: str, seed: int) -> None:
+    outcome = play(shipped_one(name), Options(seed=seed), order="tasks")
+    assert outcome.code == expected_code(name), outcome.report()
+
+
+def test_the_story_is_that_of_real_time() -> None:
+    with Stage() as stage:
+        stage.book_all((name, "aiokafka") for name in IN_REAL_TIME)
+        for name in IN_REAL_TIME:
+            real, virtual = stage.outcome(name, "aiokafka"), play(shipped_one(name))
+            assert virtual.story == real.story
+            assert [one.text for one in virtual.results] == [one.text for one in real.results]
+            assert real.journal_hash is None
+
+
+@pytest.mark.parametrize(("text", "code"), [(HELD, 0), (BROKEN, 1), (LATE, 3)])
+def test_verdicts_have_their_codes(text: str, code: int) -> None:
+    assert play_text(text).code == code
+
+
+# --- clients -------------------------------------------------------------------------------------------------------------
+
+
+def said(outcome: Outcome, *what: str) -> list[tuple[str, str]]:
+    return [(one["client"], one["says"]) for one in outcome.events if one["event"] == "client" and one["says"] in what]
+
+
+def test_a_frozen_client_is_silent_until_it_thaws() -> None:
+    outcome = play_text(
+        ONE_MEMBER
+        + """\
+  - {name: freeze, do: {client: app, action: freeze, for: 20s}}
+  - {name: what was under way has come, after: 100ms}
+  - {name: silence, after: 19s}
+  - {name: it thaws, when: {api: Heartbeat, group: billing}}
+expect:
+  - never: {api: Heartbeat}
+    between: [what was under way has come, silence]
+  - {group: billing, state: Stable, generation: 1}
+"""
+    )
+    assert outcome.code == 0, outcome.report()
+    assert outcome.seconds > 20
+
+
+def test_a_client_that_was_crashed_starts_again_as_another_process() -> None:
+    text = CONSUMER.partition("expect")[0]
+    outcome = play_text(
+        text
+        + """\
+  - {name: crash, do: [{client: app, action: crash}, {client: app, action: start}]}
+  - {name: it is back, when: {client: app, says: assigned}, within: 60s}
+  - {name: it goes, do: {client: app, action: leave}}
+  - {name: it has gone, when: {client: app, says: exited}}
+expect:
+  - {group: billing, state: Empty}
+"""
+    )
+    assert outcome.code == 0, outcome.report()
+    assert said(outcome, "started", "exited", "left") == [
+        *(("app", "started"), ("app", "exited"), ("app", "started"), ("app", "left"), ("app", "exited"))
+    ]
+    codes = [one["details"]["code"] for one in outcome.events if one["event"] == "client" and one["says"] == "exited"]
+    assert codes == [-9, 0]
+    assert outcome.ended == {}
+
+
+def test_a_client_that_dies_of_itself_is_told_with_its_last_words(caplog: pytest.LogCaptureFixture) -> None:
+    text = CONSUMER.replace("session_timeout: 30s", "session_timeout: 30s, config: {security_protocol: nonsense}")
+    outcome = play_text(text.replace("when: " + STABLE, "when: {client: app, says: exited}"))
+    assert outcome.code == 1
+    assert "ended with code 1; nobody told it to; its last words: " in outcome.ended["app"]
+    assert "ValueError: " in outcome.ended["app"]
+    with caplog.at_level(logging.WARNING):
+        outcome = play_text(CONSUMER.replace("expect", "  - {do: {broker: 1, action: down}}\n  - {after: 20s}\nexpect"))
+    assert not [one for one in caplog.records if one.name.startswith("aiokafka")], "a client's log is its stderr"
+
+
+def test_names_that_no_host_can_have_are_names_of_clients() -> None:
+    for name in ("'app one'", "broker-1", "localhost", "tést"):
+        plain = name.strip("'")
+        outcome = play_text(HELD.replace("name: app,", f"name: {name},").replace("STABLE", STABLE))
+        assert said(outcome, "started") == [(plain, "started")]
+        assert outcome.code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        (HELD.replace("kind: crowd", "kind: confluent"), {}, "the client app is confluent, a process of its own,"),
+        (CONSUMER, {"clients": {"*": "./mine --fast"}}, "the client app is ./mine --fast, a process of its own,"),
+        (HELD.replace("kind: crowd", "kind: outside"), {}, "the client app is somebody else's"),
+        (HELD, {"attach": ["./mine"]}, "./mine is a program of its own"),
+        (HELD, {"clock": "manual"}, "the clock is manual or virtual, not both"),
+    ],
+)
+def test_what_cannot_be_virtual_is_refused_by_its_name(text: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=r"^[^\n]+$") as error:
+        play_text(text, **options)
+    assert str(error.value).startswith(told)
+
+
+def test_a_kind_may_be_replaced_by_one_that_can_be_virtual() -> None:
+    outcome = play_text(HELD.replace("kind: crowd, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
+    assert outcome.code == 0, outcome.report()
+
+
+# --- time ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clock", ["manual", "scaled:10"])
+def test_the_clock_of_a_file_is_replaced(clock: str) -> None:
+    outcome = play_text(
+        HELD.replace("expect", "  - {name: an hour, after: 1h}\nexpect").replace(
+            "name: one member", f"name: time\ncluster: {{clock: '{clock}'}}"
+        )
+    )
+    assert outcome.code == 0, outcome.report()
+    assert outcome.seconds > 3600
+    beats = [one for one in outcome.events if one["event"] == "request" and one["api"] == "Heartbeat"]
+    assert len(beats) > 3600 * 4, "clients live through it"
+
+
+def test_time_that_is_moved_passes_for_all_and_who_is_to_expire_is_silent() -> None:
+    two = ONE_MEMBER.replace("members: 1}", "members: 2}").replace("{name: app,", "{name: app, count: 2,")
+    text = two.replace("members: 1,", "members: 1,").replace("name: one member", "name: t\ncluster: {clock: manual}")
+    steps = """\
+  - {name: one is silent, do: {advance: 31s, expire: [app-2]}}
+  - {name: its session ended, when: {event: timer, timer: session, group: billing}}
+expect:
+  - {group: billing, state: Stable, members: 2}
+  - {happened: {event: timer, timer: session, count: 1}}
+"""
+    outcome = play_text(text + steps)
+    assert outcome.code == 0, outcome.report()
+    with pytest.raises(UsageError, match=r"^scenario:\d+: expire: no client 'app-3'; did you mean 'app-.'\?"):
+        play_text(text + steps.replace("[app-2]", "[app-3]"))
+
+
+def test_a_log_directory_is_played_on(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with Cluster(topics={"orders": 1}, data_dir=tmp_path / "data") as kafka:
+            kafka.topic("orders").fill(3)
+
+    asyncio.run(fill())
+    text = "import: {data: data}\nclients: [{name: app, group: billing, topics: [orders]}]\nsteps: [{after: 10ms}]\n"
+    text += "expect: [{group: billing, committed: {orders-0: 3}}]\n"
+    for _ in range(2):
+        assert play(parse(loads(text), tmp_path / "story.yaml")).code == 0
+
+
+# --- the same again ------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
+    first = Recording()
+    runs = [play(shipped_one("crash-without-leave"), Options(seed=3), recording=first)]
+    for seed in (3, 4):
+        second = Recording(first)
+        runs.append(play(shipped_one("crash-without-leave"), Options(seed=seed), recording=second))
+        second.end()
+        assert (second.difference is None) == (seed == 3)
+    hashes = [(run.journal_hash, run.schedule_hash) for run in runs]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "random")) -> list[str]:
+    """What `alike` prints, side by side under each hash seed."""
+    command = [sys.executable, "-m", "tests.scenarios.alike", *arguments]
+    running = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in hash_seeds
+    ]
+    printed = []
+    for process in running:
+        out, err = process.communicate(timeout=110)
+        assert process.returncode == 0, err
+        printed.append(out)
+    return printed
+
+
+@pytest.mark.timeout(120)
+def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds() -> None:
+    one, other = ([json.loads(line) for line in out.splitlines()] for out in in_processes(NAMES))
+    assert [each["scenario"] for each in one] == [each["scenario"] for each in other] == NAMES
+    for a, b in zip(one, other, strict=True):
+        if (a["journal"], a["schedule"]) != (b["journal"], b["schedule"]):
+            events = in_processes(["--events", a["scenario"]])
+            pytest.fail(f"{a['scenario']} is not the same run: {first_difference(*events)}")
+
+
+# --- the command line ----------------------------------------------------------------------------------------------------
+
+
+def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "broker_sim", "run", *arguments],
+        env={key: value for key, value in {**os.environ, **environment}.items() if value},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def test_the_command_tells_hashes_that_no_process_changes(tmp_path: Path) -> None:
+    name, picture = "crash-without-leave", tmp_path / "a.svg"
+    told = []
+    for hash_seed in ("", "1"):
+        done = cli(name, "--virtual", "--seed", "7", "--json", "--timeline", str(picture), PYTHONHASHSEED=hash_seed)
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout))
+    assert told[0] == told[1]
+    assert told[0]["virtual"] is True
+    assert len(told[0]["journal_hash"]) == len(told[0]["schedule_hash"]) == 64
+    assert "billing: Stable, generation 3, members: 1\n" in done.stderr
+    assert picture.exists()
+
+
+def test_repeated_runs_are_compared_to_the_byte() -> None:
+    done = cli("crash-without-leave", "--virtual", "--repeat", "2", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " of virtual time\n" in done.stdout
+    assert "2 runs: equal to the byte, journal " in done.stdout
+
+
+def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for arguments in (("--client", "confluent"), ("--clock", "manual"), ("--attach", "--", "ls")):
+        done = cli("crash-without-leave", "--virtual", "--quiet", *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    path = tmp_path / "story.yaml"
+    path.write_text(MARKS + "  - {never: {event: mark, text: second}}\n")
+    assert cli(str(path), "--virtual", "--quiet").returncode == 1
+
+
+# --- pytest --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("hanging-consumer-holds-the-rebalance", virtual=True, seed=5)
+async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: Outcome) -> None:
+    assert (scenario.code, scenario.seconds > 12) == (0, True)
+    again = await asyncio.to_thread(play, shipped_one("hanging-consumer-holds-the-rebalance"), Options(seed=5))
+    assert scenario.journal_hash == again.journal_hash
+
+
+def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pytest.Pytester) -> None:
+    hour = HELD.replace("kind: crowd, members: 1, ", "").replace("expect", "  - {name: an hour, after: 1h}\nexpect")
+    (pytester.path / "hour.yaml").write_text(hour)
+    (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: crowd", "kind: outside"))
+    pytester.makeini("[pytest]\nkafka_scenarios = *.yaml\nkafka_scenarios_virtual = true\n")
+    result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=50)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["the client app is somebody else's and can't live in virtual time: *"])
