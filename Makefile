@@ -7,6 +7,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 pytho
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
 # Tests run on that many processes side by side: make test JOBS=1
@@ -21,15 +22,26 @@ help: ## list the targets
 setup: $(READY) ## a virtual environment in .venv with broker-sim and all that its tests need
 	@echo "ready: $(BIN)/broker-sim --help"
 
-$(READY): pyproject.toml
+define venv
 	@test -n "$(PYTHON)" || { echo "broker-sim needs Python 3.11 or newer; none found (make setup PYTHON=/path/to/python)" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "broker-sim needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version)" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "== $(VENV): a virtual environment of $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
-	@echo "== $(VENV): installing broker-sim and its development tools (once; about a minute)"
+endef
+
+$(READY): pyproject.toml
+	$(venv)
+	@echo "== $(VENV): installing broker-sim and its development tools, PySpark among them (once; one or two minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(DEMO) $@
+
+# what the demo needs is there in seconds
+$(DEMO): pyproject.toml
+	$(venv)
+	@echo "== $(VENV): installing broker-sim and the demo's client (once; some seconds)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
-demo: $(READY) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
+demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
 	@$(BIN)/python -m broker_sim demo
 
 test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
