@@ -36,7 +36,7 @@ WORDS_A_LINE = 168
 LEGEND = {
     "prepare": "preparing: JoinGroups are awaited",
     "complete": "completing: the assignment is awaited",
-    "stable": "Stable",
+    "stable": "Stable, a colour for each generation",
     "join": "JoinGroup waits",
     "sync": "SyncGroup waits",
     "commit": "commit",
@@ -339,8 +339,11 @@ _DEFINITIONS = "<style>.cut{fill:none;stroke-width:3}</style>"
 
 def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
     middle = x + 8
-    if kind in ("prepare", "complete", "stable"):
-        canvas.rect(x, y - 9, 16, 11, "g0" if kind == "stable" else kind, radius=3)
+    if kind in ("prepare", "complete"):
+        canvas.rect(x, y - 9, 16, 11, kind, radius=3)
+    elif kind == "stable":
+        for hue in range(3):
+            canvas.rect(x + 5.5 * hue, y - 9, 5, 11, f"g{hue}", radius=1)
     elif kind in ("join", "sync", "slow"):
         canvas.rect(x, y - 7, 16, 6, kind, radius=3)
     elif kind == "commit":
