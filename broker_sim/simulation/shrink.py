@@ -10,16 +10,19 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from broker_sim.simulation.faults import Fault
 from broker_sim.simulation.trial import Case, Outcome, run, settled
 
-__all__ = ["BUDGET", "Shrunk", "ddmin", "shrink"]
+__all__ = ["BUDGET", "SPANS", "Shrunk", "ddmin", "rounded", "shrink"]
 
 BUDGET = 150
 """Runs that shrinking may take."""
 
-_SPANS = ("for_s", "hang_s")
+SPANS = ("for_s", "hang_s")
+"""Arguments that say how long a fault lasts."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class _Spent(Exception):
     """The budget is."""
 
 
-def ddmin(items: Sequence[Fault], fails: Callable[[tuple[Fault, ...]], bool]) -> tuple[Fault, ...]:
+def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
     """A part of ``items`` of which each single one is needed for ``fails`` (Zeller's delta debugging). ``fails(items)`` is taken for
     granted."""
     kept, parts = tuple(items), 2
@@ -95,7 +98,7 @@ class _Shrinking:
     def simpler_faults(self) -> None:
         """Halve how long each lasts while that goes, then round its numbers."""
         for at in range(len(self.best.plan or ())):
-            for name in _SPANS:
+            for name in SPANS:
                 for _ in range(6):
                     fault = (self.best.plan or ())[at]
                     if fault.args.get(name, 0) < 0.5:
@@ -103,8 +106,8 @@ class _Shrinking:
                     half = {**fault.args, name: round(fault.args[name] / 2, 1)}
                     if not self.fails(self.with_fault(at, replace(fault, args=half))):
                         break
-            for rounded in _rounded((self.best.plan or ())[at]):
-                if self.fails(self.with_fault(at, rounded)):
+            for rounder in rounded((self.best.plan or ())[at]):
+                if self.fails(self.with_fault(at, rounder)):
                     break
 
     def simpler_world(self) -> None:
@@ -121,7 +124,7 @@ class _Shrinking:
                 break
 
 
-def _rounded(fault: Fault) -> Iterator[Fault]:
+def rounded(fault: Fault) -> Iterator[Fault]:
     """Its numbers with fewer digits, the roundest first."""
     for digits in (0, 1):
         args = {

@@ -34,7 +34,7 @@ import hashlib
 import random
 import warnings
 from asyncio import events
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -44,7 +44,7 @@ from broker_sim.journal import Journal
 from broker_sim.simulation.ambient import ambient
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.errors import SimError
-from broker_sim.simulation.faults import Fault
+from broker_sim.simulation.faults import Fault, FaultPlan
 from broker_sim.simulation.hashseed import is_pinned
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
@@ -72,7 +72,7 @@ class Simulation:
     def __init__(
         self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = 1_700_000_000_000,
         link: Link | None = None, recording: Recording | None = None, faults: Plan = None, invariants: bool = True,
-        waive: Collection[str] = (),
+        waive: Collection[str] = (), instead: Sequence[FaultPlan] | None = None,
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
             raise unknown("order of tasks", order, ["fifo", "tasks"])
@@ -94,6 +94,7 @@ class Simulation:
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
         self._to_come = [] if faults is None else [plan_from(faults)]
+        self._instead = instead
         self._judges: list[Judge] = []
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
         self._invariants, self._waive = invariants, tuple(waive)
@@ -181,6 +182,8 @@ class Simulation:
         cluster = self._cluster(kafka)
         number = len(self.faults.injections)
         plan = meant.drawn(self, cluster, number) if isinstance(meant, Swarm) else meant
+        if self._instead is not None:
+            plan = list(self._instead[number]) if number < len(self._instead) else []
         injection = UserInjection(self, cluster, plan, self.hangs)
         self.faults.injections.append(injection)
         self.faults.plans.append(plan)
@@ -443,8 +446,9 @@ def _text_of(condition: Callable[[], object]) -> str:
 def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any) -> Iterator[Simulation]:
     """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
     ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
-    ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``without``: pins to leave out
-    (``ambient.PINS``). Raises UsageError; RuntimeError inside a running event loop."""
+    ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``instead``: plans that
+    take the place of all that are given or injected, in their order. ``without``: pins to leave out (``ambient.PINS``). Raises
+    UsageError; RuntimeError inside a running event loop."""
     if events._get_running_loop() is not None:
         raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
     sim = Simulation(seed, **options)
