@@ -51,10 +51,12 @@ Live = Callable[[Settings, Line], Coroutine[Any, Any, int]]
 
 def play(scenario: Scenario, options: Options | None = None, **simulation: Any) -> Outcome:
     """As `runner.run`, in virtual time. ``simulation``: `simulate`'s arguments (``order``, ``link``, ``recording`` ...); the seed is
-    the scenario's. Raises UsageError, ClusterError; SimError where the simulation itself can't go on."""
+    the scenario's, and invariants are watched on demand alone: a file says itself what is never to be. Raises UsageError,
+    ClusterError; SimError where the simulation itself can't go on."""
     from broker_sim.simulation.world import simulate
 
     options = options or Options()
+    simulation.setdefault("invariants", False)
     _check(scenario, options)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = cluster_arguments(scenario, options, scratch)

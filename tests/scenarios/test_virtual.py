@@ -70,8 +70,8 @@ def test_both_coordinators_keep_the_verdict(name: str, version: str) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("name", SMALL)
-def test_no_seed_breaks_the_verdict(name: str, seed: int) -> None:
-    outcome = play(shipped_one(name), Options(seed=seed), order="tasks")
+def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> None:
+    outcome = play(shipped_one(name), Options(seed=seed), order="tasks", invariants=True)
     assert outcome.code == expected_code(name), outcome.report()
 
 
