@@ -142,10 +142,9 @@ class Incidents:
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
         from broker_sim.faults.tap import RequestTap
-        from broker_sim.journal import Journal
 
-        state, where = self.state, self._journal_where
-        journal = self._journal = Journal(state.clock, None if isinstance(where, bool) else where)
+        state = self.state
+        journal = self._journal = self._new_journal()
         checks: Any = {"as_version": state.as_version, "brokers": lambda: list(state.brokers)}
         self._faults = Faults(state.clock, self._rng_for("faults") or random.Random(), journal, **checks)
         self._order = Order(journal, **checks)
@@ -157,6 +156,12 @@ class Incidents:
         if self._runtime is not None:
             self._watch(self._runtime)
         return journal
+
+    def _new_journal(self) -> Journal:
+        from broker_sim.journal import Journal
+
+        where = self._journal_where
+        return Journal(self.state.clock, None if isinstance(where, bool) else where)
 
     def _watch(self, runtime: GroupRuntime) -> None:
         from broker_sim.group_watch import GroupWatch

@@ -188,6 +188,17 @@ class GroupRuntime:
         if self.watch is not None:
             self.watch.unloaded(slot.shard, slot.partition.name, groups)
 
+    def end(self) -> None:
+        """Its process is no more: nobody is told but the journal."""
+        watch, slots = self.watch, list(self._slots.values())
+        self._slots.clear()
+        self._dirty.clear()
+        self._tokens.clear()
+        for slot in slots if watch is not None else ():
+            groups = list(slot.shard.groups)
+            slot.shard.groups.clear()
+            watch.unloaded(slot.shard, slot.partition.name, groups)  # type: ignore[union-attr]
+
     @property
     def timers(self) -> KeyedTimers[tuple[int, TimerKey]]:
         """The timers of all shards, by partition and key."""

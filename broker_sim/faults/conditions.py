@@ -229,6 +229,13 @@ class Conditions:
         for one in reversed(self._active[:]):
             self.heal(one)
 
+    def forget(self) -> None:
+        """The brokers are no more, and the states that their logs were in with them."""
+        for one in self._active:
+            one.active = False
+            self._write(one, "healed")
+        self._active.clear()
+
     def _later(self, one: Condition, delay_ms: int, what: Callable[[], object]) -> None:
         clock = self._state.clock
         one.timers.append(clock.call_at_ms(clock.now_ms() + delay_ms, what))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,18 @@ class RequestTap:
         self._connections = count(1)
         self._open: dict[int, _Open] = {}
         self._muted: dict[int, Timer] = {}  # by the connection's number
+
+    def follows(self, earlier: RequestTap) -> None:
+        """Count on from where another one ended: its brokers are no more, these are their next ones."""
+        self._requests, self._connections = earlier._requests, earlier._connections
+
+    def end(self, connections: Iterable[Any]) -> None:
+        """The brokers are no more: what is open will not be answered, these connections are gone."""
+        for opened in list(self._open.values()):
+            self._close(opened)
+            self._tell_response(opened, None, "not answered")
+        for connection in connections:
+            self.closed(connection)
 
     # --- what the connections call ------------------------------------------------------------------------------------
 

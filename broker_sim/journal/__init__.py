@@ -163,6 +163,10 @@ class Journal:
             each["generation"] for each in (record["before"], record["after"]) if each and each["generation"] > 0
         )
 
+    def go_on(self, clock: Clock) -> None:
+        """What is written from now on is of this clock: the brokers have started anew."""
+        self._now_ms = clock.now_ms
+
     def close(self) -> None:
         """Finish the file; what is written from now on stays in memory."""
         files, self._files = self._files, None

@@ -107,6 +107,10 @@ EVENTS: dict[str, dict[str, str]] = {
         "reason": "why, in words",
     },
     "broker": {"broker": "node id", "action": "`down`, `up`, `restarted`"},
+    "cluster": {
+        "action": "`killed`: the process of all brokers; `power lost`: on all their machines; `started`: again, from their disk",
+        "process": "number of the process, from 1 on",
+    },
     "load": {
         "log": _LOG,
         "action": "`started`, `finished`, `failed`, `unloaded`",
@@ -151,6 +155,7 @@ STORIES = {
     "state": "A lasting state of a log partition began or ended.",
     "leader": "A partition has another leader.",
     "broker": "A broker went or came.",
+    "cluster": "All brokers of a simulation went at once, or came again: nothing is left of them but their disk.",
     "load": "A coordinator reads its partition, or gives it away.",
     "clock": "The user moved the clock.",
     "order": "A request was held back, let go, or came when another one was expected.",

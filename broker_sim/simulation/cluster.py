@@ -1,24 +1,49 @@
-"""The production cluster on virtual time and an in-memory network: its own code, but where its brokers listen and what time it is."""
+"""The production cluster on virtual time, an in-memory network and, if asked for, a simulated disk: its own code, but where its brokers
+listen, what time it is and what its files are.
+
+    kafka = sim.cluster(brokers=3, disk=True)       # sync=True: an append is answered when it is durable
+    kafka.kill()                                    # all brokers are one process: this ends it, between two of its callbacks
+    kafka.kill(at_call=3)                           # or in the midst of the third call from now on that changes the disk
+    kafka.power_loss()                              # and what was not synced is lost, torn or kept
+    kafka.start_again()                             # a new process, which knows what is on the disk
+    with kafka.disk.fault("full", free_bytes=100): ...
+
+Rules:
+1. Of a process that has died nothing goes on, and nobody is told but by its kernel. Its journal goes on with the next one.
+2. A start is over when `start_again` returns, but for the logs that coordinators load.
+3. While the disk stalls the process stands still, from the call on that has to wait. What the running callback does afterwards is sent
+   when it goes on, and has the time of then.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.clock import RealClock
 from broker_sim.cluster import Cluster
-from broker_sim.simulation.process import Process, context_of
+from broker_sim.simulation.disk import Killed, SimDisk
+from broker_sim.simulation.process import DEAD, PAUSED, RUNNING, Process, context_of
+from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
+    import random
+
+    from broker_sim.faults.tap import RequestTap
     from broker_sim.journal import Journal
     from broker_sim.simulation.loop import SimLoop
     from broker_sim.simulation.network import SimNetwork
+    from broker_sim.simulation.platter import DiskFault
+    from broker_sim.storage.files import Files
 
-__all__ = ["PORT", "SimCluster"]
+__all__ = ["PORT", "SimCluster", "end_process"]
 
 PORT = 9092
+DATA_DIR = Path("/kafka")
+"""Where the logs are on a simulated disk."""
 
 
 class _InProcess:
@@ -32,8 +57,31 @@ class _InProcess:
         return self._call_at(when, callback, *args, context=self._context)
 
 
+class _Blocking(_InProcess):
+    """The same of a process that may have to wait for its disk: for the callback that does it is later then (rule 3)."""
+
+    def __init__(self, loop: SimLoop, context: contextvars.Context) -> None:
+        super().__init__(loop, context)
+        self.not_before_s = 0.0
+        now_s = loop.time
+
+        def time() -> float:
+            return max(now_s(), self.not_before_s)
+
+        self.time = time
+
+
+def end_process(loop: SimLoop, process: Process) -> None:
+    """Nothing of it runs again."""
+    if process.state == RUNNING:
+        loop.stopped += 1
+    process.state = DEAD
+    process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
+
+
 class SimCluster(Cluster):
-    """Each broker on a host of its own, at port 9092. ``hosts``: their names; ``process``: of all of them. The rest as `Cluster`."""
+    """Each broker on a host of its own, at port 9092. ``hosts``: their names; ``process``: of all of them. ``disk``: True, or one that
+    is there already. The rest as `Cluster`."""
 
     def __init__(
         self,
@@ -41,16 +89,43 @@ class SimCluster(Cluster):
         process: Process,
         hosts: list[str],
         topics: Mapping[str, int] | None = None,
+        *,
+        disk: bool | SimDisk = False,
         **options: Any,
     ) -> None:
         self._network = network
         self.process, self.hosts = process, hosts
         self.on_journal: Callable[[Journal], object] = lambda journal: None
+        self.on_process: list[Callable[[Process], object]] = []
+        """Told of every process after the first."""
         self._shown: Journal | None = None
-        loop = network.loop
-        clock: Any = _InProcess(loop, context_of(process))
-        options.setdefault("clock", RealClock(clock, epoch_ms=round(loop.wall() * 1000)))
+        self._earlier: RequestTap | None = None  # of the process before
+        self._last_ms = 0
+        if disk:
+            if options.get("data_dir") is not None:
+                raise UsageError("disk= has its own data directory: leave data_dir= out")
+            options["data_dir"] = DATA_DIR
+        self._disk = disk if isinstance(disk, SimDisk) else SimDisk(f"{network.seed}/{process.host}") if disk else None
+        self._time_of: _InProcess | None = None
+        self._own_clock = options.get("clock") is None
+        if self._own_clock:
+            options["clock"] = self._clock_of(process)
         super().__init__(len(hosts), topics, port=PORT, **options)
+        if self._disk is not None:
+            self._mount()
+            self._hush()
+
+    def _clock_of(self, process: Process) -> RealClock:
+        loop, context = self._network.loop, context_of(process)
+        in_process: Any = _InProcess(loop, context) if self._disk is None else _Blocking(loop, context)
+        self._time_of = in_process
+        return RealClock(in_process, epoch_ms=round(loop.wall() * 1000))
+
+    def _rng_for(self, what: str) -> random.Random | None:
+        number = self.process.number
+        return super()._rng_for(what if number == 1 else f"{what} {number}")
+
+    # --- where its brokers are, what their files are
 
     def observe(self) -> Journal:
         """As `Cluster.observe`; every journal that begins is shown to ``on_journal``."""
@@ -58,7 +133,16 @@ class SimCluster(Cluster):
         if journal is not self._shown:
             self._shown = journal
             self.on_journal(journal)
+        if self._earlier is not None and self._tap is not None:
+            self._tap.follows(self._earlier)
+            self._earlier = None
         return journal
+
+    def _new_journal(self) -> Journal:
+        if self._earlier is None or self._journal is None:
+            return super()._new_journal()
+        self._journal.go_on(self.state.clock)
+        return self._journal
 
     def _listen(self, host: str, port: int) -> Any:
         return self._network.listen(host, port)
@@ -68,3 +152,156 @@ class SimCluster(Cluster):
 
     def _advertises(self, node_id: int) -> str:
         return self.hosts[node_id - 1]
+
+    def _files(self) -> Files:
+        return super()._files() if self._disk is None else self._disk
+
+    @property
+    def disk(self) -> SimDisk:
+        """Its disk. Raises UsageError where its logs are in memory."""
+        if self._disk is None:
+            raise UsageError("these brokers have no disk: sim.cluster(disk=True) gives them one")
+        return self._disk
+
+    # --- the end of its process, and the next one
+
+    @property
+    def dead(self) -> bool:
+        """Whether its process is."""
+        return self.process.state == DEAD
+
+    def kill(self, *, at_call: int | None = None) -> None:
+        """The process of all brokers dies; what it has written is there. ``at_call``: in the midst of that call from now on, from 1,
+        that changes the disk, of a write a part is there. Raises UsageError: no disk, or it is dead."""
+        self._die("killed", at_call)
+
+    def power_loss(self, *, at_call: int | None = None) -> None:
+        """Their machines lose power: nobody is told, what was not synced may be lost. The rest as `kill`."""
+        self._die("power lost", at_call)
+
+    def _die(self, how: str, at_call: int | None) -> None:
+        disk = self.disk
+        if self.dead:
+            raise UsageError("the brokers are dead: start_again() first")
+        if at_call is not None:
+            disk.die_in(at_call, lambda: self._died(how))
+        else:
+            self._died(how)
+
+    def _died(self, how: str) -> None:
+        network, process, servers, tap = self._network, self.process, self.servers, self._tap
+        self._last_ms = round(network.loop.wall() * 1000)
+        end_process(network.loop, process)
+        if self._journal is not None:
+            self._journal.write("cluster", action=how, process=process.number)
+        for name in self.hosts:
+            machine = network.machine(name)
+            machine.held = False
+            for end in network.ends_of(machine):
+                if how == "killed":
+                    end._send("rst")
+                end.vanish()
+                network.gone.append(end)
+            machine.dark = machine.dark or how != "killed"
+            network.close_ports(machine)
+        if self._conditions is not None:
+            self._conditions.forget()
+        if self._runtime is not None:
+            self._runtime.end()
+        if tap is not None:
+            tap.end([connection for server in servers for connection in server.connections])
+            for server in servers:
+                if server.listening:
+                    self._write("broker", broker=server.broker.node_id, action="down")
+            self._earlier = tap
+        self._forget()
+        self._disk = self.disk.killed() if how == "killed" else self.disk.power_lost()
+
+    def _forget(self) -> None:
+        """Nothing is left in memory; timers of the dead never fire."""
+        self.servers = []
+        self._state = self._runtime = self._time = None
+        self._conditions = self._tap = self._faults = self._order = None
+        self._lock = self._maintenance = self._balancing = None
+        self._unnoticed = {}
+
+    def start_again(self) -> None:
+        """A new process, on the machines that there were, which are up. Nothing happens where it runs. Raises ClusterError: the disk
+        can't be used, or not understood; then it is still dead. So it is where it was to die in the midst of a call of its start."""
+        if not self.dead:
+            return
+        network, old = self._network, self.process
+        process = Process(old.host, old.number + 1, network.seed)
+        if self._own_clock:
+            self.process = process
+            self._clock = self._clock_of(process)
+        self._stopped_ms = self._last_ms
+        self.process = process
+        self._mount()
+        for name in self.hosts:
+            machine = network.machine(name)
+            machine.dark, machine.process = False, process
+        for told in self.on_process:
+            told(process)
+        try:
+            context_of(process).run(_at_once, self.start())
+        except Killed:
+            return
+        except BaseException:
+            end_process(network.loop, process)
+            self._forget()
+            self._disk = self.disk.killed()
+            raise
+        if self.observed:
+            for server in self.servers:
+                self._write("broker", broker=server.broker.node_id, action="up")
+            self._write("cluster", action="started", process=process.number)
+
+    def _mount(self) -> None:
+        self.disk.on_stall = self._wait
+
+    def _hush(self) -> None:
+        """That a callback ended where its process died is no error."""
+        loop = self._network.loop
+        told: Any = loop.get_exception_handler() or (lambda _, context: loop.default_exception_handler(context))
+        loop.set_exception_handler(
+            lambda _, context: None if isinstance(context.get("exception"), Killed) else told(loop, context)
+        )
+
+    # --- a disk that makes it wait
+
+    def _wait(self, fault: DiskFault) -> None:
+        """The running callback has to wait for the end of ``fault``."""
+        process, loop = self.process, self._network.loop
+        if isinstance(self._time_of, _Blocking) and fault.until_s is not None:
+            self._time_of.not_before_s = max(self._time_of.not_before_s, fault.until_s)
+        if process.state != RUNNING:
+            return
+        process.state = PAUSED
+        loop.stopped += 1
+        held = [machine for machine in map(self._network.machine, self.hosts) if not machine.held]
+        for machine in held:
+            machine.held = True
+
+        def goes_on() -> None:
+            if process.state != PAUSED:
+                return
+            process.state = RUNNING
+            loop.stopped -= 1
+            for machine in held:
+                machine.held = False
+            kept, process.kept = process.kept, []
+            loop.take_up(kept)
+            self._network.release()
+
+        fault.ended.append(goes_on)
+
+
+def _at_once(coro: Any) -> None:
+    """Run a coroutine that waits for nothing."""
+    try:
+        coro.send(None)
+    except StopIteration:
+        return
+    coro.close()
+    raise RuntimeError(f"{coro.__qualname__} waits for something")

@@ -16,11 +16,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.simulation.cluster import end_process
 from broker_sim.simulation.process import DEAD, PAUSED, PROCESS, RUNNING, Process, context_of
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.loop import SimTask
     from broker_sim.simulation.network import Machine
     from broker_sim.simulation.world import Simulation
@@ -103,11 +104,7 @@ class Host:
         self.sim.network.close_ports(self.machine)
 
     def _dead(self) -> None:
-        loop, process = self.sim.loop, self.process
-        if process.state == RUNNING:
-            loop.stopped += 1
-        process.state = DEAD
-        process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
+        end_process(self.sim.loop, self.process)
 
     def pause(self) -> None:
         """Its process stands still; what is sent to it is received by its kernel. Raises UsageError where it has crashed."""
@@ -150,9 +147,14 @@ class Host:
 class BrokerHost(Host):
     """The host of one broker."""
 
-    def __init__(self, sim: Simulation, name: str, cluster: Cluster, node_id: int, process: Process) -> None:
+    def __init__(self, sim: Simulation, name: str, cluster: SimCluster, node_id: int, process: Process) -> None:
         super().__init__(sim, name)
         self.cluster, self.node_id = cluster, node_id
+        cluster.on_process.append(self._live)
+        self._live(process)
+
+    def _live(self, process: Process) -> None:
+        """It is up, with a new process of all brokers."""
         self.process = self.machine.process = process
         self._down = False
         self._doing: SimTask | None = None
@@ -160,7 +162,7 @@ class BrokerHost(Host):
     @property
     def state(self) -> str:
         """``up``, ``paused`` or ``crashed``."""
-        return "crashed" if self._down else "paused" if self.machine.held else "up"
+        return "crashed" if self._down or self.cluster.dead else "paused" if self.machine.held else "up"
 
     def spawn(self, program: Program, name: str | None = None) -> SimTask:
         """Nothing but its broker runs on it. Raises UsageError."""
@@ -170,7 +172,7 @@ class BrokerHost(Host):
 
     def crash(self, *, reset: bool = False, noticed_after: object = "9s") -> None:
         """The broker is gone at once. ``noticed_after``: so long the controller does not know (broker.session.timeout.ms)."""
-        if self._down:
+        if self._down or self.cluster.dead:
             return
         self.sim.note(f"crash {self.name} {'reset' if reset else 'silent'}")
         self._down = True
@@ -180,7 +182,7 @@ class BrokerHost(Host):
 
     def pause(self) -> None:
         """Nothing goes in or out. Raises UsageError where it has crashed."""
-        if self._down:
+        if self.state == "crashed":
             raise UsageError(f"host {self.name} has crashed")
         if not self.machine.held:
             self.sim.note(f"pause {self.name}")
@@ -194,7 +196,10 @@ class BrokerHost(Host):
             self.sim.network.release()
 
     def restart(self) -> None:
-        """Down, if it is up, and up again with its log."""
+        """Down, if it is up, and up again with its log. Where the process of all brokers is dead, that starts again."""
+        if self.cluster.dead:
+            self.cluster.start_again()
+            return
         if not self._down:
             self.crash(reset=True)
         self.sim.note(f"restart {self.name}")
