@@ -9,11 +9,12 @@ See ``invariants`` for the rules. It needs no journal, so the brokers' short way
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.runtime import settings_of
 from broker_sim.simulation.errors import SimError
 from protocol.consumer_protocol import assigned_partitions
 from protocol.errors import Err
@@ -83,6 +84,8 @@ class Ask:
     got_s: float = math.inf
     error: Err | None = None
     writes: list[_Write] = field(default_factory=list)
+    made: int = 0
+    """How often its group had been removed when it was sent."""
     over: bool = False
     """Nobody waits for it: its connection is lost, or its member has sent another one."""
 
@@ -124,17 +127,22 @@ class _Life:
 
 
 class Answers:
-    """See the module. ``now_s``: virtual seconds; ``early``: whether the requests are seen at the broker, not at the client."""
+    """See the module. ``now_s``: virtual seconds. ``waive``: invariants whose breaches are counted, in ``waived``, and end nothing."""
 
-    def __init__(self, state: ClusterState, now_s: Callable[[], float], broken: Broken) -> None:
+    def __init__(
+        self, state: ClusterState, now_s: Callable[[], float], broken: Broken, *, waive: Collection[str] = ()
+    ) -> None:
         self.state, self._now_s, self._tell = state, now_s, broken
+        self.waive, self.waived = frozenset(waive), Counter[str]()
         self.slack_s = state.config.int("offsets.commit.timeout.ms") / 1000 + 1
         """More than what an answer may take beyond the group's timeouts: an append that runs into its own, the network."""
+        self._awaits_tombstones = settings_of(state.config).policy.tombstones_are_awaited
         self.tick = 0
         self.checked = 0
         self.broken: InvariantBroken | None = None
         self.open: dict[Ask, None] = {}
         self.writes: dict[Key, list[_Write]] = {}
+        self._removed: Counter[str] = Counter()
         self._lives: dict[tuple[str, int], _Life] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self._asks: dict[tuple[str, str], Ask] = {}  # the last one of a member
@@ -162,6 +170,7 @@ class Answers:
         partition = self.partition(group)
         epoch, led = (-1, False) if partition is None else (partition.leader_epoch, partition.leader == broker)
         ask = Ask(api, version, body, broker, group, member, instance, generation, self.tick, now_s, epoch, led, now_s)
+        ask.made = self._removed[group]
         self.open[ask] = None
         self._history.setdefault(group, deque(maxlen=HISTORY)).append(ask)
         if instance is not None:
@@ -208,6 +217,7 @@ class Answers:
         """It will not be answered: its connection is gone."""
         ask.over = True
         self.open.pop(ask, None)
+        self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
 
     def answered(self, ask: Ask, body: Any) -> None:
         """The response to a request."""
@@ -219,7 +229,7 @@ class Answers:
             return
         self.checked += 1
         partition = self.partition(ask.group)
-        steady = partition is not None and partition.leader_epoch == ask.epoch
+        steady = partition is not None and partition.leader_epoch == ask.epoch and ask.made == self._removed[ask.group]
         if steady and not ask.led and ask.error in _OWNED and ask.api in CHECKS:
             self.fail("one coordinator per group", ask, "answered by a broker that does not lead the group's partition")
         life = self._lives.setdefault((ask.group, ask.epoch), _Life()) if steady else None
@@ -230,6 +240,12 @@ class Answers:
             self._check_life(ask, life)
             self._asks[ask.group, ask.member] = ask
 
+    def removed(self, group: str) -> None:
+        """The group is no more: one of its name begins anew, its generations as well."""
+        self._removed[group] += 1
+        self._lives = {key: life for key, life in self._lives.items() if key[0] != group}
+        self._asks = {key: ask for key, ask in self._asks.items() if key[0] != group}
+
     def overdue(self) -> None:
         """Look for requests that have waited longer than any timeout of their group allows."""
         now_s = self._now_s()
@@ -237,8 +253,8 @@ class Answers:
             rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))[2]
             bound_s = self.slack_s + (rebalance_s if ask.api in _PARKED else 0.0)
             if not ask.over and now_s - ask.started_s > bound_s:
+                ask.over = True
                 self.fail("parked requests are answered", ask, f"waits for {now_s - ask.started_s:.1f} s")
-                return
 
     def history(self, group: str) -> Iterable[Ask]:
         """Its last requests and what became of them."""
@@ -252,9 +268,15 @@ class Answers:
 
     def fail(self, name: str, ask: Ask, what: str) -> None:
         """It is broken."""
-        if self.broken is None:
-            self.broken = InvariantBroken(name, f"{ask}: {what}", self.history(ask.group))
-            self._tell(self.broken)
+        self.tell(InvariantBroken(name, f"{ask}: {what}", self.history(ask.group)))
+
+    def tell(self, error: InvariantBroken) -> None:
+        """An invariant is broken, one of these or of somebody who looks on."""
+        if error.name in self.waive:
+            self.waived[error.name] += 1
+        elif self.broken is None:
+            self.broken = error
+            self._tell(error)
 
     def _check_generation(self, ask: Ask, life: _Life, generation: int) -> None:
         newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
@@ -270,7 +292,8 @@ class Answers:
     def _check_life(self, ask: Ask, life: _Life) -> None:
         """Who has left or was silent is gone; who was heard of is there."""
         left = life.left.get(ask.member)
-        if left is not None and left < ask.sent and ask.error is Err.NONE and ask.api != "LeaveGroup":
+        simple = ask.api == "OffsetCommit" and ask.generation < 0  # an empty group takes it from anybody
+        if left is not None and left < ask.sent and ask.error is Err.NONE and ask.api != "LeaveGroup" and not simple:
             self.fail("the gone are unknown", ask, "taken from a member whose LeaveGroup was confirmed")
         shortest, longest, rebalance_s = self._timeouts.get(ask.group, (0.0, 0.0, 0.0))
         before = self._asks.get((ask.group, ask.member))
@@ -416,7 +439,8 @@ class Answers:
         ]
         for key, write in zip(asked, ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
-                write.done, write.acked = self.tick, True
+                if self._awaits_tombstones:  # else it may come to nothing after all
+                    write.done, write.acked = self.tick, True
             elif ask.error is Err.NONE:
                 write.sent = _NEVER
 
@@ -437,7 +461,7 @@ class Answers:
         assert ask.got is not None
         fitting = [w for w in writes if w.value == value and w.sent < ask.got and w.done >= floor]
         if fitting:
-            if len(fitting) == 1:
+            if len(fitting) == 1 and (value >= 0 or self._awaits_tombstones):
                 fitting[0].done = min(fitting[0].done, ask.got)
         elif value != -1 or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)

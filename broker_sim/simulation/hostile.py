@@ -29,7 +29,6 @@ from broker_sim.simulation.raw import (
     OTHER,
     SESSION_MS,
     TOPIC,
-    VERSIONS,
     Client,
     Member,
     Scene,
@@ -40,6 +39,7 @@ from broker_sim.simulation.raw import (
 )
 from broker_sim.simulation.world import simulate
 from protocol.errors import Err
+from protocol.messages.k08_offset_commit import OffsetCommitRequest
 from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.k47_offset_delete import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from broker_sim.metadata import Partition
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Hostile", "Report", "rough_life"]
+__all__ = ["Hostile", "Report", "read_twice", "rough_life"]
 
 
 # --- who does not -------------------------------------------------------------------------------------------------------
@@ -62,19 +62,22 @@ class Hostile(Client):
     """See the module. Its deeds are its methods that begin with ``_do_``; none waits for what it has sent longer than it must."""
 
     LINES = 3
+    over = False
+    """It has done its worst."""
     _owing: asyncio.Task[None] | None = None
 
     def _choose(self, request: Any) -> int:
-        return self.rng.randint(*VERSIONS[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
+        return self.rng.randint(*self._spans[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
 
     async def run(self) -> None:
         """For ever."""
+        self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
         few = self.rng.random() < 0.25  # swarm: each run has its favourites, some have few
         deeds = [self._do_take_part] if few else self.rng.sample(deeds, self.rng.randint(1, len(deeds)))
         weights = [self.rng.random() ** 2 for _ in deeds]
         pause_s = self.rng.choice((0.1, 0.1, 0.4, 1.0))
-        while True:
+        while not self.over:
             await asyncio.sleep(self.rng.expovariate(1 / pause_s))
             try:
                 await self.rng.choices(deeds, weights)[0]()
@@ -84,8 +87,10 @@ class Hostile(Client):
     def _somebody(self) -> tuple[str, str | None, int]:
         return self.rng.choice(self.scene.book) if self.scene.book else ("nobody", None, 1)
 
-    def _values(self) -> dict[int, int]:
-        return {self.rng.randrange(self.scene.partitions): self.scene.value()}
+    def _commit(self, member: str, instance: str | None, generation: int) -> OffsetCommitRequest:
+        """Of a value that nobody else commits; as a guest to where nobody reads."""
+        topic, parts = (OTHER, 2) if self.scene.guest else (TOPIC, self.scene.partitions)
+        return commit_request(member, instance, generation, {self.rng.randrange(parts): self.scene.value()}, topic)
 
     async def _send(self, *requests: Any, broker: int | None = None, number: int | None = None) -> list[Any]:
         """All at once over one connection."""
@@ -98,36 +103,40 @@ class Hostile(Client):
 
     async def _do_commit_in_anothers_name(self) -> None:
         member, instance, generation = self._somebody()
-        await self._send(
-            commit_request(member, instance, generation + self.rng.choice((-1, 0, 0, 0, 1)), self._values())
-        )
+        await self._send(self._commit(member, instance, generation + self.rng.choice((-1, 0, 0, 0, 1))))
 
     async def _do_commit_as_nobody(self) -> None:
         member = self.rng.choice(("", "nobody"))
-        await self._send(commit_request(member, None, self.rng.choice((-1, self.scene.generation)), self._values()))
+        await self._send(self._commit(member, None, self.rng.choice((-1, self.scene.generation))))
+
+    async def _do_commit_poison(self) -> None:
+        """Whoever takes this skips what nobody has read; of an id that was never given it must not be taken."""
+        stranger = f"nobody-{self.rng.randrange(9)}"
+        values = {index: 1_000_000 + self.scene.value() for index in range(self.scene.partitions)}
+        await self._send(commit_request(stranger, None, max(0, self.scene.generation), values))
 
     async def _do_stale_requests(self) -> None:
         member, instance, generation = self._somebody()
         await self._send(
             HeartbeatRequest(GROUP, generation, member, instance),
             sync_request(member, instance, generation - self.rng.randint(0, 1), [], self.scene.partitions),
-            commit_request(member, instance, generation - self.rng.randint(0, 1), self._values()),
+            self._commit(member, instance, generation - self.rng.randint(0, 1)),
         )
 
     async def _do_commit_while_the_generation_moves(self) -> None:
         """The commit is still on its way into the log when its own member upsets the group over another connection."""
         member, instance, generation = self._somebody()
-        await self._send(commit_request(member, instance, generation, self._values()), number=0)
+        await self._send(self._commit(member, instance, generation), number=0)
         await self._send(join_request(member, instance, self.rng.randint(1, 200)), number=1)
         await self._send(fetch_request(self.scene.partitions), number=2)
 
     async def _do_leave_in_the_middle(self) -> None:
         member, instance, generation = self._somebody()
         await self._send(
-            commit_request(member, instance, generation, self._values()),
+            self._commit(member, instance, generation),
             LeaveGroupRequest(GROUP, member, [MemberIdentity(member, instance)]),
             HeartbeatRequest(GROUP, generation, member, instance),
-            commit_request(member, instance, generation, self._values()),
+            self._commit(member, instance, generation),
             fetch_request(self.scene.partitions),
         )
 
@@ -142,8 +151,8 @@ class Hostile(Client):
             if broker != self.scene.coordinator:
                 await self._send(
                     HeartbeatRequest(GROUP, generation, member, instance),
-                    commit_request(member, instance, generation, self._values()),
-                    commit_request("", None, -1, self._values()),
+                    self._commit(member, instance, generation),
+                    self._commit("", None, -1),
                     fetch_request(self.scene.partitions),
                     broker=broker,
                 )
@@ -315,10 +324,11 @@ def _converged(sim: Simulation, scene: Scene, members: list[Member], answers: An
     partition = answers.partition(GROUP)
     assert partition is not None
     scene.settled = True
-    sim.run(_read_twice(scene, partition), within=30)
+    sim.run(read_twice(scene, partition), within=30)
 
 
-async def _read_twice(scene: Scene, partition: Partition) -> None:
+async def read_twice(scene: Scene, partition: Partition) -> None:
+    """Read all that the group has committed, from its coordinator and, after a move, from the next one."""
     reader = Client(scene, "reader")
     reading: Coroutine[Any, Any, Any]
     for _ in range(2):

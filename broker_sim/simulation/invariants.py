@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.records import Loader
@@ -35,6 +35,7 @@ from broker_sim.simulation.answers import (
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.simulation.ledger import Ledger
 
 __all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
 
@@ -42,17 +43,20 @@ __all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition
 
 
 class Invariants:
-    """Listens to the journal of a cluster, which is to be observed already. ``answers`` checks its requests and responses."""
+    """Listens to the journal of a cluster, which is to be observed already. ``answers`` checks its requests and responses; ``waive`` as
+    there; ``ledger`` is told of what is committed."""
 
-    def __init__(self, kafka: Cluster, broken: Broken) -> None:
-        self.kafka, self._tell = kafka, broken
+    def __init__(
+        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: Ledger | None = None
+    ) -> None:
+        self.kafka, self._tell, self.ledger = kafka, broken, ledger
         self.now_ms = 0
-        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told)
+        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told, waive=waive)
         self.broken: InvariantBroken | None = None
         self._asks: dict[int, Ask] = {}
         self._groups: dict[str, dict[str, Any]] = {}
         self._since_ms: dict[str, int] = {}  # when the group entered its state
-        self._gone: dict[tuple[str, str], None] = {}
+        self._gone: dict[tuple[str, str], int] = {}  # who was a member -> answers that had been given until then
         self._marks: dict[str, int] = {}  # log -> high watermark
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
         self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
@@ -69,7 +73,8 @@ class Invariants:
             self._tell(error)
 
     def _fail(self, name: str, group: str, what: str) -> None:
-        self._told(InvariantBroken(name, f"{self.now_ms} ms, group {group}: {what}", self._history.get(group, ())))
+        text = f"{self.now_ms} ms, group {group}: {what}"
+        self.answers.tell(InvariantBroken(name, text, self._history.get(group, ())))
 
     def event(self, event: dict[str, Any]) -> None:
         """What the journal has written."""
@@ -121,10 +126,12 @@ class Invariants:
         if event["log"] != f"{OFFSETS}-{offsets_partition(group, partitions)}":
             self._fail("a group belongs to the partition of its hash", group, f"it is in {event['log']}")
         if kind in ("load", "unload") or after is None:
-            self._gone = {key: None for key in self._gone if key[0] != group}
+            self._gone = {key: then for key, then in self._gone.items() if key[0] != group}
             before = None
         if after is None:
             self._groups.pop(group, None)
+            if kind != "unload":
+                self.answers.removed(group)
             return
         self._groups[group] = after
         if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
@@ -143,8 +150,10 @@ class Invariants:
             if (group, member) in self._gone:
                 self._fail("member ids are never reused", group, f"{member} is back")
         for each in before["members"] if before is not None else ():
-            if each["member"] not in members:
-                self._gone[group, each["member"]] = None
+            if (
+                each["member"] not in members and each["instance"] is None
+            ):  # a replacement that can't be stored is undone
+                self._gone[group, each["member"]] = self.answers.tick
         owners: dict[tuple[str, int], str] = {}
         for each in members.values() if after["state"] == "Stable" else ():
             for topic, indexes in (each["assignment"] or {}).items():
@@ -201,6 +210,9 @@ class Invariants:
 
     def _offsets(self, event: dict[str, Any]) -> None:
         self._shows.update((event["group"], name, offset) for name, offset in event["offsets"].items())
+        if self.ledger is not None:
+            for name, offset in event["offsets"].items():
+                self.ledger.shows(event["group"], name, offset)
         number = event.get("request")
         if number is not None and not self._placed.get(number, math.inf) < self._marks.get(event["log"], -1):
             self._fail("a commit shows when it is committed", event["group"], f"request {number} is not")

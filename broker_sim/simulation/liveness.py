@@ -40,11 +40,13 @@ class Unsafe(SimError, AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A group that is to come back: so many members, everything in these topics read and committed."""
+    """A group that is to come back: so many members, everything in these topics read and committed. ``state``: None for one that has
+    no members and need not be known."""
 
     group: str
     members: int
     topics: tuple[str, ...]
+    state: str | None = "Stable"
 
 
 def bound_s(
@@ -86,10 +88,13 @@ def _lacking(kafka: SimCluster, expected: Expected) -> list[tuple[str, str]]:
     group = kafka.group(expected.group)
     state, members = group.state, group.members
     lacking = []
-    if state != "Stable":
+    if state != expected.state and (expected.state is not None or members):
         waiting = "".join(f"; {m.member_id} waits in {m.waits}" for m in members if m.waits)
         lacking.append(
-            (f"state {state}", f"group {expected.group!r} is {state}, not Stable, with {len(members)} members{waiting}")
+            (
+                f"state {state}",
+                f"group {expected.group!r} is {state}, not {expected.state}, with {len(members)} members{waiting}",
+            )
         )
     elif len(members) != expected.members:
         names = ", ".join(f"{m.member_id} ({m.client_id})" for m in members)

@@ -10,10 +10,12 @@ import contextlib
 import math
 import random
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.answers import Answers, Ask
+from protocol.api_keys import advertised
 from protocol.codec import decode_from, encode
 from protocol.errors import Err
 from protocol.frame import encode_request_header, frame, response_is_tagged
@@ -47,6 +49,7 @@ __all__ = [
     "Line",
     "Member",
     "Scene",
+    "Unheard",
     "commit_request",
     "fetch_request",
     "join_request",
@@ -81,6 +84,21 @@ VERSIONS = {
     OffsetDeleteRequest: (0, 0),
     FindCoordinatorRequest: (3, 3),
 }
+
+
+class Unheard(Answers):
+    """Checks nothing: for clients among others whom it does not see."""
+
+    def sent(self, api: str, body: Any, version: int, broker: int) -> Ask:
+        """As `Answers.sent`."""
+        now_s = self._now_s()
+        return Ask(api, version, body, broker, "", "", None, -1, 0, now_s, -1, False, now_s)
+
+    def answered(self, ask: Ask, body: Any) -> None:
+        """Nothing is looked at."""
+
+    def lost(self, ask: Ask) -> None:
+        """The same."""
 
 
 class Line(asyncio.Protocol):
@@ -166,8 +184,12 @@ class Scene:
     book: list[tuple[str, str | None, int]] = field(default_factory=list)
     generation: int = 0
     last_value: int = 0
+    working: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    """What each cooperative member works on: its generation, partitions."""
     settled: bool = False
     """Nothing but the last reads is to come."""
+    guest: bool = False
+    """Others work with the group's offsets: who is hostile leaves those alone that may be taken."""
 
     def value(self) -> int:
         """An offset that nobody has committed."""
@@ -188,13 +210,24 @@ class Scene:
 
 
 class Client:
-    """Who holds connections: to each broker as many as are asked for."""
+    """Who holds connections: to each broker as many as are asked for. ``SPANS``: versions of the requests that it sends."""
+
+    SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = VERSIONS
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.scene, self.name = scene, name
         self.rng = random.Random(f"{scene.sim.seed}/{name}")
         self._lines: dict[tuple[int, int], Line] = {}
-        self._versions = {kind: self.rng.randint(*span) for kind, span in VERSIONS.items()}
+        spoken = advertised(scene.kafka.state.as_version)
+        self._spans = {
+            kind: (low, min(high, spoken[kind.__spec__.api_key][1])) for kind, (low, high) in self.SPANS.items()
+        }
+        self._versions = {kind: self.rng.randint(*span) for kind, span in self._spans.items()}
+
+    def begin(self) -> None:
+        """Its process is a new one: what an earlier one had is gone."""
+        self.forget()
+        self._lines.clear()
 
     def version(self, request: Any) -> int:
         """Most clients stay with one version of each API; static members need one that knows them."""
@@ -209,10 +242,10 @@ class Client:
         line = self._lines.get((broker, number))
         if line is None or line.lost:
             loop, answers = asyncio.get_running_loop(), self.scene.answers
-            _, line = await loop.create_connection(
-                lambda: Line(answers, broker, self.name), self.scene.kafka.hosts[broker - 1], PORT
-            )
-            self._lines[broker, number] = line
+            host = self.scene.kafka.hosts[broker - 1]
+            connecting = loop.create_connection(lambda: Line(answers, broker, self.name), host, PORT)
+            _, made = await asyncio.wait_for(connecting, PATIENCE_S)
+            line = self._lines[broker, number] = made
         return line
 
     async def ask(self, request: Any, broker: int, number: int = 0) -> Any:
@@ -301,6 +334,8 @@ class Member(Client):
 
     async def run(self) -> None:
         """For ever."""
+        self.begin()
+        self.member, self.generation = "", -1
         while True:
             with contextlib.suppress(OSError):
                 await self._serve(await self.find())
@@ -315,34 +350,48 @@ class Member(Client):
             if error in _MOVED:
                 return
             if error in _LOST_ID:
-                self.member = ""
+                self._lost()
                 await asyncio.sleep(0.2)
+
+    def _join_request(self) -> JoinGroupRequest:
+        return join_request(self.member, self.instance)
+
+    def _sync_request(self, answer: Any) -> SyncGroupRequest:
+        """``answer``: to its JoinGroup; it has members for who leads."""
+        members = [each.member_id for each in answer.members]
+        return sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
+
+    def _synced(self, answer: Any) -> list[int] | None:
+        """The partitions to commit; None where it is to join again at once."""
+        return list(range(self.scene.partitions))
+
+    def _lost(self) -> None:
+        self.member = ""
 
     async def _join(self, broker: int) -> list[int] | None:
         """The partitions of this generation; None where another coordinator is to be found."""
         while True:
-            answer = await self.ask(join_request(self.member, self.instance), broker)
+            answer = await self.ask(self._join_request(), broker)
             error = Err(answer.error_code)
             if error in _MOVED:
                 return None
             if error is Err.MEMBER_ID_REQUIRED:
                 self.member = answer.member_id
             elif error in _LOST_ID:
-                self.member = ""
+                self._lost()
                 await asyncio.sleep(0.2)
             elif error is Err.NONE:
                 self.member, self.generation = answer.member_id, answer.generation_id
                 self.scene.note(self.member, self.instance, self.generation)
-                members = [each.member_id for each in answer.members]
-                request = sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
-                answer = await self.ask(request, broker)
+                answer = await self.ask(self._sync_request(answer), broker)
                 error = Err(answer.error_code)
-                if error is Err.NONE:
-                    return list(range(self.scene.partitions))
+                mine = self._synced(answer) if error is Err.NONE else None
+                if mine is not None:
+                    return mine
                 if error in _MOVED:
                     return None
                 if error in _LOST_ID:
-                    self.member = ""
+                    self._lost()
             else:
                 await asyncio.sleep(0.2)
 
@@ -358,9 +407,10 @@ class Member(Client):
             error = Err(answer.error_code)
             if error is Err.NONE:
                 self.beats += 1
-                values = {index: scene.value() for index in mine[:2]}
-                answer = await self.ask(commit_request(self.member, self.instance, self.generation, values), broker)
-                error = Err(answer.topics[0].partitions[0].error_code)
+                if mine:
+                    values = {index: scene.value() for index in mine[:2]}
+                    answer = await self.ask(commit_request(self.member, self.instance, self.generation, values), broker)
+                    error = Err(answer.topics[0].partitions[0].error_code)
                 if self.rng.random() < 0.3:
                     await self.ask(fetch_request(scene.partitions), broker)
             if error is not Err.NONE:

@@ -9,74 +9,40 @@ A case without a plan has its seed draw one. A failure is kept with its plan: a 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from broker_sim.journal.files import plain
+from broker_sim.simulation.catalogue import WORKLOADS, Workload
+from broker_sim.simulation.coverage import Coverage, hits_of
 from broker_sim.simulation.faults import Fault, FaultPlan, Injection, from_json, inject, to_json
-from broker_sim.simulation.invariants import InvariantBroken, Invariants
-from broker_sim.simulation.liveness import Expected, NotAlive, Unsafe, bound_s, converge, safe
+from broker_sim.simulation.invariants import InvariantBroken
+from broker_sim.simulation.liveness import NotAlive, Unsafe
 from broker_sim.simulation.network import Link
-from broker_sim.simulation.swarm import Targets, draw
-from broker_sim.simulation.workloads import Consumer, Producer
+from broker_sim.simulation.rough import Rough
+from broker_sim.simulation.stage import Stage, Watch
+from broker_sim.simulation.swarm import draw
 from broker_sim.simulation.world import Simulation, simulate
 from broker_sim.words import UsageError, unknown
 
-if TYPE_CHECKING:
-    from broker_sim.simulation.cluster import SimCluster
+__all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "World", "case_from", "plan_of", "run", "verdict_row"]
 
-__all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "case_from", "plan_of", "run"]
-
-SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
-"""The clients' timeouts: short ones, so that thirty seconds hold a life."""
-
-_GROUP, _TOPIC = "billing", "orders"
-
-_WAIVED = ("parked requests are answered", "member ids are never reused")
-"""Invariants that a plan breaks rightly: rules hang requests; a static member has its old id again if the new one can't be stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Who works on what. ``static``: the consumers have instance ids; ``commit_every_s``: they leave the commit to auto-commit."""
-
-    name: str
-    story: str
-    brokers: int = 3
-    partitions: int = 6
-    members: int = 3
-    every_s: float = 0.4
-    work_s: float = 0.0
-    commit_every_s: float | None = None
-    static: bool = False
-    strategy: str = "range"
-    replication: int = 3
-
-
-WORKLOADS: dict[str, Workload] = {
-    each.name: each
-    for each in (
-        Workload("group", "three consumers that commit after each batch, three brokers"),
-        Workload("alone", "the same on one broker", brokers=1, replication=1),
-        Workload("auto", "consumers that leave the commit to auto-commit", commit_every_s=2.0),
-        Workload("static", "static members, which come back to what they had", static=True),
-        Workload("sticky", "five consumers, sticky assignor, slow work", members=5, work_s=0.3, strategy="sticky", partitions=8),
-    )
-}  # fmt: skip
+_HANGING = {"hang", "drop", "drop_after", "delay", "reply_delay", "truncate", "split"}
+"""Verdicts of rules that keep an answer from being given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run as data. ``members``, ``as_version``, ``order``, ``plan``: None leaves them to the workload and to the seed. ``calm``: no
-    jitter, no chunks."""
+    """A run as data. ``members``, ``as_version``, ``order``, ``journal``, ``plan``: None leaves them to the workload and to the seed.
+    ``calm``: no jitter, no chunks. ``journal`` False: nobody watches the brokers, they take their short ways."""
 
     workload: str
     seed: int
@@ -85,6 +51,7 @@ class Case:
     as_version: str | None = None
     order: str | None = None
     calm: bool = False
+    journal: bool | None = None
     plan: tuple[Fault, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,11 +75,14 @@ def case_from(value: Mapping[str, Any]) -> Case:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run. ``failure``: its kind in a line; ``text``: all there is to tell. ``events``: of the journal, if asked for."""
+    """What came of a run, plain data. ``failure``: its kind in a line; ``text``: all there is to tell. ``invariant``: what is broken,
+    if that is it. ``hits``: faults that came about, by what they are; ``reached``: what the run has seen (`coverage`); ``waived``:
+    breaches that its plan explains. ``events``: of the journal, if asked for."""
 
     case: Case
     failure: str | None = None
     text: str = ""
+    invariant: str | None = None
     begun: int = 0
     virtual_s: float = 0.0
     healed_s: float = 0.0
@@ -120,118 +90,56 @@ class Outcome:
     steps: int = 0
     journal_hash: str = ""
     schedule_hash: str = ""
+    hits: dict[str, int] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
+    waived: dict[str, int] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
-
-
-# --- a workload at work --------------------------------------------------------------------------------------------------
-
-
-class _World:
-    """A workload's cluster and programs."""
-
-    def __init__(self, sim: Simulation, case: Case, workload: Workload) -> None:
-        self.sim, self.workload = sim, workload
-        self.kafka: SimCluster = sim.cluster(
-            brokers=workload.brokers,
-            topics={_TOPIC: workload.partitions},
-            as_version=case.as_version,
-            config={
-                "default.replication.factor": workload.replication,
-                "offsets.topic.replication.factor": workload.replication,
-            },
-        )
-        self.consumers = [self._consumer(number) for number in range(1, (case.members or workload.members) + 1)]
-        host = sim.host("p")
-        options = {"request_timeout_ms": round(REQUEST_S * 1000), "metadata_max_age_ms": 10_000}
-        self.producer = Producer(sim, host, self.kafka.bootstrap, _TOPIC, workload.every_s, options=options)
-        host.spawn(_through(self.producer.run))
-
-    def _consumer(self, number: int) -> Consumer:
-        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-        from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-        workload, host = self.workload, self.sim.host(f"c{number}")
-        # the sticky one keeps its memory on the class, where all members of a process would share it
-        assignor = (
-            type("Sticky", (StickyPartitionAssignor,), {}) if workload.strategy == "sticky" else RangePartitionAssignor
-        )
-        options = {
-            "session_timeout_ms": round(SESSION_S * 1000),
-            "max_poll_interval_ms": round(REBALANCE_S * 1000),
-            "rebalance_timeout_ms": round(REBALANCE_S * 1000),
-            "request_timeout_ms": round(REQUEST_S * 1000),
-            "metadata_max_age_ms": 10_000,
-            "partition_assignment_strategy": [assignor],
-        }
-        if workload.static:
-            options["group_instance_id"] = host.name
-        one = Consumer(
-            self.sim, host, self.kafka.bootstrap, _GROUP, [_TOPIC], workload.work_s, workload.commit_every_s, options
-        )
-        host.spawn(_through(one.run))
-        return one
-
-    def hangs(self) -> dict[str, Callable[[float], object]]:
-        """What lets each client's application hang."""
-
-        def hang(one: Consumer) -> Callable[[float], object]:
-            return lambda hang_s: setattr(one, "hang_s", hang_s)
-
-        return {one.host.name: hang(one) for one in self.consumers}
-
-    def finish(self) -> None:
-        """Nothing more is produced than what is on its way."""
-        self.producer.count = self.producer.sent + 1
-
-    def unfinished(self) -> str | None:
-        """What its programs have not done."""
-        missing = (self.producer.count or 0) - self.producer.sent
-        last = self.producer.failures[-1:] or [""]
-        return f"{missing} records were never acknowledged to the producer {last[0]}" if missing > 0 else None
-
-
-def _through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-    """A program that begins again when its client's stop() raises CancelledError though nobody has cancelled it: aiokafka 0.14's does
-    where it was about to rejoin, or to fetch again."""
-
-    async def run_through() -> None:
-        while True:
-            try:
-                return await program()
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-            await asyncio.sleep(1)
-
-    return run_through
-
-
-def targets_of(case: Case) -> Targets:
-    """What can be hit in a case's world."""
-    workload = WORKLOADS[case.workload]
-    members = tuple(f"c{number}" for number in range(1, (case.members or workload.members) + 1))
-    logs = tuple(f"{_TOPIC}-{index}" for index in range(workload.partitions))
-    brokers = tuple(f"broker-{number}" for number in range(1, workload.brokers + 1))
-    return Targets((_GROUP,), logs, brokers, (*members, "p"), members)
 
 
 def plan_of(case: Case) -> FaultPlan:
     """The case's plan, or the one that its seed draws."""
-    return list(case.plan) if case.plan is not None else draw(case.seed, case.duration_s, targets_of(case))
+    return (
+        list(case.plan)
+        if case.plan is not None
+        else draw(case.seed, case.duration_s, WORKLOADS[case.workload].targets(case.members))
+    )
 
 
 def settled(case: Case) -> Case:
     """The case with nothing left to its seed but chance."""
-    dice = random.Random(f"{case.seed}/case")
+    workload, dice = WORKLOADS[case.workload], random.Random(f"{case.seed}/case")
     version, order = dice.choice(("3.4", "4.1")), dice.choice(("fifo", "tasks"))
+    journal = dice.random() >= (0.5 if workload.raw else 0.2)
     return replace(
         case, as_version=case.as_version or version, order=case.order or order, plan=tuple(plan_of(case)),
-        members=case.members or WORKLOADS[case.workload].members,
+        members=case.members or workload.members, journal=journal if case.journal is None else case.journal,
     )  # fmt: skip
 
 
+def waived(case: Case) -> tuple[str, ...]:
+    """Invariants that the case's plan breaks rightly: rules that let requests hang, or come late."""
+    hangs = any(fault.kind == "rule" and _HANGING.intersection(fault.args) for fault in case.plan or ())
+    return ("parked requests are answered",) if hangs else ()
+
+
 # --- the run -------------------------------------------------------------------------------------------------------------
+
+
+class World(Protocol):
+    """A workload at work: `Stage`, `Rough`."""
+
+    @property
+    def waived(self) -> Counter[str]:
+        """Breaches of invariants that are waived."""
+
+    def hangs(self) -> dict[str, Callable[[float], object]]:
+        """What lets each client's application hang."""
+
+    def finish(self) -> None:
+        """The safety phase is over, the healing comes next."""
+
+    def settle(self, injection: Injection) -> float:
+        """All is healed: see that it comes back, and what has become of it. Returns how many virtual seconds that took."""
 
 
 class _Heard(logging.Handler):
@@ -258,14 +166,15 @@ def run(case: Case, *, events: bool = False) -> Outcome:
     began_s = time.process_time()
     link = Link(jitter_ms=0.0, chunks=0.0) if case.calm else None
     try:
-        with simulate(case.seed, order=case.order or "fifo", link=link) as sim:
+        with simulate(case.seed, order=case.order or "fifo", link=link, invariants=False) as sim:
             try:
                 _lives(sim, case, outcome, heard)
             except (Exception, ExceptionGroup) as error:
                 outcome.failure, outcome.text = signature(error), _text_of(error)
+                outcome.invariant = error.name if isinstance(error, InvariantBroken) else None
             outcome.virtual_s, outcome.steps = sim.elapsed_s, sim.loop.steps
             outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
-            if events:
+            if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
     finally:
@@ -275,11 +184,28 @@ def run(case: Case, *, events: bool = False) -> Outcome:
     return outcome
 
 
+def verdict_row(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as a flat row of plain values: ``seed``, ``workload``, ``verdict`` ("clean" or "failed"), ``failure`` and
+    ``invariant`` (None where there is none), ``as_version``, ``duration_s``, ``journal`` (whether the brokers were watched),
+    ``faults``, ``schedule`` (the fault plan, JSON), ``steps``, ``journal_hash``, ``schedule_hash``, ``virtual_s``, ``healed_s``,
+    ``cpu_s``, and as JSON ``hits``, ``reached`` and ``waived``."""
+    case = outcome.case
+    return {
+        "seed": case.seed, "workload": case.workload, "verdict": "clean" if outcome.failure is None else "failed",
+        "failure": outcome.failure, "invariant": outcome.invariant, "as_version": case.as_version, "duration_s": case.duration_s,
+        "journal": bool(case.journal), "faults": outcome.begun, "schedule": json.dumps(to_json(case.plan or ())),
+        "steps": outcome.steps, "journal_hash": outcome.journal_hash, "schedule_hash": outcome.schedule_hash,
+        "virtual_s": round(outcome.virtual_s, 6), "healed_s": round(outcome.healed_s, 6), "cpu_s": round(outcome.cpu_s, 6),
+        "hits": json.dumps(outcome.hits), "reached": json.dumps(outcome.reached), "waived": json.dumps(outcome.waived),
+    }  # fmt: skip
+
+
 def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None:
     """A start, the safety phase with its faults, then the healing and the liveness phase."""
     workload = WORKLOADS[case.workload]
-    world = _World(sim, case, workload)
-    watch = _Watch(sim, world.kafka)
+    watch = Watch(sim, waived(case))
+    world: World = (Rough if workload.raw else Stage)(sim, case, workload, watch)
+    coverage = Coverage(sim.clusters[0])
     injection: Injection = inject(sim, case.plan or (), hangs=world.hangs())
     try:
         sim.run_for(case.duration_s)
@@ -287,46 +213,12 @@ def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None
         _brokers_are_well(heard)
         world.finish()
         injection.heal()
-        within_s = bound_s(session_s=SESSION_S, rebalance_s=REBALANCE_S, request_s=REQUEST_S, work_s=workload.work_s)
-        hung_s = max((f.args["hang_s"] for f in injection.begun if f.kind == "hang"), default=0.0)
-        expected = [Expected(_GROUP, len(world.consumers), (_TOPIC,))]
-
-        def unfinished() -> str | None:
-            watch.check()
-            return world.unfinished()
-
-        outcome.healed_s = converge(sim, world.kafka, expected, within_s + hung_s, unfinished)
-        watch.finish()
-        safe(world.consumers, [world.producer], world.kafka)
+        outcome.healed_s = world.settle(injection)
         _brokers_are_well(heard)
     finally:
         outcome.begun = len(injection.begun)
-
-
-class _Watch:
-    """The invariants, of a cluster that is new."""
-
-    def __init__(self, sim: Simulation, kafka: SimCluster) -> None:
-        self._broken: InvariantBroken | None = None
-        self._sim = sim
-        kafka.state.ensure_offsets_topic()
-        self._invariants = Invariants(kafka, self._breach)
-
-    def _breach(self, error: InvariantBroken) -> None:
-        if error.name not in _WAIVED:
-            self._broken = error
-            if self._sim.loop.is_running():
-                self._sim.loop.stop()
-
-    def check(self) -> None:
-        """Raise InvariantBroken where one is."""
-        if self._broken is not None:
-            raise self._broken
-
-    def finish(self) -> None:
-        """Compare what the brokers know with their logs."""
-        self._invariants.finish()
-        self.check()
+        outcome.hits, outcome.reached = hits_of(injection), dict(coverage.reached)
+        outcome.waived = dict(watch.waived + world.waived)
 
 
 def _brokers_are_well(heard: _Heard) -> None:

@@ -6,7 +6,7 @@ The ledger belongs to the test, not to the host: it outlives crashes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,8 @@ class Producer:
 @dataclass(slots=True)
 class Consumer:
     """A member of ``group`` that reads, works ``work_s`` on each batch and then commits it; ``commit_every_s`` leaves that to
-    auto-commit. ``hang_s``: set it, and the next batch takes that long."""
+    auto-commit. ``pattern`` takes the place of ``topics``; ``assigned``: partitions that it takes without being a member. ``hang_s``:
+    set it, and the next batch takes that long. ``gave``: told of (group, topic, partition, offsets, host) of each batch."""
 
     sim: Simulation
     host: Host
@@ -93,6 +94,9 @@ class Consumer:
     """The last offsets that the coordinator has acknowledged to it."""
     failures: list[str] = field(default_factory=list)
     leaving: bool = False
+    pattern: str | None = None
+    assigned: Sequence[tuple[str, int]] = ()
+    gave: Callable[[str, str, int, Sequence[int], str], object] | None = None
 
     async def run(self) -> None:
         """Until ``leaving``."""
@@ -110,7 +114,7 @@ class Consumer:
                 **{"auto_offset_reset": "earliest", **self.options},
             )
             try:
-                consumer.subscribe(list(self.topics), listener=self._listener())
+                self._subscribe(consumer)
                 await consumer.start()
                 while not self.leaving:
                     await self._turn(consumer)
@@ -120,6 +124,16 @@ class Consumer:
                 await consumer.stop()
             if not self.leaving:
                 await asyncio.sleep(_AGAIN_S)
+
+    def _subscribe(self, consumer: Any) -> None:
+        from aiokafka import TopicPartition
+
+        if self.assigned:
+            consumer.assign([TopicPartition(topic, index) for topic, index in self.assigned])
+        elif self.pattern is not None:
+            consumer.subscribe(pattern=self.pattern, listener=self._listener())
+        else:
+            consumer.subscribe(list(self.topics), listener=self._listener())
 
     async def _turn(self, consumer: Any) -> None:
         from aiokafka.errors import CommitFailedError, IllegalStateError, RebalanceInProgressError
@@ -131,6 +145,8 @@ class Consumer:
             topic, index = partition
             self.delivered += [Delivery(now_s, topic, index, record.offset, record.value) for record in records]
             ends[partition] = records[-1].offset + 1
+            if self.gave is not None:
+                self.gave(self.group, topic, index, [record.offset for record in records], self.host.name)
         hang_s, self.hang_s = self.hang_s, 0.0
         if self.work_s + hang_s:
             await asyncio.sleep(self.work_s + hang_s)

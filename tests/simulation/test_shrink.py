@@ -38,7 +38,7 @@ def _big() -> Case:
     plan = [Fault(number + 0.123, "elect", {"log": "orders-0"}) for number in range(10)]
     plan.insert(3, Fault(8.777, "crash", {"host": "c2", "for_s": 17.31}))
     plan.append(Fault(12.345, "pause", {"host": "c1", "for_s": 8.888}))
-    return Case("group", 1, members=5, as_version="4.1", order="tasks", plan=tuple(plan))
+    return Case("group", 1, members=5, as_version="4.1", order="tasks", journal=True, plan=tuple(plan))
 
 
 def test_faults_clients_times_and_jitter_go_as_far_as_the_failure_stays_the_same() -> None:
