@@ -208,7 +208,7 @@ class SavedCluster:
         if self._adopted:
             self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         node_id, directory_id = next(iter(self.broker_ids()), 1), store.uuid_text(self.new_uuid())
-        store.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files, sync=self.sync)
+        store.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files)
         self.changed()
 
     def _load_state(self, saved: Mapping[str, Any]) -> None:

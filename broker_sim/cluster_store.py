@@ -65,20 +65,24 @@ def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[s
 def write_state(
     directory: Path, state: dict[str, Any], topics: dict[str, str], *, files: Files = FILES, sync: bool = False
 ) -> None:
-    """Write `cluster.json`: `state`, and every topic's text, one a line."""
+    """Write `cluster.json`: `state`, and every topic's text, one a line. The first one is always synced, so that a loss of power
+    leaves a whole one: those after it take its place.
+    """
+    path = directory / STATE_FILE
+    sync = sync or not files.exists(path)
     head = json.dumps({"format": FORMAT, **state}, indent=1)[:-2]
     rows = ",\n".join(f"  {json.dumps(name)}: {text}" for name, text in topics.items())
-    files.replace_file(directory / STATE_FILE, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
+    files.replace_file(path, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
 
 
 def write_properties(
-    directory: Path, cluster_id: str, node_id: int, directory_id: str, *, files: Files = FILES, sync: bool = False
+    directory: Path, cluster_id: str, node_id: int, directory_id: str, *, files: Files = FILES
 ) -> None:
     """Kafka's meta.properties, if there is none."""
     path = directory / PROPERTIES_FILE
     if not files.exists(path):
         lines = ["#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={directory_id}"]
-        files.replace_file(path, ("\n".join(lines) + "\n").encode(), sync=sync)
+        files.replace_file(path, ("\n".join(lines) + "\n").encode(), sync=True)
 
 
 def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
@@ -92,9 +96,9 @@ def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
 
 
 def write_partition_id(directory: Path, topic_id: bytes, *, files: Files = FILES, sync: bool = False) -> None:
-    """Kafka's partition.metadata, if there is none."""
+    """Kafka's partition.metadata, if there is none, or none that tells an id."""
     path = directory / PARTITION_FILE
-    if not files.exists(path):
+    if read_partition_id(directory, files) is None:
         files.replace_file(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
 
 

@@ -85,6 +85,7 @@ class PartitionLog:
         self.clean_end_offset = 0
         """Where the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
         self.uncleanable = False
+        self._epochs_safe = False  # whether a loss of power leaves the epochs' checkpoint as it is
         self.producers = ProducerState()
         self.epochs = EpochCache(changed=self._save_epochs)
         self.log_start_offset = 0
@@ -278,10 +279,16 @@ class PartitionLog:
             raise self._failure(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
-        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
+        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then.
+
+        What the next start will not read whole has to be on the disk: else a loss of power could leave a hole.
+        """
         active = self.segments[-1]
         active.became_inactive()
         if self.directory is not None:
+            if not self.sync:
+                active.sync()
+                self._save_epochs(sync=True)
             path = self.directory / f"{self.log_end_offset:020d}.snapshot"
             self._files.replace_file(path, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
@@ -425,10 +432,11 @@ class PartitionLog:
         """OffsetForLeaderEpoch's (epoch, end offset); (-1, -1) where the log doesn't know."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def _save_epochs(self) -> None:
-        if self.directory is not None:
-            path = self.directory / checkpoints.LEADER_EPOCH_FILE
-            checkpoints.write_rows(path, self.epochs.entries, files=self._files, sync=self.sync)
+    def _save_epochs(self, *, sync: bool = False) -> None:
+        if self.directory is not None and not (sync and self._epochs_safe):
+            path, safe = self.directory / checkpoints.LEADER_EPOCH_FILE, sync or self.sync
+            checkpoints.write_rows(path, self.epochs.entries, files=self._files, sync=safe)
+            self._epochs_safe = safe
 
     # -------------------------------------------------------------------------------------------- shrinking
 

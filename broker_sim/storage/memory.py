@@ -107,6 +107,9 @@ class MemorySegment:
     def became_inactive(self) -> None:
         """Nothing to finish in memory."""
 
+    def sync(self) -> None:
+        """Nothing to wait for in memory."""
+
     def flush(self, sync: bool) -> None:
         """Nothing to write in memory."""
 

@@ -82,6 +82,9 @@ class Segment(Protocol):
     def became_inactive(self) -> None:
         """The last append has been: finish the indexes."""
 
+    def sync(self) -> None:
+        """Wait until the disk has what was appended."""
+
     def flush(self, sync: bool) -> None:
         """Write what is only in memory; `sync` waits for the disk."""
 
@@ -275,21 +278,28 @@ class DiskSegment:
         time_entry = self._last_entry("timeindex", TIME_ENTRY)
         if entry is None or time_entry is None or not 0 < entry[1] < size or time_entry[0] <= 0:
             return False  # an index without entries, or preallocated space: too little to go by
+        position = entry[1]
+        if time_entry[1] < entry[0]:  # the time index may have lost its end: what it does not cover is looked at
+            index = OffsetIndex()
+            if not index.load(self._read_index("index"), size):
+                return False
+            position = index.lookup(time_entry[1])
         last: BatchHeader | None = None
+        latest, latest_offset, indexed = time_entry[0], self.base_offset + time_entry[1], False
         try:
-            for header, data, pos in self.scan(entry[1], size):
+            for header, data, pos in self.scan(position, size):
                 check_crc(data, pos, header)
-                if last is None and header.last_offset != self.base_offset + entry[0]:
-                    return False
                 last = header
+                indexed = indexed or header.last_offset == self.base_offset + entry[0]
+                if header.max_timestamp > latest:
+                    latest, latest_offset = header.max_timestamp, header.last_offset
         except RecordBatchError:
             return False
-        if last is None or time_entry[1] > last.last_offset - self.base_offset:
+        if last is None or not indexed or latest_offset > last.last_offset:
             return False
         self.size = size
         self.next_offset = last.next_offset
-        self.max_timestamp = time_entry[0]
-        self.max_timestamp_offset = self.base_offset + time_entry[1]
+        self.max_timestamp, self.max_timestamp_offset = latest, latest_offset
         self._offset_index = self._time_index = None
         return True
 
