@@ -347,15 +347,11 @@ def _local_settings(master: str) -> dict[str, object]:
 
 
 def register(session: Any) -> None:
-    """Makes `consumer_offsets`, `consumer_offsets_skipped` and `sim_journal` known to a session, whoever made it."""
-    for module, names in _SOURCES.items():
-        if importlib.util.find_spec(module) is not None:
-            loaded = importlib.import_module(module)
-            for name in names:
-                session.dataSource.register(getattr(loaded, name))
+    """Makes the formats `consumer_offsets`, `sim_journal` and their `_skipped` known to a session, whoever made it."""
+    from broker_sim.pipeline.journal_source import SimJournal, SkippedJournal
+    from broker_sim.pipeline.offsets_source import TASKS, ConsumerOffsets, SkippedOffsets
 
-
-_SOURCES = {
-    "broker_sim.pipeline.offsets_source": ("ConsumerOffsets", "SkippedOffsets"),
-    "broker_sim.pipeline.journal_source": ("SimJournal",),
-}
+    context = session.sparkContext
+    context.environment.setdefault(TASKS, str(context.defaultParallelism))  # workers can't ask
+    for source in (ConsumerOffsets, SkippedOffsets, SimJournal, SkippedJournal):
+        session.dataSource.register(source)

@@ -1,0 +1,345 @@
+"""The offsets log as a source of Spark's: `consumer_offsets`, batch and stream; `consumer_offsets_skipped`: what can't be read.
+
+    spark.read.format("consumer_offsets").load("DIR")                       # rows of OFFSET_LOG
+    spark.readStream.format("consumer_offsets").option("maxOffsetsPerTrigger", "100000").load("DIR")
+    spark.read.format("consumer_offsets").schema("`group` string, log_offset bigint").load("DIR")   # quicker: those columns alone
+
+Paths: a data directory of the simulator or a copy of a broker's, one `__consumer_offsets-N` folder, one of its `.log` files,
+patterns of them (`runs/*`), several with commas between; `file:` URIs; `hdfs://`, `s3a://` and so on as far as Arrow opens them.
+
+Options (of both formats, unless told):
+  runId                 the run's name; default: the data directory's own. With it all that is read is one run's
+  mode                  `permissive` (default): what can't be read is left out, and consumer_offsets_skipped tells it;
+                        `failfast`: it is an error with file, position and reason
+  tasks                 into how many tasks the bytes are shared out at most (default: the session's default parallelism)
+  maxOffsetsPerTrigger  stream: about how many offsets a micro-batch reaches further (default: to the end)
+  startingOffsets       stream: `earliest` (default) or `latest`; what a checkpoint knows goes on from there
+
+A stream's offset is {"RUN/N": the next offset of partition N of __consumer_offsets}, not bytes: so every record that is there is
+read once over restarts, whether its segment grows, is rolled or rewritten by the cleaner meanwhile. A batch that is only half
+written is read when it is whole. What compaction removes before it is read is never seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from broker_sim.pipeline.files import names_of
+from broker_sim.pipeline.offset_logs import LEAST_BYTES, Log, Slice, find_logs, packed, share_out
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.segments import Reached, Segment, Skipped, next_offset, read_offsets
+from broker_sim.words import UsageError, unknown
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before 4.2 that trigger reads all there is in one batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+__all__ = ["TASKS", "ConsumerOffsets", "SkippedOffsets"]
+
+TASKS = "BROKER_SIM_TASKS"
+"""Environment variable of Spark's Python workers: the session's default parallelism, which they can't ask for."""
+
+MOST_ROWS = 32 * 1024
+"""Batches of fewer rows are put together up to that."""
+
+Offsets = dict[str, int]
+Hint = tuple[int, int]
+_MODES = ("permissive", "failfast")
+_STARTS = ("earliest", "latest")
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say."""
+
+    paths: tuple[str, ...]
+    run_id: str | None
+    fail_fast: bool
+    tasks: int
+    most_offsets: int | None
+    from_latest: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """Raises UsageError."""
+        named = ("path", "paths", "runId", "mode", "tasks", "maxOffsetsPerTrigger", "startingOffsets")
+        known = {name.lower(): name for name in named}
+        told: dict[str, str] = {}
+        for name, value in given.items():
+            if name.lower() not in known:
+                raise unknown("option of consumer_offsets", name, named)
+            told[known[name.lower()]] = value
+        return cls(
+            tuple(names_of(told)),
+            told.get("runId"),
+            _one_of("mode", told.get("mode", "permissive"), _MODES) == "failfast",
+            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxOffsetsPerTrigger", told.get("maxOffsetsPerTrigger")),
+            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+        )
+
+    def logs(self) -> list[Log]:
+        """What the paths lead to. Raises UsageError."""
+        found = find_logs(self.paths, self.run_id)
+        if self.fail_fast and found.skipped:
+            raise UsageError(_told(found.skipped[0]))
+        return found.logs
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value.lower() not in known:
+        raise unknown(f"{name} of consumer_offsets", value, known)
+    return value.lower()
+
+
+def _number(name: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"{name} of consumer_offsets is a whole number from 1 on, not {value!r}")
+    return int(value)
+
+
+def _told(one: Skipped) -> str:
+    return f"{one.file}{'' if one.position is None else f' at position {one.position}'}: {one.reason}"
+
+
+# ------------------------------------------------------------------------------------------------ sources
+
+
+class ConsumerOffsets(DataSource):
+    """`consumer_offsets`: see the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "consumer_offsets"
+
+    def schema(self) -> Any:
+        return OFFSET_LOG.spark()
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return OffsetsReader(Options.of(self.options), _chosen(schema))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return OffsetsStream(Options.of(self.options), _chosen(schema))
+
+
+class SkippedOffsets(DataSource):
+    """`consumer_offsets_skipped`: see the module. It reads all that `consumer_offsets` reads, to find out."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "consumer_offsets_skipped"
+
+    def schema(self) -> Any:
+        return SKIPPED.spark()
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return SkippedReader(Options.of(self.options))
+
+
+def _chosen(schema: Any) -> Table:
+    """The columns of a schema that a user gave. Raises UsageError."""
+    for field in schema.fields:
+        if field.name not in OFFSET_LOG.names:
+            raise unknown("column of consumer_offsets", field.name, OFFSET_LOG.names)
+        kind = str(OFFSET_LOG[field.name].type)
+        if field.dataType.simpleString() != kind:
+            raise UsageError(
+                f"column {field.name} of consumer_offsets is {kind}, not {field.dataType.simpleString()}; cast what was read"
+            )
+    return OFFSET_LOG.only(schema.names)
+
+
+class Share(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, slices: Iterable[Slice], skipped: Iterable[tuple[str | None, Skipped]] = ()) -> None:
+        super().__init__(None)
+        self.slices, self.skipped = tuple(slices), tuple(skipped)
+
+
+class _Reading:
+    """How a share becomes rows: the same for batch and stream."""
+
+    def __init__(self, options: Options, table: Table) -> None:
+        self.options, self.table = options, table
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Share)
+        return _put_together(self._rows(partition))
+
+    def _rows(self, share: Share) -> Iterator[Any]:
+        tell = _fail if self.options.fail_fast else _pass_over
+        for one in share.slices:
+            yield from read_offsets(
+                one.path,
+                start=one.start,
+                end=one.end,
+                run_id=one.run_id,
+                table=self.table,
+                skipped=tell,
+                hint=one.hint,
+            )
+
+
+class OffsetsReader(_Reading, DataSourceReader):
+    """A batch."""
+
+    def partitions(self) -> list[InputPartition]:
+        return [Share(slices) for slices in share_out(self.options.logs(), self.options.tasks)] or [Share([])]
+
+
+class SkippedReader(DataSourceReader):
+    """A batch's bad parts. What names and folders tell is found where the tasks are planned."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        found = find_logs(self.options.paths, self.options.run_id)
+        run_id = self.options.run_id
+        told = [(run_id or _run_of(one.file, found.logs), one) for one in found.skipped]
+        shares: list[InputPartition] = [Share(slices) for slices in share_out(found.logs, self.options.tasks)]
+        return [Share([], told), *shares]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Share)
+        told: list[tuple[str | None, Skipped]] = list(partition.skipped)
+        for one in partition.slices:
+            mine: list[Skipped] = []
+            for _ in read_offsets(
+                one.path, start=one.start, end=one.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
+            ):
+                pass
+            told += [(one.run_id, skipped) for skipped in mine]
+        for run_id, skipped in told:
+            yield (run_id, *skipped)
+
+
+def _run_of(file: str, logs: Iterable[Log]) -> str | None:
+    """The run below whose directory a folder lies, if there is one."""
+    return next((log.run_id for log in logs if file.startswith(log.path.rpartition("/")[0])), None)
+
+
+def _pass_over(one: Skipped) -> None:
+    """It is told by `consumer_offsets_skipped`."""
+
+
+def _fail(one: Skipped) -> None:
+    raise UsageError(_told(one))
+
+
+def _put_together(batches: Iterable[Any]) -> Iterator[Any]:
+    """Small record batches as one: each costs its own way into the JVM."""
+    waiting: list[Any] = []
+    rows = 0
+    for batch in batches:
+        if rows + batch.num_rows > MOST_ROWS and waiting:
+            yield _as_one(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pyarrow.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+# ------------------------------------------------------------------------------------------------ stream
+
+
+@dataclass
+class _End:
+    """How far a log has been looked at: its last segment, and where the whole batches of that end."""
+
+    segment: Segment
+    reached: Reached
+
+
+class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. It remembers where logs ended when it last looked, to look at what is new alone; nothing hangs on it."""
+
+    def __init__(self, options: Options, table: Table) -> None:
+        super().__init__(options, table)
+        self.ends: dict[str, _End] = {}
+        self.hints: dict[str, dict[int, Hint]] = {}
+        self.target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:
+        return self._ends() if self.options.from_latest else {}
+
+    def getDefaultReadLimit(self) -> Any:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        most = self.options.most_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.target = self._ends()
+
+    def reportLatestOffset(self) -> Offsets | None:
+        return {key: end.reached.offset for key, end in self.ends.items()} or None
+
+    def latestOffset(self, start: Offsets | None = None, limit: object = None) -> Offsets:
+        """Where the logs end, no further than the limit allows, and never behind ``start``."""
+        begin = start or {}
+        latest = begin | {key: max(end, begin.get(key, 0)) for key, end in self._ends().items()}
+        if self.target is not None:
+            latest = {key: max(begin.get(key, 0), min(end, self.target.get(key, 0))) for key, end in latest.items()}
+        most = getattr(limit, "max_rows", None)
+        return latest if start is None or most is None else _limited(begin, latest, most)
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        logs = {log.key: log for log in self.options.logs()}
+        wanted = {key: logs[key] for key in sorted(end) if key in logs and end[key] > start.get(key, 0)}
+        slices = [self._slice(log, start.get(key, 0), end[key]) for key, log in wanted.items()]
+        tasks = max(1, min(self.options.tasks, -(-sum(one.size for one in slices) // LEAST_BYTES)))
+        return [Share(share) for share in packed(slices, tasks)] or [Share([])]
+
+    def _slice(self, log: Log, start: int, end: int) -> Slice:
+        hints = self.hints.get(log.key, {})
+        self.hints[log.key] = {offset: hint for offset, hint in hints.items() if offset >= start}
+        first, last = hints.get(start), hints.get(end)
+        size = last[1] - first[1] if first is not None and last is not None and first[0] == last[0] else log.size
+        return Slice(log.path, log.run_id, start, end, first, size)
+
+    def _ends(self) -> Offsets:
+        return {log.key: self._end_of(log) for log in self.options.logs() if log.segments}
+
+    def _end_of(self, log: Log) -> int:
+        last = log.segments[-1]
+        known = self.ends.get(log.key)
+        reached = known.reached if known is not None and known.segment.base == last.base else None
+        if reached is None or last.size != reached.position:
+            try:
+                reached = next_offset(last, reached)
+            except FileNotFoundError:  # the folder has been cleaned since it was listed: next time
+                return known.reached.offset if known is not None else last.base
+            self.ends[log.key] = _End(last, reached)
+            self.hints.setdefault(log.key, {})[reached.offset] = (last.base, reached.position)
+        return reached.offset
+
+
+def _limited(start: Offsets, latest: Offsets, most: int) -> Offsets:
+    """Each log goes on by its share of ``most``, by what is left of it; by one at least, so that none waits for ever."""
+    left = {key: end - start.get(key, 0) for key, end in latest.items()}
+    total = sum(left.values())
+    if total <= most:
+        return latest
+    return {key: start.get(key, 0) + min(more, -(-more * most // total)) for key, more in left.items()}

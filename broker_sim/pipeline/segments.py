@@ -1,0 +1,363 @@
+"""Segment files of `__consumer_offsets` into Arrow record batches of OFFSET_LOG: what is good is read, what is not is told.
+
+    for rows in read_offsets("DIR/__consumer_offsets-12", skipped=list_of_skipped.append):
+        ...                     # pyarrow.RecordBatch, in the order of the log
+
+Rules:
+1. Which files are a log's is Kafka's own rule at a start: `.log` files by their base offsets; a `.swap` that a crash (or a copy in
+   the wrong moment) left takes the place of what it replaces; `.cleaned`, `.deleted` and everything else is nothing. Offsets that two
+   segments have are the later one's, as in a fetch.
+2. A batch counts when it is whole and its CRC is right. Behind a bad one, the next good one is looked for. Everything left out is a
+   Skipped with file, first byte and reason; zeros behind the last batch are a preallocated file's, and nothing to tell.
+3. A piece of about PIECE_BYTES is in memory, and its rows; never a segment.
+4. A log that is written or cleaned meanwhile is read all the same: where a file has gone, the folder is listed again, and the
+   reading goes on behind the last offset it had.
+Source: LogLoader.java, LogSegment.java, UnifiedLog.replaceSegments, DefaultRecordBatch.java (Kafka).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import google_crc32c
+
+from broker_sim.pipeline import files
+from broker_sim.pipeline.files import Entry, Source
+from broker_sim.pipeline.offset_columns import Decoded, Origin, Piece, Wanted, decode
+from broker_sim.pipeline.schemas import OFFSET_LOG, Table
+from broker_sim.words import UsageError
+from protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC_END,
+    RecordBatchError,
+    check_crc,
+    parse_header,
+)
+
+__all__ = ["PIECE_BYTES", "Segment", "Skipped", "log_partition_of", "next_offset", "read_offsets", "segments_of"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+PIECE_BYTES = 1 << 20
+MOST_SEARCHED = 1 << 30
+"""How far behind a bad batch the next good one is looked for."""
+
+FARTHEST_STEP = 2**31 - 1
+"""How far apart the offsets of a segment may be."""
+
+FARTHEST_END = 2**63 - 1
+
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>[0-9]+)")
+_FILE = re.compile(r"(?P<base>[0-9]{1,20})\.log(?P<suffix>\.swap|\.cleaned)?")
+_FRAME = struct.Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
+_OLD_HEADER = 17  # bytes of offset, size, crc and magic in message formats 0 and 1
+_RELISTS = 100
+
+crc32c = google_crc32c.value
+
+
+class Skipped(NamedTuple):
+    """A piece of input that was not read; ``position`` and ``bytes`` are None where it is all of it."""
+
+    file: str
+    position: int | None
+    bytes: int | None
+    reason: str
+
+
+class Segment(NamedTuple):
+    """A file of a log; its offsets end before ``until`` (None: there is no later segment)."""
+
+    path: str
+    base: int
+    size: int
+    until: int | None
+
+
+Tell = Callable[[Skipped], object]
+
+
+# ------------------------------------------------------------------------------------------------ which files
+
+
+def log_partition_of(folder: str) -> tuple[str, int] | None:
+    """(topic, partition) that a folder's name tells, None where it is no partition's."""
+    match = _FOLDER.fullmatch(files.base_name(folder))
+    return None if match is None else (match["topic"], int(match["index"]))
+
+
+def segments_of(folder: str) -> list[Segment]:
+    """The segments of a log, in order (rule 1). Raises UsageError."""
+    found = _in_use(folder, files.listing(folder))
+    bases = [base for base, _ in found][1:]
+    return [
+        Segment(files.inside(folder, entry.name), base, entry.size, until)
+        for (base, entry), until in zip(found, [*bases, None], strict=True)
+    ]
+
+
+def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:
+    logs: dict[int, Entry] = {}
+    swaps: dict[int, Entry] = {}
+    unfinished: list[int] = []
+    for entry in entries:
+        match = None if entry.is_dir else _FILE.fullmatch(entry.name)
+        if match is None:
+            continue
+        base = int(match["base"])
+        if match["suffix"] is None:
+            logs[base] = entry
+        elif match["suffix"] == ".swap":
+            swaps[base] = entry
+        else:
+            unfinished.append(base)
+    first_unfinished = min(unfinished, default=None)
+    for base, entry in swaps.items():
+        if first_unfinished is not None and base >= first_unfinished:
+            continue  # of a split that was not finished: the old segment is whole
+        end = next_offset(Segment(files.inside(folder, entry.name), base, entry.size, None)).offset
+        for old in [old for old in logs if old == base or base < old < end]:
+            del logs[old]
+        logs[base] = entry
+    return sorted(logs.items())
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+
+def read_offsets(
+    folder: str,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    run_id: str = "",
+    table: Table = OFFSET_LOG,
+    skipped: Tell = lambda one: None,
+    hint: tuple[int, int] | None = None,
+) -> Iterator[Any]:
+    """Record batches with the columns of ``table``: the rows of the log in a folder from offset ``start`` on, before ``end``.
+
+    ``hint`` (base offset of a segment, position) is where the batch of ``start`` was once seen. Raises UsageError, OSError.
+    """
+    named = log_partition_of(folder)
+    if named is None or named[0] != OFFSETS_TOPIC:
+        raise UsageError(f"{folder}: {_foreign(named)}")
+    reached = start
+    for _ in range(_RELISTS):
+        try:
+            for segment in segments_of(folder):
+                if segment.until is not None and segment.until <= reached:
+                    continue
+                if end is not None and segment.base >= end:
+                    return
+                stop = min(
+                    FARTHEST_END if end is None else end, FARTHEST_END if segment.until is None else segment.until
+                )
+                wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
+                with Source(segment.path) as source:
+                    for piece in _Framing(segment, source, reached, stop, skipped).pieces(hint):
+                        decoded = decode(piece, wanted)
+                        _tell_faults(segment, piece, decoded, skipped)
+                        if decoded.rows.num_rows:
+                            yield decoded.rows
+                        reached = max(reached, piece.next_offset)
+                if segment.until is not None:
+                    reached = max(reached, segment.until)
+            return
+        except FileNotFoundError:
+            continue  # cleaned or deleted since the folder was listed
+    raise UsageError(f"{folder}: its files disappear faster than they can be opened")
+
+
+def _foreign(named: tuple[str, int] | None) -> str:
+    if named is None:
+        return f"its name is not that of a partition, as {OFFSETS_TOPIC}-12 is"
+    return f"a partition of the topic {named[0]}, not of {OFFSETS_TOPIC}"
+
+
+def _tell_faults(segment: Segment, piece: Piece, decoded: Decoded, skipped: Tell) -> None:
+    for fault in decoded.faults:
+        size = piece.size_of(fault.batch) if fault.lost else 0
+        skipped(Skipped(segment.path, piece.position + piece.at[fault.batch], size, fault.reason))
+
+
+class _Framing:
+    """Cuts a segment into pieces of whole, good batches."""
+
+    def __init__(self, segment: Segment, source: Source, start: int, end: int, skipped: Tell) -> None:
+        self.segment, self.source, self.start, self.end, self.skipped = segment, source, start, end, skipped
+        self.size = source.size()
+        self.least = segment.base
+        """The least offset that the next batch may have."""
+        self.done = False
+
+    def pieces(self, hint: tuple[int, int] | None = None) -> Iterator[Piece]:
+        """Pieces whose batches reach into [start, end)."""
+        position, want = 0, PIECE_BYTES
+        if hint is not None and hint[0] == self.segment.base and self._begins_at_start(hint[1]):
+            position = hint[1]
+        while position < self.size and not self.done:
+            data = self.source.read(position, min(want, self.size - position))
+            piece, at, fits = self._cut(data, position)
+            if piece.at:
+                yield piece
+            position, want = position + at, PIECE_BYTES
+            if self.done or self.least >= self.end or position >= self.size:
+                return
+            if fits == 0 or position + fits > self.size:  # bad; cut, or its length is wrong
+                position = self._behind_bad(position)
+            elif at == 0:
+                want = max(PIECE_BYTES, fits)
+
+    def _begins_at_start(self, position: int) -> bool:
+        """Whether the first batch that is wanted lies there, so that all before it is not."""
+        good = self._good(position)
+        return good is not None and good[0] == self.start
+
+    def _cut(self, data: bytes, position: int) -> tuple[Piece, int, int]:
+        """(piece, where it ends in ``data``, bytes that the batch behind it needs: 0 if it is bad)."""
+        found: list[int] = []
+        at, size, least, start, end = 0, len(data), self.least, self.start, self.end
+        unpack, crc_of, append = _FRAME.unpack_from, crc32c, found.append
+        needs = HEADER_BYTES
+        while at + HEADER_BYTES <= size:
+            base, length, _, magic, crc, _, delta = unpack(data, at)
+            if magic != 2 or length < HEADER_BYTES - LENGTH_END or base < least or delta < 0:
+                needs = 0
+                break
+            if base >= end:
+                self.done = True
+                break
+            behind = at + length + LENGTH_END
+            if behind > size:
+                needs = behind - at
+                break
+            if base + delta >= start:
+                if crc_of(data[at + 21 : behind]) != crc:
+                    needs = 0
+                    break
+                append(at)
+            at = behind
+            least = base + delta + 1
+        self.least = least
+        return Piece(data, position, found, least), at, needs
+
+    # -------------------------------------------------------------------------------------------- bad batches
+
+    def _behind_bad(self, position: int) -> int:
+        """Where the next good batch begins; what lies between is told."""
+        reason = self._what_is_wrong(position)
+        behind = self._old_messages(position) or self._next_good(position)
+        if behind is None:
+            behind = self.size
+            if self._only_zeros(position):
+                return behind
+        self.skipped(Skipped(self.segment.path, position, behind - position, reason))
+        return behind
+
+    def _what_is_wrong(self, position: int) -> str:
+        left = self.size - position
+        try:
+            head = self.source.read(position, HEADER_BYTES)
+            if len(head) >= _OLD_HEADER and head[16] in (0, 1):
+                return f"message format v{head[16]}, which Kafka wrote before 0.11, is not read"
+            length = int.from_bytes(head[8:12], "big", signed=True) if len(head) >= MAGIC_END else 0
+            data = self.source.read(position, max(min(length + LENGTH_END, left), len(head)))
+            header = parse_header(data)
+            check_crc(data, 0, header)
+            if header.last_offset_delta < 0:
+                return f"a batch whose last offset is before its first one ({header.base_offset})"
+            return f"a batch of offset {header.base_offset} where {self.least} is the least"
+        except RecordBatchError as error:
+            return str(error)
+
+    def _good(self, position: int) -> tuple[int, int] | None:
+        """(base offset, bytes) of the good batch at a position, None where there is none."""
+        head = self.source.read(position, _FRAME.size)
+        if len(head) < _FRAME.size:
+            return None
+        base, length, _, magic, crc, _, delta = _FRAME.unpack(head)
+        size = length + LENGTH_END
+        if magic != 2 or size < HEADER_BYTES or position + size > self.size or delta < 0:
+            return None
+        if not 0 <= base - self.least <= FARTHEST_STEP:
+            return None
+        if crc32c(self.source.read(position + 21, size - 21)) != crc:
+            return None
+        return base, size
+
+    def _old_messages(self, position: int) -> int | None:
+        """Behind the messages of old formats that begin there; None where there are none."""
+        first = position
+        while position < self.size:
+            head = self.source.read(position, _OLD_HEADER)
+            length = int.from_bytes(head[8:12], "big", signed=True)
+            if len(head) < _OLD_HEADER or head[16] not in (0, 1) or length < 14 or position + 12 + length > self.size:
+                break
+            self.least = max(self.least, int.from_bytes(head[:8], "big", signed=True) + 1)
+            position += LENGTH_END + length
+        return position if position > first else None
+
+    def _next_good(self, position: int) -> int | None:
+        """Where the length of the bad batch leads, if there is a good one; else the first good one behind it."""
+        head = self.source.read(position, LENGTH_END)
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        told = position + LENGTH_END + length
+        if len(head) == LENGTH_END and length > 0 and (told == self.size or self._good(told) is not None):
+            return told
+        for begin in range(position + 1, min(self.size, position + MOST_SEARCHED), PIECE_BYTES):
+            data = self.source.read(begin, PIECE_BYTES + MAGIC_END)
+            at = data.find(b"\x02", MAGIC_END - 1)
+            while at >= 0:
+                if at - 16 < PIECE_BYTES and self._good(begin + at - 16) is not None:
+                    return begin + at - 16
+                at = data.find(b"\x02", at + 1)
+        return None
+
+    def _only_zeros(self, position: int) -> bool:
+        while data := self.source.read(position, PIECE_BYTES):
+            if data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True
+
+
+# ------------------------------------------------------------------------------------------------ where a log ends
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The end of a segment's whole batches: the next offset, and the byte behind them."""
+
+    offset: int
+    position: int
+
+
+def next_offset(segment: Segment, known: Reached | None = None) -> Reached:
+    """Where the whole batches of a segment end, by their headers alone; ``known`` is what it was once. Raises OSError."""
+    position, offset = (known.position, known.offset) if known is not None else (0, segment.base)
+    with Source(segment.path) as source:
+        framing = _Framing(segment, source, FARTHEST_END, FARTHEST_END, lambda one: None)
+        size = framing.size
+        if position > size:
+            position, offset = 0, segment.base
+        framing.least = offset
+        while position < size:
+            data = source.read(position, min(PIECE_BYTES, size - position))
+            _, at, needs = framing._cut(data, position)
+            position += at
+            if at == 0 and needs > len(data) and position + needs <= size:
+                position += needs
+                (base,) = struct.unpack_from(">q", data)
+                (delta,) = struct.unpack_from(">i", data, 23)
+                framing.least = base + delta + 1
+            elif needs == 0 or (at == 0 and position + needs > size):
+                good = framing._old_messages(position) or framing._next_good(position)
+                if good is None or good >= size:
+                    break
+                position = good
+    return Reached(framing.least, position)
