@@ -22,6 +22,8 @@
   its path or by the name of one that comes with broker-sim, before a test of yours, which fails if its verdict is broken; the fixture
   ``scenario`` is what came of it. The marker takes ``clients``, ``as_version``, ``clock``, ``seed`` and ``virtual=True``, as
   ``broker-sim run`` does; with the ini option ``kafka_scenarios_virtual = true`` all scenario files that are tests run in virtual time.
+* ``sim`` is a simulated world (docs/simulation.md): ``@pytest.mark.sim(seeds=range(200), faults=Swarm(during="30s"))`` runs a test
+  with each of these seeds; ``--sim-seed 17`` with that one. See ``pytest_sim``.
 * A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
   ``must_hit=False``.
 
@@ -31,6 +33,7 @@ Loading this costs nothing: the simulator is imported by the first test that ask
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import types
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from broker_sim.cluster import Cluster, ClusterThread
     from broker_sim.scenario.runner import Outcome
+    from broker_sim.simulation import Simulation
 
 MARKER = "kafka"
 
@@ -62,11 +66,24 @@ _ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
 """The fixtures behind ``kafka`` in an async test, by the plugin that runs it."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if "BROKER_SIM_PYTEST_AGAIN" in os.environ:
+        from broker_sim.pytest_sim import SecondPlugin, is_second
+
+        if is_second():
+            pluginmanager.register(SecondPlugin(), "broker_sim_second")
     parser.getgroup("kafka", "broker-sim").addoption(
         "--kafka-timeline",
         metavar="DIR",
         help="draw the groups of each failed test that used a simulated cluster into DIR, a file for each",
+    )
+    parser.getgroup("kafka").addoption(
+        "--sim-seed",
+        metavar="N|A..B",
+        help="run the tests that have the fixture sim with this seed, or these, and no others",
+    )
+    parser.getgroup("kafka").addoption(
+        "--sim-seeds", metavar="N", type=int, help="run them with N of their seeds at most: for a quick look"
     )
     parser.addini("kafka_scenarios", "scenario files that are tests: patterns of paths below the root", type="args")
     parser.addini(
@@ -84,6 +101,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{SCENARIO}(file, clients=None, as_version=None, clock=None, seed=None, virtual=False): play a scenario before"
         " the test",
+    )
+    config.addinivalue_line(
+        "markers",
+        "sim(seeds=range(20), faults=None, order='fifo', waive=(), invariants=True, link=None, repeat=0.05, budget=100, "
+        "budget_s=30): run the test in a simulated world for each seed (fixture sim)",
     )
     fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
     if config.pluginmanager.has_plugin("asyncio"):
@@ -183,7 +205,7 @@ def pytest_runtest_makereport(
             ]
             outcome = item.stash.get(_OUTCOME, None)
             if outcome is not None and pictures is not None:
-                texts += _timelines(outcome.events, outcome.groups, pictures, item.nodeid)
+                texts += timelines(outcome.events, outcome.groups, pictures, item.nodeid)
         except Exception as error:
             texts = [f"could not be told: {error!r}"]
         text = "\n".join(text for text in texts if text)
@@ -212,11 +234,11 @@ def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
     journal = kafka.journal
     lines = [story(journal)]
     if pictures is not None:
-        lines += _timelines(journal.events, groups_of(journal.events), pictures, test)
+        lines += timelines(journal.events, groups_of(journal.events), pictures, test)
     return "\n".join(lines).strip("\n")
 
 
-def _timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Path, test: str) -> list[str]:
+def timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Path, test: str) -> list[str]:
     """Draw each group into a file of its own; a line that names it."""
     from broker_sim.explain.picture import html
 
@@ -276,8 +298,12 @@ class ScenarioItem(pytest.Item):
         return self.path, 0, f"scenario {self.name}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test with the marker plays its scenario whether or not it asks for the fixture."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test with the marker plays its scenario whether or not it asks for the fixture. What tests with ``sim`` need is loaded."""
+    if not config.pluginmanager.has_plugin("broker_sim_sim") and any("sim" in _arguments(item) for item in items):
+        from broker_sim.pytest_sim import SimPlugin
+
+        config.pluginmanager.register(SimPlugin(sim, timelines), "broker_sim_sim")
     for item in items:
         if (
             isinstance(item, pytest.Function)
@@ -285,6 +311,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and SCENARIO not in item.fixturenames
         ):
             item.fixturenames.insert(0, SCENARIO)
+
+
+def _arguments(item: pytest.Item) -> Iterable[str]:
+    return getattr(item, "fixturenames", ())
+
+
+@pytest.fixture
+def sim() -> Simulation:
+    """A simulated world: brokers, hosts and clients on virtual time, from one seed. A test that asks for it is run once for each seed
+    of ``@pytest.mark.sim``, without it with seed 0."""
+    from broker_sim.pytest_sim import World
+
+    return World()  # type: ignore[return-value]  # each run of the test has its own
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """A session that has to have its hash seed pinned starts again when it has ended."""
+    code = yield
+    if config.pluginmanager.has_plugin("broker_sim_sim"):
+        from broker_sim.pytest_sim import PENDING
+
+        again = config.stash.get(PENDING, None)
+        if again is not None:
+            return again()
+    return code
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    from broker_sim.pytest_sim import pin_workers
+
+    pin_workers(config)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from broker_sim.simulation.recording import NotRepeatable, Recording
 from broker_sim.simulation.shrink import SPANS, ddmin, rounded
 from broker_sim.simulation.world import Simulation, simulate
 
-__all__ = ["CAUSES", "Found", "Run", "Search", "failure_line"]
+__all__ = ["CAUSES", "Found", "Interrupted", "Run", "Search", "failure_line"]
 
 CAUSES = """\
 A run can be repeated if nothing in it depends on anything but its seed. What does, most often:
@@ -104,9 +104,13 @@ class _Spent(Exception):
     """The budget is."""
 
 
+class Interrupted(Exception):
+    """A run was ended by somebody who has no more time; its cause is what he raised."""
+
+
 class Search:
-    """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through.
-    ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
+    """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through, and what
+    ``interrupts`` as `Interrupted`. ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
 
     def __init__(
         self,
@@ -117,14 +121,15 @@ class Search:
         budget: int = 100,
         budget_s: float = 30.0,
         caught: tuple[type[BaseException], ...] = (Exception,),
+        interrupts: Callable[[BaseException], bool] = lambda error: False,
         between: Callable[[], object] = lambda: None,
         **options: Any,
     ) -> None:
         self.body, self.faults, self.options = body, faults, options
         self.repeat, self.budget, self.budget_s = repeat, budget, budget_s
-        self.caught, self.between = caught, between
-        self.virtual_s = 0.0
-        """Of all runs."""
+        self.caught, self.interrupts, self.between = caught, interrupts, between
+        self.runs, self.virtual_s = 0, 0.0
+        """How many, and the virtual seconds of all of them."""
         if faults is not None:
             plan_from(faults)
 
@@ -150,6 +155,7 @@ class Search:
     ) -> Run:
         """One run. ``placed``: these faults and no others. ``recording`` with a run to compare with: NotRepeatable ends it."""
         self.between()
+        self.runs += 1
         run = Run(seed)
         instead = None if placed is None else _by_plan(placed)
         try:
@@ -171,6 +177,9 @@ class Search:
                 finally:
                     self._take(run, sim)
         except self.caught as error:
+            if self.interrupts(error):
+                error.add_note(f"seed {seed!r} was running")
+                raise Interrupted from error
             run.error, run.failure = error, failure_line(error)
         return run
 
@@ -209,7 +218,11 @@ class Search:
         found = Found(run.seed, clean, run.failure, run.error, run, len(run.begun), options=dict(self.options))
         if isinstance(run.error, NotRepeatable) or self.budget <= 0:
             return found
-        again = self.run(run.seed)
+        try:
+            again = self.run(run.seed)
+        except Interrupted:
+            found.done = False
+            return found
         if again.failure != run.failure:
             self._does_not_come_again(found, again)
         else:
@@ -248,7 +261,7 @@ class _Shrinking:
             ddmin(self.best, self.fails)
             self.simpler_world()
             self.simpler_faults()
-        except _Spent:
+        except (_Spent, Interrupted):
             self.found.done = False
 
     def fails(self, placed: tuple[Placed, ...], **options: Any) -> bool:
