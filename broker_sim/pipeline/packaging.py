@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import socket
@@ -21,9 +22,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from broker_sim.commandline import DONE, USAGE, add_command
 from broker_sim.words import UsageError
 
-__all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package"]
+__all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package", "register"]
 
 NEEDS = {"google_crc32c": "google-crc32c", "pyarrow": "pyarrow>=18", "pandas": "pandas>=2.2,<3"}
 """Module -> what to install, on the driver and on every executor."""
@@ -38,9 +40,43 @@ from broker_sim.pipeline.__main__ import main
 main()
 '''
 
+_EXAMPLES = """\
+examples:
+  broker-sim pipeline package pipelines.zip
+      pipelines.zip, and pipelines.py to submit
+  spark-submit --master spark://HOST:7077 --py-files pipelines.zip pipelines.py run --input hdfs:///logs --out hdfs:///report
+      the report of a data directory, made on a cluster
+  pyspark --master yarn --py-files pipelines.zip
+      then, there: from broker_sim.pipeline import register; register(spark); spark.read.format("consumer_offsets").load("DIR")
+
+exit codes: 0 it is written, 2 it can't be
+"""
+
 _PACKAGES = ("broker_sim", "protocol")
 _WHEN = (1980, 1, 1, 0, 0, 0)
 _MARK = b"broker-sim "
+
+
+def register(verbs: Any, name: str) -> None:
+    """Add the parser."""
+    verb = add_command(
+        verbs,
+        name,
+        _package,
+        help="an archive for spark-submit",
+        description="Write what a cluster needs of broker-sim: an archive for --py-files, and beside it the program to submit.",
+        epilog=_EXAMPLES,
+    )
+    verb.add_argument("archive", type=Path, metavar="OUT.zip", help="where to; one that is there is replaced")
+
+
+def _package(arguments: argparse.Namespace) -> int:
+    try:
+        sys.stdout.write(f"{package(arguments.archive)}\n")
+    except UsageError as error:
+        sys.stderr.write(f"broker-sim pipeline package: {error}\n")
+        return USAGE
+    return DONE
 
 
 class Archive:

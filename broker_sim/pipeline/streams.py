@@ -1,0 +1,121 @@
+"""Streams whose batches are appended to Parquet, each line of the input once, over restarts.
+
+    events = Appended(spark, "events", EVENTS, folder, checkpoint, lock)
+    events.begin(frame, every_ms=2000, then=lambda batch: ...)     # a streaming DataFrame; `then` gets each batch as it was written
+    events.frame()                                                 # all that was appended, as a batch DataFrame
+    events.stop()
+
+Rules:
+1. Batch N of a stream is the folder ``batch=N``, written whole. A batch that was interrupted is asked for again by Spark under the same
+   number, with the same input, and takes the place of what was left of it: nothing is there twice, nothing is lost.
+2. That holds as long as folder and checkpoint belong together; `watch` sees to it.
+3. Writing and reading take turns by ``lock``: nobody reads a batch that is half written. `then` is called while it is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.schemas import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Appended", "StreamFailed"]
+
+
+class _Stopping(RuntimeError):
+    """A batch that came when the stream was being stopped: Spark asks for it again at the next start."""
+
+
+class StreamFailed(RuntimeError):
+    """A stream ended by itself; the text is what Spark says of it, in a line."""
+
+
+class Appended:
+    """One stream. ``folder``: where Spark finds its batches; ``batches``: how many were appended by this process."""
+
+    def __init__(self, spark: Any, table: Table, folder: str, checkpoint: str, lock: threading.RLock) -> None:
+        self.spark, self.table, self.folder, self.checkpoint = spark, table, folder, checkpoint
+        self.batches = 0
+        self._lock = lock
+        self._then: Callable[[DataFrame], object] = lambda batch: None
+        self._query: Any = None
+        self._ours: BaseException | None = None
+        self._stopping = False
+
+    @property
+    def begun(self) -> bool:
+        return self._query is not None
+
+    def begin(self, frame: DataFrame, every_ms: int, then: Callable[[DataFrame], object]) -> None:
+        """Let the stream run: a batch every ``every_ms``, if there is anything new."""
+        self._then = then
+        writer = frame.writeStream.queryName(f"broker-sim {self.table.name}").foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        self._query = writer.trigger(processingTime=f"{every_ms} milliseconds").start()
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        """On a thread of Spark's: append a batch."""
+        with self._lock:
+            if self._stopping:
+                raise _Stopping
+            path = f"{self.folder}/batch={number:08d}"
+            batch.write.mode("overwrite").parquet(path)
+            self.batches += 1
+            try:
+                self._then(self.spark.read.schema(self.table.spark()).parquet(path))
+            except Exception as error:  # Spark would tell it as a Java exception of many lines
+                self._ours = error
+                raise
+
+    def frame(self) -> DataFrame:
+        """All batches. The lock is to be held while the frame is used."""
+        if not self._is_there():
+            return self.table.frame(self.spark)
+        found: DataFrame = self.spark.read.schema(self.table.spark()).parquet(f"{self.folder}/batch=*")
+        return found
+
+    def _is_there(self) -> bool:
+        jvm = self.spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/batch=*")
+        found = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)
+        return found is not None and len(found) > 0
+
+    def check(self) -> None:
+        """Raises StreamFailed where the stream has ended by itself."""
+        if self._query is None or self._query.isActive:
+            return
+        if self._ours is not None:
+            raise self._ours
+        error = self._query.exception()
+        if error is not None:
+            raise StreamFailed(_in_a_line(str(error)))
+
+    def caught_up(self) -> None:
+        """Returns when all input that is there now has been appended."""
+        if self._query is not None:
+            self._query.processAllAvailable()
+
+    def stop(self) -> None:
+        """End the stream. A batch that is under way is brought to its end, one that has just begun is the next start's first."""
+        query, self._query = self._query, None
+        if query is None:
+            return
+        context = self.spark.sparkContext
+        with self._lock:
+            self._stopping = True
+        context.setLogLevel("OFF")  # Spark tells a batch that gives up as an error, with a hundred lines
+        try:
+            query.stop()
+        finally:
+            context.setLogLevel("ERROR")
+
+
+def _in_a_line(text: str) -> str:
+    """Of a Java exception the line that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error: " in line or "Unreadable: " in line]
+    return (telling or lines or ["it ended without a word"])[-1 if telling else 0][:400]
