@@ -1,7 +1,7 @@
 """The journal's files: which there are, whose run they are, how they are cut into ranges, and the lines of a range.
 
-    files = find("JOURNAL")                        # a file, a directory with all that is below it, a glob, an address (hdfs://..)
-    for task in tasks(files, 4): ...               # ranges of bytes, about as many bytes in each task
+    files = number_journals(find(["JOURNAL"]))     # files, directories with all that is below them, wildcards, URIs
+    for task in tasks(ranges, 4): ...              # ranges of bytes, about as many bytes in each task
     for position, line in lines(range): ...
 
 Rules:
@@ -14,15 +14,13 @@ Rules:
 
 from __future__ import annotations
 
-import glob
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
+from broker_sim.pipeline.files import Source, base_name, entry, expand, inside, listing, parent
 from broker_sim.words import UsageError
 
 __all__ = [
@@ -44,7 +42,6 @@ class JournalUnreadable(UsageError):
 
 _JOURNAL = re.compile(r"journal-(\d{6,})\.ndjson(?:\.part)?")
 _LINES = re.compile(r".+\.(?:ndjson|jsonl)(?:\.part)?")
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BLOCK = 1 << 20
 _HEAD = 4 << 20
 """How far the first line is looked for."""
@@ -84,87 +81,48 @@ class Range:
 # ------------------------------------------------------------------------------------------------ files
 
 
-def find(path: str, run_id: str | None = None) -> list[JournalFile]:
-    """The journal files of a path, in order; [] for a directory without any. Raises JournalUnreadable where there is nothing.
+def find(names: Iterable[str], run_id: str | None = None) -> list[JournalFile]:
+    """The journal files below these names, in order; [] where there are directories without any. Raises JournalUnreadable where there
+    is nothing of such a name, UsageError.
 
     The run of a file is ``run_id``, else its directory: its path below the one that was asked for, or that one's own name; a file that
     is not called journal-N is a run by itself.
     """
-    if _ADDRESS.match(path) and not path.startswith("file://"):
-        return _ordered(_remote(path, run_id))
-    path = re.sub(r"^file://[^/]*", "", path)
-    if any(sign in path for sign in "*?["):
-        roots = sorted(glob.glob(path))
-        if not roots:
-            raise JournalUnreadable(f"{path}: no file has a name like that")
-    elif not os.path.exists(path) and os.path.exists(path.removesuffix(".part")):
-        roots = [path.removesuffix(".part")]  # it became whole meanwhile
-    else:
-        roots = [path]
     found: list[JournalFile] = []
-    for root in roots:
-        found += _below(root, run_id)
+    for name in names:
+        roots = expand(name) or expand(name.removesuffix(".part"))  # it may have become whole meanwhile
+        if not roots:
+            raise JournalUnreadable(f"{name}: there is no such file or directory")
+        for root in roots:
+            found += _below(root, run_id)
     return _ordered(found)
 
 
 def _below(root: str, run_id: str | None) -> Iterator[JournalFile]:
-    try:
-        if not os.path.isdir(root):
-            yield _file(root, os.stat(root).st_size, "", run_id)
-            return
-        for directory, inner, names in os.walk(root):
-            inner.sort()
-            below = os.path.relpath(directory, root)
-            for name in sorted(names):
-                if _LINES.fullmatch(name):
-                    path = os.path.join(directory, name)
-                    own = os.path.basename(os.path.abspath(root)) if below == "." else below.replace(os.sep, "/")
-                    yield from _still_there(path, own, run_id)
-    except OSError as error:
-        raise JournalUnreadable(f"{root}: {error.strerror or error}") from None
+    there = entry(root)
+    if there is not None and there.is_dir:
+        yield from _in_folder(root, base_name(root), "", run_id)
+    elif there is not None:
+        yield _file(root, there.size, base_name(parent(root)), "", run_id)
 
 
-def _still_there(path: str, directory: str, run_id: str | None) -> Iterator[JournalFile]:
-    """The file; it may just have lost its `.part`, or have been deleted."""
-    for name in (path, path.removesuffix(".part")):
-        try:
-            yield _file(name, os.stat(name).st_size, directory, run_id)
-            return
-        except FileNotFoundError:
-            continue
+def _in_folder(folder: str, own: str, below: str, run_id: str | None) -> Iterator[JournalFile]:
+    """``own``: the name of the directory that was asked for; ``below``: the path from there."""
+    for one in listing(folder):
+        path, deeper = inside(folder, one.name), f"{below}/{one.name}" if below else one.name
+        if one.is_dir:
+            yield from _in_folder(path, own, deeper, run_id)
+        elif _LINES.fullmatch(one.name):
+            yield _file(path, one.size, below or own, below, run_id)
 
 
-def _file(path: str, size: int, directory: str, run_id: str | None) -> JournalFile:
-    name = PurePosixPath(path.replace(os.sep, "/"))
-    match = _JOURNAL.fullmatch(name.name)
-    own = directory or PurePosixPath(os.path.abspath(path).replace(os.sep, "/")).parent.name
+def _file(path: str, size: int, own: str, below: str, run_id: str | None) -> JournalFile:
+    name = base_name(path)
+    match = _JOURNAL.fullmatch(name)
     if match is None:
-        stem = re.sub(r"(\.ndjson|\.jsonl)?(\.part)?$", "", name.name) or name.name
-        own = f"{directory}/{stem}" if directory else stem
+        stem = re.sub(r"(\.ndjson|\.jsonl)?(\.part)?$", "", name) or name
+        own = f"{below}/{stem}" if below else stem
     return JournalFile(path, run_id or own, int(match[1]) if match else 1, size)
-
-
-def _remote(path: str, run_id: str | None) -> Iterator[JournalFile]:
-    """Files behind an address that Arrow can open: hdfs://, s3://, gs://."""
-    from pyarrow import fs
-
-    try:
-        system, inside = fs.FileSystem.from_uri(path)
-        info = system.get_file_info(inside)
-        infos = [info] if info.is_file else system.get_file_info(fs.FileSelector(inside, recursive=True))
-    except (OSError, ValueError) as error:
-        raise JournalUnreadable(f"{path}: {str(error).splitlines()[0]}") from None
-    scheme = path[: path.index("://") + 3]
-    for one in infos:
-        if one.is_file and (one.path == inside or _LINES.fullmatch(one.base_name)):
-            below = os.path.relpath(os.path.dirname(one.path), inside) if one.path != inside else ""
-            directory = PurePosixPath(inside).name if below == "." else below
-            yield _file(_address(scheme, path, inside, one.path), one.size, directory, run_id)
-
-
-def _address(scheme: str, path: str, inside: str, found: str) -> str:
-    """The address of what was found below ``path``."""
-    return path.replace(inside, found) if inside and inside in path else scheme + found
 
 
 def _ordered(files: Iterable[JournalFile]) -> list[JournalFile]:
@@ -204,20 +162,12 @@ def _first_seq(file: JournalFile) -> int | None:
 # ------------------------------------------------------------------------------------------------ bytes
 
 
-def _open(path: str) -> BinaryIO | Any:
+def _open(path: str) -> Source:
     """The file, by the name that it has by now. Raises OSError."""
-    if _ADDRESS.match(path):
-        from pyarrow import fs
-
-        system, inside = fs.FileSystem.from_uri(path)
-        try:
-            return system.open_input_file(inside)
-        except FileNotFoundError:
-            return system.open_input_file(inside.removesuffix(".part"))
     try:
-        return open(path, "rb")
+        return Source(path)
     except FileNotFoundError:
-        return open(path.removesuffix(".part"), "rb")
+        return Source(path.removesuffix(".part"))
 
 
 def _head(file: JournalFile) -> bytes:
@@ -225,7 +175,7 @@ def _head(file: JournalFile) -> bytes:
     head = b""
     try:
         with _open(file.path) as source:
-            while len(head) < _HEAD and (block := source.read(_BLOCK if head else 65536)):
+            while len(head) < _HEAD and (block := source.read(len(head), _BLOCK if head else 65536)):
                 head += block
                 if b"\n" in head:
                     break
@@ -262,8 +212,7 @@ def complete_to(file: JournalFile, start: int) -> int:
         end = max(file.size, start)
         while end > start:
             begin = max(start, end - _BLOCK)
-            source.seek(begin)
-            at = source.read(end - begin).rfind(b"\n")
+            at = source.read(begin, end - begin).rfind(b"\n")
             if at >= 0:
                 return begin + at + 1
             end = begin
@@ -295,9 +244,7 @@ def lines(piece: Range) -> Iterator[tuple[int, bytes, bool]]:
     with _open(piece.file.path) as source:
         position = piece.start
         if position:  # a line that began before is another range's
-            source.seek(position - 1)
             position = next((end for _, end in _pieces(source, position - 1)), piece.end)
-            source.seek(position)
         if position >= piece.end:
             return
         for line, end in _pieces(source, position):
@@ -307,10 +254,11 @@ def lines(piece: Range) -> Iterator[tuple[int, bytes, bool]]:
                 return
 
 
-def _pieces(source: Any, position: int) -> Iterator[tuple[bytes, int]]:
+def _pieces(source: Source, position: int) -> Iterator[tuple[bytes, int]]:
     """(line without its end, the byte behind it) from here to the end of the file."""
-    rest = b""
-    while block := source.read(_BLOCK):
+    rest, ahead = b"", position
+    while block := source.read(ahead, _BLOCK):
+        ahead += len(block)
         parts = (rest + block).split(b"\n")
         rest = parts.pop()
         for part in parts:

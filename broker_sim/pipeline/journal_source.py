@@ -1,10 +1,11 @@
 """The journal as a source of Spark's: `sim_journal`, batch and stream, and `sim_journal_skipped`, what of it can't be read.
 
-    spark.read.format("sim_journal").load("JOURNAL")                               # a file, a directory, a glob, an address
+    spark.read.format("sim_journal").load("JOURNAL")                               # a file, a directory, wildcards, a URI
     spark.readStream.format("sim_journal").option("runId", "friday").load("JOURNAL")
 
-Options: ``path``; ``runId``: the run's name (default: the directory's); ``body``: whether the column `body` holds the whole line
-(default true; false is quicker); ``tasks``: how many tasks a batch is read in at most (default: as many as this machine has cores).
+Options: ``path`` (several with commas between); ``runId``: the run's name (default: the directory's); ``body``: whether the column
+`body` holds the whole line (default true; false is quicker); ``tasks``: how many tasks a batch is read in at most (default: as many as
+this machine has cores).
 
 Rules:
 1. Rows are `EVENTS`. Lines that can't be read are rows of the type `skipped`, which say where they stand and why; a file that is no
@@ -23,6 +24,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from broker_sim.pipeline.files import names_of
 from broker_sim.pipeline.journal_events import Row, Where, batches, rows_of, skipped_row
 from broker_sim.pipeline.journal_files import (
     JournalFile,
@@ -41,14 +43,14 @@ from broker_sim.words import UsageError, unknown
 
 __all__ = ["SimJournal", "SkippedJournal"]
 
-_OPTIONS = ("path", "runId", "body", "tasks")
+_OPTIONS = ("path", "paths", "runId", "body", "tasks")
 
 
 @dataclass(frozen=True)
 class Options:
     """What a user may say. Raises UsageError."""
 
-    path: str
+    paths: tuple[str, ...]
     run_id: str | None
     body: bool
     tasks: int
@@ -61,16 +63,13 @@ class Options:
             if name.lower() not in known:
                 raise unknown("option of sim_journal", name, _OPTIONS)
             given[known[name.lower()]] = value
-        path = given.get("path")
-        if not path:
-            raise UsageError("sim_journal: no path was given: .load('JOURNAL')")
         body = given.get("body", "true").lower()
         if body not in ("true", "false"):
             raise UsageError(f"sim_journal: body is true or false, not {body!r}")
         number = given.get("tasks", str(os.cpu_count() or 1))
         if not number.isdecimal() or not 1 <= int(number) <= 100_000:
             raise UsageError(f"sim_journal: tasks is a number from 1 to 100000, not {number!r}")
-        return cls(path, given.get("runId"), body == "true", int(number))
+        return cls(tuple(names_of(options)), given.get("runId"), body == "true", int(number))
 
 
 class Ranges(InputPartition):
@@ -127,10 +126,10 @@ class JournalReader(DataSourceReader):
         self.options, self.names = options, names
 
     def partitions(self) -> list[Ranges]:
-        files = number_journals(find(self.options.path, self.options.run_id))
+        files = number_journals(find(self.options.paths, self.options.run_id))
         if not files:
             raise JournalUnreadable(
-                f"{self.options.path} has no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)"
+                f"{', '.join(self.options.paths)}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)"
             )
         whole = [Range(file, 0, file.size, to_end=True, refused=refusal(file)) for file in files]
         if all(one.refused for one in whole):
@@ -164,8 +163,7 @@ class JournalStream(DataSourceStreamReader):
 
     def __init__(self, options: Options, names: list[str]) -> None:
         self.options, self.names = options, names
-        if not os.path.exists(options.path) and "://" not in options.path:
-            find(options.path)  # says what is wrong
+        find(options.paths)  # says at once what is wrong
 
     def initialOffset(self) -> dict[str, Any]:
         return {"positions": {}, "journals": {}}
@@ -173,7 +171,7 @@ class JournalStream(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
         begun = start or self.initialOffset()
         positions, journals = dict(begun["positions"]), dict(begun["journals"])
-        for file in number_journals(find(self.options.path, self.options.run_id), journals):
+        for file in number_journals(find(self.options.paths, self.options.run_id), journals):
             known = positions.get(file.name, 0)
             try:
                 end = file.size if refusal(file) else complete_to(file, known)
@@ -184,7 +182,7 @@ class JournalStream(DataSourceStreamReader):
         return {"positions": positions, "journals": journals}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Ranges]:
-        there = {file.name: file for file in find(self.options.path, self.options.run_id)}
+        there = {file.name: file for file in find(self.options.paths, self.options.run_id)}
         ranges = []
         for name, position in end["positions"].items():
             begin = start["positions"].get(name, 0)

@@ -1,0 +1,239 @@
+"""`member_churn`: how the members of each group came and went, and how long they stayed; `memberships`: each of them.
+
+Rules:
+1. A membership is one member id. A static member that comes back under a new id has a new membership, counted as a replacement and
+   neither as a join nor as a departure.
+2. A coordinator that moves or loads neither adds nor removes members.
+3. A tenure is known where both its ends are: who was there when the journal began, or is still there, has none.
+4. From a log alone it is known that members are gone, not why: expirations and leaves are null then. Members that came and went between
+   two records that are left are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LONG,
+    OFFSET_LOG,
+    RUN_ID,
+    STRING,
+    Column,
+    Table,
+    moment,
+)
+from broker_sim.pipeline.tables.columns import ids, moments, none_of, or_none, word
+from broker_sim.pipeline.tables.events import EVENTS, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["MEMBERSHIPS", "MEMBER_CHURN", "member_churn", "memberships"]
+
+_BOTH = "both"
+
+MEMBERSHIPS = Table(
+    "memberships",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id; never null", _BOTH),
+        Column("member", STRING, "member id; never null", _BOTH),
+        Column("client_id", STRING, "as the client sent it", _BOTH),
+        Column("client_host", STRING, "as Kafka shows it", _BOTH),
+        Column("instance", STRING, "group.instance.id; null for a dynamic member", _BOTH),
+        *moment("joined", "when it came; null if it was there already", _BOTH),
+        *moment("left", "when it ceased to be a member; null if it still is", _BOTH),
+        Column(
+            "why",
+            STRING,
+            "`leave`, `session timeout`, `rebalance timeout` (did not rejoin), `sync timeout`, `no room`, `replaced`, `other`; from the"
+            " log alone `gone` or `replaced`; null if it is still there",
+            _BOTH,
+        ),
+        Column("replaces", BOOLEAN, "whether it took the place of a static member with another id", _BOTH),
+        Column("tenure_ms", LONG, "left - joined", _BOTH),
+        Column("source", STRING, "`journal` or `log`; never null", ""),
+    ),
+    "One row for each member id of each group.",
+)
+
+MEMBER_CHURN = Table(
+    "member_churn",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id; never null", _BOTH),
+        Column("members", LONG, "member ids that were seen", _BOTH),
+        Column("static_members", LONG, "instance ids that were seen", _BOTH),
+        Column("joins", LONG, "members that came, replacements not counted", _BOTH),
+        Column("replacements", LONG, "static members that came back under a new id", _BOTH),
+        Column("leaves", LONG, "members that said so (LeaveGroup)", "journal"),
+        Column("expirations", LONG, "members whose session timed out", "journal"),
+        Column("timeouts", LONG, "members that did not rejoin, or send SyncGroup, in time", "journal"),
+        Column("departures", LONG, "members that are gone, whatever the reason, replaced ones not counted", _BOTH),
+        Column("present", LONG, "members at the end", _BOTH),
+        Column("mean_tenure_ms", DOUBLE, "mean of the tenures that are known; null if none is", _BOTH),
+        Column("shortest_tenure_ms", LONG, "the shortest of them", _BOTH),
+        Column("tenures", INT, "how many are known", _BOTH),
+        Column("source", STRING, "`journal` or `log`; never null", ""),
+    ),
+    "One row for each group.",
+)
+
+_WHY = {
+    "left": "leave",
+    "expired": "session timeout",
+    "timer": "rebalance timeout",
+    "sync_timeout": "sync timeout",
+    "no_room": "no room",
+    "replaced": "replaced",
+}
+
+
+def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
+    """`MEMBER_CHURN`; of groups that the journal tells of nothing is taken from the log."""
+    from pyspark.sql import functions as F
+
+    def number(condition: SparkColumn) -> SparkColumn:
+        return F.sum(F.when(condition, 1).otherwise(0))
+
+    def told(condition: SparkColumn) -> SparkColumn:
+        return F.when(F.col("source") == "journal", number(condition))
+
+    why = F.col("why")
+    return MEMBER_CHURN.conform(
+        memberships(events, offset_log)
+        .groupBy("run_id", "group", "source")
+        .agg(
+            F.count("*").alias("members"),
+            F.count_distinct("instance").alias("static_members"),
+            number(F.col("joined_ms").isNotNull() & ~F.col("replaces")).alias("joins"),
+            number(F.col("replaces")).alias("replacements"),
+            told(why == "leave").alias("leaves"),
+            told(why == "session timeout").alias("expirations"),
+            told(why.isin("rebalance timeout", "sync timeout")).alias("timeouts"),
+            number(why.isNotNull() & (why != "replaced")).alias("departures"),
+            number(why.isNull()).alias("present"),
+            F.avg("tenure_ms").alias("mean_tenure_ms"),
+            F.min("tenure_ms").alias("shortest_tenure_ms"),
+            F.count("tenure_ms").alias("tenures"),
+        )
+    )
+
+
+def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
+    """`MEMBERSHIPS`; of groups that the journal tells of nothing is taken from the log."""
+    told = _of_journal(EVENTS.conform(events))
+    if offset_log is None:
+        return told
+    logged = _of_log(OFFSET_LOG.conform(offset_log))
+    return told.unionByName(logged.join(told.select("run_id", "group").distinct(), ["run_id", "group"], "left_anti"))
+
+
+def _of_journal(events: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    steps = events.where((F.col("type") == "group") & F.col("group").isNotNull()).select(
+        "run_id",
+        "group",
+        "ts_ms",
+        "cause",
+        F.struct(*in_order()).alias("at"),
+        or_none(EVENTS, "members_before").alias("old"),
+        or_none(EVENTS, "members_after").alias("new"),
+    )
+    moved = F.col("cause").isin("loaded", "unloaded")
+    return _memberships(steps.withColumn("moved", moved), "member", "instance", "journal")
+
+
+def _of_log(log: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_group = Window.partitionBy("run_id", "group").orderBy("log_offset")
+    steps = (
+        log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
+        .withColumn("new", or_none(OFFSET_LOG, "members"))
+        .withColumn("old", F.lag("new").over(of_group))
+        .withColumn("first", F.row_number().over(of_group) == 1)
+        .select(
+            "run_id",
+            "group",
+            F.col("record_ts_ms").alias("ts_ms"),
+            F.lit("gone").alias("cause"),
+            F.struct("log_offset").alias("at"),
+            F.when(F.col("first"), none_of(OFFSET_LOG, "members")).otherwise(F.col("old")).alias("old"),
+            "new",
+            (F.col("first") & (F.col("generation") > 1)).alias("moved"),  # who is there already
+        )
+    )
+    return _memberships(steps, "member_id", "group_instance_id", "log")
+
+
+def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> DataFrame:
+    """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (nobody came or went)."""
+    from pyspark.sql import functions as F
+
+    def instances(members: str, others: str) -> SparkColumn:
+        return F.transform(F.filter(F.col(members), _not_in(name, others)), lambda one: one[instance])
+
+    replaced = F.array_intersect(instances("new", "old"), instances("old", "new"))
+    steps = steps.withColumn("replaced", F.filter(replaced, lambda one: one.isNotNull()))
+    each = steps.select(
+        "run_id",
+        "group",
+        "ts_ms",
+        "at",
+        "moved",
+        "cause",
+        "replaced",
+        F.explode(F.array_union(ids("old", name), ids("new", name))).alias("member"),
+        F.col("old"),
+        F.col("new"),
+    )
+    was = F.get(F.filter("old", lambda one: one[name] == F.col("member")), F.lit(0))
+    now = F.get(F.filter("new", lambda one: one[name] == F.col("member")), F.lit(0))
+    each = each.withColumn("was", was).withColumn("now", now).drop("old", "new")
+    came = F.col("was").isNull() & ~F.col("moved")
+    gone = F.col("now").isNull() & ~F.col("moved")
+    back = F.array_contains("replaced", F.coalesce(F.col("now"), F.col("was"))[instance])
+    why = F.when(back, "replaced").otherwise(_words(F.col("cause")))
+    found = each.groupBy("run_id", "group", "member").agg(
+        F.min_by(F.coalesce("now", "was"), "at").alias("m"),
+        F.min(F.when(came, F.col("ts_ms"))).alias("joined_ms"),
+        F.max(F.when(gone, F.struct("at", "ts_ms", why.alias("why")))).alias("gone"),
+        F.coalesce(F.bool_or(came & back), F.lit(False)).alias("replaces"),
+    )
+    return MEMBERSHIPS.conform(
+        found.select(
+            "run_id",
+            "group",
+            "member",
+            F.col("m.client_id").alias("client_id"),
+            F.col("m.client_host").alias("client_host"),
+            F.col(f"m.{instance}").alias("instance"),
+            *moments("joined", F.col("joined_ms")),
+            *moments("left", F.col("gone.ts_ms")),
+            F.col("gone.why").alias("why"),
+            "replaces",
+            (F.col("gone.ts_ms") - F.col("joined_ms")).alias("tenure_ms"),
+            F.lit(source).alias("source"),
+        )
+    )
+
+
+def _not_in(name: str, others: str) -> Callable[[SparkColumn], SparkColumn]:
+    """Whether a member's id is none of those of ``others``."""
+    from pyspark.sql import functions as F
+
+    return lambda one: ~F.exists(F.col(others), lambda other: other[name] == one[name])
+
+
+def _words(cause: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    return F.when(cause == "gone", "gone").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))

@@ -1,0 +1,343 @@
+"""`stuck_partitions`: partitions that took nothing although somebody tried, from the attempts alone.
+
+Rules:
+1. A fault's own event is not read: what is told here can be seen on a real cluster, too. A partition without an attempt is not stuck.
+2. A success is an append that is committed, at once or later, and a Produce that is answered without an error. An attempt that has
+   none is an append that the log refuses or that waits to be committed, a Produce that is refused or waits, and an answer that says
+   that the coordinator is not to be had (`UNAVAILABLE`).
+3. A period lasts from the first attempt without success to the next success; last_success, before it, is the other border of when it
+   may have begun. Where nobody tried to write, and clients were only told that there is no coordinator (evidence `answers`), any other
+   answer of the coordinator but that to a Heartbeat ends it.
+4. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
+   others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+__all__ = ["STUCK_PARTITIONS", "UNAVAILABLE", "coordinators", "stuck_partitions"]
+
+UNAVAILABLE = (
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "NOT_COORDINATOR",
+    "REQUEST_TIMED_OUT",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_LEADER_OR_FOLLOWER",
+    "LEADER_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR",
+    "INVALID_COMMIT_OFFSET_SIZE",
+    "UNKNOWN_SERVER_ERROR",
+)
+"""Answers about a group that say that its log, or its coordinator, can't be used."""
+
+_APIS = (
+    "JoinGroup",
+    "SyncGroup",
+    "LeaveGroup",
+    "OffsetCommit",
+    "TxnOffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "DeleteGroups",
+)
+_ASKING = (*_APIS, "Heartbeat", "FindCoordinator")
+
+_BOTH = "both"
+
+STUCK_PARTITIONS = Table(
+    "stuck_partitions",
+    (
+        RUN_ID,
+        Column("log", STRING, "the partition, as its directory is called: `__consumer_offsets-12`; never null", _BOTH),
+        Column("log_partition", INT, "12, where it is one of `__consumer_offsets`; else null", _BOTH),
+        *moment(
+            "from", "the first attempt that had no success; from the log the last record before; never null", _BOTH
+        ),
+        *moment("to", "the next success; null if there is none: it is still stuck", _BOTH),
+        *moment("last_success", "the last success before; null if there is none", _BOTH),
+        Column("stuck_ms", LONG, "to - from; to the run's last event where it is still stuck", _BOTH),
+        Column("silence_ms", LONG, "to - last_success, likewise; null if there was no success before", _BOTH),
+        Column("attempts", LONG, "attempts without success; null where they can't be known", "journal"),
+        Column("waiting", LONG, "those of them that were appended and not committed, or not answered", "journal"),
+        Column("errors", ListOf(STRING), "the errors, each once, in the order of the alphabet", "journal"),
+        Column(
+            "groups",
+            ListOf(STRING),
+            "groups that tried, in the order of the alphabet; null where they can't be known",
+            "journal",
+        ),
+        Column("others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"),
+        Column("evidence", STRING, "`appends`, `produce`, `answers` or `silence`: see the rules; never null", _BOTH),
+    ),
+    "One row for each period in which a partition took nothing although somebody tried.",
+)
+
+
+def stuck_partitions(
+    events: DataFrame, offset_log: DataFrame | None = None, *, least_ms: int = 1000, least_silence_ms: int = 10_000
+) -> DataFrame:
+    """`STUCK_PARTITIONS`. ``least_ms``: shorter periods are not told; ``least_silence_ms``: nor shorter silences of a log that has no
+    journal."""
+    events = EVENTS.conform(events)
+    log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
+    signs = (
+        _appends(events)
+        .unionByName(_answers(events, coordinators(events, log)))
+        .unionByName(_produced(events, least_ms))
+    )
+    told = _periods(signs, events, least_ms)
+    return told if log is None else told.unionByName(_silences(log, events, least_silence_ms))
+
+
+def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
+    """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
+    from pyspark.sql import functions as F
+
+    told = events.where(F.col("type").isin("group", "offsets") & F.col("group").isNotNull() & F.col("log").isNotNull())
+    found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
+    if offset_log is None:
+        return found
+    logged = (
+        offset_log.where(F.col("group").isNotNull())
+        .groupBy("run_id", "group")
+        .agg(F.concat(F.lit("__consumer_offsets-"), F.max("log_partition").cast("string")).alias("logged"))
+    )
+    both = found.join(logged, ["run_id", "group"], "full")
+    return both.select("run_id", "group", F.coalesce("log", "logged").alias("log"))
+
+
+# ------------------------------------------------------------------------------------------------ signs
+#
+# A sign: run_id, log, journal, seq, ts_ms (when it was told), since_ms (when the attempt was made), ok, bad, waits, error, groups,
+# evidence.
+
+
+def _sign(evidence: str, **columns: SparkColumn) -> list[SparkColumn]:
+    from pyspark.sql import functions as F
+
+    values = {"evidence": F.lit(evidence), **columns}
+    return [F.col("run_id"), F.col("journal"), *(value.alias(name) for name, value in values.items())]
+
+
+def _appends(events: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    taken = F.col("error").isNull() & (F.col("high_watermark") > F.col("last_offset"))
+    ok = F.coalesce((F.col("type") == "committed") | taken, F.lit(False))
+    return events.where(F.col("type").isin("append", "committed") & F.col("log").isNotNull()).select(
+        *_sign(
+            "appends",
+            log=F.col("log"),
+            seq=F.col("seq"),
+            ts_ms=F.col("ts_ms"),
+            since_ms=F.col("ts_ms"),
+            ok=ok,
+            bad=~ok,
+            waits=~ok & F.col("error").isNull(),
+            error=F.col("error"),
+            groups=F.col("groups"),
+        )
+    )
+
+
+def _answers(events: DataFrame, logs: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    bad = F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False))
+    told = events.where((F.col("type") == "response") & F.col("action").isNull())
+    told = told.where((bad & F.col("api").isin(*_ASKING)) | (~bad & F.col("api").isin(*_APIS)))
+    told = told.select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
+    asked = events.where((F.col("type") == "request") & F.col("api").isin(*_ASKING) & F.col("group").isNotNull())
+    asked = asked.select(*PER_JOURNAL, "request", "group")
+    both = told.join(asked, [*PER_JOURNAL, "request"]).join(F.broadcast(logs), ["run_id", "group"])
+    return both.select(
+        *_sign(
+            "answers",
+            log=F.col("log"),
+            seq=F.col("seq"),
+            ts_ms=F.col("ts_ms"),
+            since_ms=F.col("ts_ms") - F.coalesce("took_ms", F.lit(0)),
+            ok=~bad,
+            bad=bad,
+            waits=F.lit(False),
+            error=F.when(bad, F.col("error")),
+            groups=F.array("group"),
+        )
+    )
+
+
+def _produced(events: DataFrame, least_ms: int) -> DataFrame:
+    """What producers were answered; a Produce that waits long is an attempt at the time when it came."""
+    from pyspark.sql import functions as F
+
+    made = calls(events, "Produce").withColumn("p", F.explode("partitions"))
+    topic, index = F.col("p.topic"), F.col("p.partition")
+
+    def same(one: SparkColumn) -> SparkColumn:
+        return (one["partition"] == index) & ((one["topic"] == topic) | (one["topic_id"] == F.col("p.topic_id")))
+
+    code = F.get(F.filter("answer", same), F.lit(0))["error_code"]
+    made = made.where(topic.isNotNull()).select(
+        *PER_JOURNAL,
+        F.concat_ws("-", topic, index.cast("string")).alias("log"),
+        F.col("seq").alias("asked_seq"),
+        F.col("ts_ms").alias("asked_ms"),
+        "answered_seq",
+        "answered_ms",
+        "action",
+        "error",
+        code.alias("code"),
+    )
+    waited = F.coalesce(F.col("answered_ms") - F.col("asked_ms") >= least_ms, F.col("answered_seq").isNull())
+    none = F.array().cast("array<string>")
+    waits = made.where(waited).select(
+        *_sign(
+            "produce",
+            log=F.col("log"),
+            seq=F.col("asked_seq"),
+            ts_ms=F.col("asked_ms"),
+            since_ms=F.col("asked_ms"),
+            ok=F.lit(False),
+            bad=F.lit(True),
+            waits=F.lit(True),
+            error=F.lit(None).cast("string"),
+            groups=none,
+        )
+    )
+    refused = F.col("code") != 0
+    told = made.where(F.col("answered_seq").isNotNull() & F.col("code").isNotNull()).select(
+        *_sign(
+            "produce",
+            log=F.col("log"),
+            seq=F.col("answered_seq"),
+            ts_ms=F.col("answered_ms"),
+            since_ms=F.col("asked_ms"),
+            ok=~refused,
+            bad=refused & ~waited,
+            waits=F.lit(False),
+            error=F.when(refused, F.col("error")),
+            groups=none,
+        )
+    )
+    return waits.unionByName(told)
+
+
+# ------------------------------------------------------------------------------------------------ periods
+
+
+def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    ordered = Window.partitionBy("run_id", "log").orderBy("journal", "seq")
+    before = ordered.rowsBetween(Window.unboundedPreceding, -1)
+    hard = F.col("evidence") != "answers"
+
+    def last(what: SparkColumn) -> SparkColumn:
+        return F.coalesce(F.max(F.when(what, F.col("place"))).over(before), F.lit(0))
+
+    # a refused or waiting write is open until the next success of a write: answers don't end it
+    signs = signs.withColumn("place", F.row_number().over(ordered))
+    signs = signs.withColumn("jammed", last(hard & F.col("bad")) > last(hard & F.col("ok")))
+    signs = signs.withColumn("closes", F.col("ok") & (hard | ~F.col("jammed")))
+    signs = signs.withColumn("period", F.coalesce(F.sum(F.col("closes").cast("int")).over(before), F.lit(0)))
+    signs = signs.withColumn("last_ms", F.max(F.when(F.col("closes"), F.col("ts_ms"))).over(before))
+    signs = signs.withColumn("written_ms", F.max(F.when(hard & F.col("ok"), F.col("ts_ms"))).over(before))
+    bad = F.col("bad")
+    found = signs.groupBy("run_id", "log", "period").agg(
+        F.min(F.when(bad, F.greatest("since_ms", F.coalesce("last_ms", "since_ms")))).alias("from_ms"),
+        F.min(F.when(F.col("closes"), F.col("ts_ms"))).alias("to_ms"),
+        F.min("last_ms").alias("last_ms"),
+        F.min("written_ms").alias("written_ms"),
+        F.sum(F.when(bad, 1).otherwise(0)).alias("attempts"),
+        F.sum(F.when(bad & F.col("waits"), 1).otherwise(0)).alias("waiting"),
+        F.array_sort(F.collect_set("error")).alias("errors"),
+        F.array_sort(F.array_distinct(F.flatten(F.collect_set(F.when(bad, F.col("groups")))))).alias("groups"),
+        F.max(F.when(bad & hard, F.col("evidence"))).alias("hard"),
+    )
+    ends = events.groupBy("run_id").agg(F.max("ts_ms").alias("end_ms"))
+    found = found.where("attempts > 0").join(F.broadcast(ends), "run_id")
+    until = F.coalesce("to_ms", "end_ms")
+    last_success = F.when(F.col("hard").isNotNull(), F.col("written_ms")).otherwise(F.col("last_ms"))
+    return STUCK_PARTITIONS.conform(
+        found.where(until - F.col("from_ms") >= least_ms).select(
+            "run_id",
+            "log",
+            F.regexp_extract("log", r"^__consumer_offsets-(\d+)$", 1).try_cast("int").alias("log_partition"),
+            *moments("from", F.col("from_ms")),
+            *moments("to", F.col("to_ms")),
+            *moments("last_success", last_success),
+            (until - F.col("from_ms")).alias("stuck_ms"),
+            (until - last_success).alias("silence_ms"),
+            "attempts",
+            "waiting",
+            "errors",
+            "groups",
+            F.coalesce("hard", F.lit("answers")).alias("evidence"),
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------ from the log
+
+_BUSY = 20
+"""Records that a partition must have for its pace to be known."""
+
+_UNUSUAL = 10
+"""A silence is so many times as long as nine of ten pauses of the partition."""
+
+
+def _silences(log: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    ordered = Window.partitionBy("run_id", "log_partition").orderBy("log_offset")
+    log = log.where(F.col("record_ts_ms").isNotNull()).join(events.select("run_id").distinct(), "run_id", "left_anti")
+    records = log.select(
+        "run_id",
+        "log_partition",
+        F.col("record_ts_ms").alias("to_ms"),
+        F.lag("record_ts_ms").over(ordered).alias("from_ms"),
+        (F.col("log_offset") - F.lag("log_offset").over(ordered) == 1).alias("next"),
+    ).withColumn("pause_ms", F.col("to_ms") - F.col("from_ms"))
+    pace = records.groupBy("run_id", "log_partition").agg(
+        F.count("*").alias("records"), F.percentile_approx("pause_ms", 0.9).alias("usual_ms")
+    )
+    silences = (
+        records.where(F.col("next") & (F.col("pause_ms") >= least_ms))
+        .join(pace, ["run_id", "log_partition"])
+        .where((F.col("records") >= _BUSY) & (F.col("pause_ms") >= _UNUSUAL * F.col("usual_ms")))
+    )
+    second = F.floor(F.col("record_ts_ms") / 1000)
+    moving = log.groupBy("run_id", second.alias("second")).agg(F.count("*").alias("moved"))
+    meanwhile = (F.col("second") * 1000 > F.col("from_ms")) & ((F.col("second") + 1) * 1000 <= F.col("to_ms"))
+    found = (
+        silences.join(moving.withColumnRenamed("run_id", "run"), (F.col("run") == F.col("run_id")) & meanwhile)
+        .groupBy("run_id", "log_partition", "from_ms", "to_ms", "pause_ms")
+        .agg(F.sum("moved").alias("others"))
+    )
+    return STUCK_PARTITIONS.conform(
+        found.select(
+            "run_id",
+            F.concat(F.lit("__consumer_offsets-"), F.col("log_partition").cast("string")).alias("log"),
+            "log_partition",
+            *moments("from", F.col("from_ms")),
+            *moments("to", F.col("to_ms")),
+            *moments("last_success", F.col("from_ms")),
+            F.col("pause_ms").alias("stuck_ms"),
+            F.col("pause_ms").alias("silence_ms"),
+            "others",
+            F.lit("silence").alias("evidence"),
+        )
+    )
