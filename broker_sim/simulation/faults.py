@@ -25,6 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.faults.rules import RULE_KEYS, rule_from
+from broker_sim.incidents import ClusterError
+from broker_sim.simulation.disk import Killed
+from broker_sim.simulation.disk_faults import FAULTS, check_disk, revive
 from broker_sim.simulation.network import Link
 from broker_sim.simulation.process import context_of
 from broker_sim.words import UsageError, duration_text, unknown
@@ -171,7 +174,7 @@ def _crash(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     number = host.process.number
 
     def end() -> None:
-        if host.state == "crashed" and host.process.number == number:
+        if host.state == "crashed" and host.process.number == number and not on.kafka.dead:
             host.restart()
 
     return end
@@ -236,6 +239,7 @@ _ALL = (
     Kind("pause", "a host stands still", _pause, ("host",)),
     Kind("restart", "a host's process dies and starts again at once", _restart, ("host",)),
     Kind("hang", "the application of a client works ``hang_s`` on its next batch", _hang, ("client", "hang_s")),
+    *(Kind(*each) for each in FAULTS),
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
@@ -259,6 +263,7 @@ def check(fault: Fault) -> None:
             raise unknown(f"argument of the fault {fault.kind!r}", name, known)
     if fault.kind == "state" and fault.args["state"] not in STATES:
         raise unknown("state", fault.args["state"], STATES)
+    check_disk(dict(fault.args))
     if fault.kind == "rule":
         rule_from({name: value for name, value in fault.args.items() if name != "for_s"})
 
@@ -274,6 +279,8 @@ class Injection:
     ) -> None:
         self.sim, self.kafka, self.hangs = sim, kafka, hangs
         self.begun: list[Fault] = []
+        self.lasts_s: float | None = None
+        """How long the fault that begins is to last, None for until it is healed."""
         self.skipped: list[tuple[Fault, str]] = []
         """What could not be at its moment, and why."""
         self.rules: list[Rule] = []
@@ -291,10 +298,10 @@ class Injection:
 
     def _begin(self, number: int, fault: Fault) -> None:
         args = dict(fault.args)
-        for_s = args.pop("for_s", None)
+        for_s = self.lasts_s = args.pop("for_s", None)
         try:
             end = KINDS[fault.kind].begin(self, args)
-        except UsageError as error:
+        except (UsageError, ClusterError, Killed) as error:
             self.skipped.append((fault, str(error)))
             return
         self.begun.append(fault)
@@ -315,6 +322,7 @@ class Injection:
         self._timers.clear()
         for number in sorted(self._ends, reverse=True):
             self._end(number)
+        revive(self.kafka, self.sim)
         rules, self.rules = self.rules, []
         for rule in rules:
             rule.release()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_sim.faults.conditions import KINDS as STATES
+from broker_sim.simulation.disk_faults import DRAWS, OFTEN
 from broker_sim.simulation.faults import Fault, FaultPlan
 
 __all__ = ["SWARM", "Targets", "draw"]
@@ -43,7 +44,8 @@ _ERRORS = {
 @dataclass(frozen=True, slots=True)
 class Targets:
     """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
-    goes: faults last that much less, and there are more of them."""
+    goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they have acknowledged, or
+    "synced"."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
@@ -51,6 +53,7 @@ class Targets:
     hosts: tuple[str, ...]
     clients: tuple[str, ...] = ()
     pace: float = 1.0
+    disk: str = ""
 
 
 Draw = Callable[[random.Random, Targets], dict[str, Any] | None]
@@ -205,6 +208,7 @@ SWARM: Mapping[str, tuple[str, Draw]] = {
     "broker.kill": ("crash", _crash("brokers", True)),
     "broker.pause": ("pause", _pause("brokers")),
     "broker.restart": ("restart", _restart("brokers")),
+    **DRAWS,
 }  # fmt: skip
 """What a seed can turn on: name -> kind of `faults.KINDS`, how its arguments are drawn."""
 
@@ -229,7 +233,8 @@ def draw(
         if kinds is not None and name not in kinds:
             continue
         dice = random.Random(f"{seed}/swarm/{name}")
-        if dice.random() >= share:
+        often = targets.disk and name in OFTEN
+        if dice.random() >= (max(share, 0.6) if often else share):
             continue
         count = min(math.ceil(targets.pace * dice.expovariate(0.7)), max(1, round(targets.pace * duration_s / 4)))
         for number in range(count):
