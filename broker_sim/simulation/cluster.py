@@ -225,9 +225,10 @@ class SimCluster(Cluster):
         self._lock = self._maintenance = self._balancing = None
         self._unnoticed = {}
 
-    def start_again(self) -> None:
-        """A new process, on the machines that there were, which are up. Nothing happens where it runs. Raises ClusterError: the disk
-        can't be used, or not understood; then it is still dead. So it is where it was to die in the midst of a call of its start."""
+    def start_again(self, *, at_call: int | None = None) -> None:
+        """A new process, on the machines that there were, which are up. Nothing happens where it runs. ``at_call``: it is killed in the
+        midst of that call from now on that changes the disk, and dead again if its start has so many. Raises ClusterError: the disk
+        can't be used, or not understood; then it is dead, too."""
         if not self.dead:
             return
         network, old = self._network, self.process
@@ -243,6 +244,8 @@ class SimCluster(Cluster):
             machine.dark, machine.process = False, process
         for told in self.on_process:
             told(process)
+        if at_call is not None:
+            self.disk.die_in(at_call, lambda: self._died("killed"))
         try:
             context_of(process).run(_at_once, self.start())
         except Killed:
@@ -252,6 +255,7 @@ class SimCluster(Cluster):
             self._forget()
             self._disk = self.disk.killed()
             raise
+        self.disk.live_on()
         if self.observed:
             for server in self.servers:
                 self._write("broker", broker=server.broker.node_id, action="up")

@@ -196,10 +196,9 @@ class BrokerHost(Host):
             self.sim.network.release()
 
     def restart(self) -> None:
-        """Down, if it is up, and up again with its log. Where the process of all brokers is dead, that starts again."""
+        """Down, if it is up, and up again with its log. Raises UsageError where the process of all brokers is dead."""
         if self.cluster.dead:
-            self.cluster.start_again()
-            return
+            raise UsageError(f"all brokers are dead, {self.name} too: start_again() of their cluster")
         if not self._down:
             self.crash(reset=True)
         self.sim.note(f"restart {self.name}")
