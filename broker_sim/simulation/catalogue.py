@@ -37,7 +37,8 @@ class Team:
 class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
     ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
-    members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said."""
+    members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said. ``disk``: the brokers
+    keep their logs on one, and have "cached" what they acknowledge, or "synced" it."""
 
     name: str
     story: str
@@ -51,6 +52,7 @@ class Workload:
     admin: bool = False
     raw: bool = False
     cooperative: bool = False
+    disk: str = ""
     config: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -80,10 +82,18 @@ class Workload:
         brokers = tuple(f"broker-{number}" for number in range(1, self.brokers + 1))
         groups = tuple(team.group for team in self.teams)
         hanging = () if self.raw else self.clients(members)
-        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace)
+        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk)
 
 
 _EVERYTHING = {TOPIC: 4, "orders-eu": 2}
+_SMALL_LOGS = {
+    "offsets.topic.num.partitions": 5,
+    "offsets.topic.segment.bytes": 4096,
+    "log.index.interval.bytes": 200,
+    "log.retention.check.interval.ms": 4000,
+}
+"""Logs that roll, are compacted and have indexes within seconds."""
+
 _SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
 
 WORKLOADS: dict[str, Workload] = {
@@ -151,6 +161,25 @@ WORKLOADS: dict[str, Workload] = {
             {TOPIC: 6, OTHER: 2},
             raw=True,
             cooperative=True,
+        ),
+        Workload(
+            "disk",
+            "brokers whose process is killed and starts again from its disk",
+            (Team(members=2),),
+            {TOPIC: 4},
+            every_s=0.2,
+            disk="cached",
+            config=_SMALL_LOGS,
+        ),
+        Workload(
+            "power",
+            "brokers that sync what they acknowledge, on machines that lose power",
+            (Team(members=2, commit_every_s=1.0),),
+            {TOPIC: 4},
+            every_s=0.2,
+            idempotent=True,
+            disk="synced",
+            config=_SMALL_LOGS,
         ),
     )
 }  # fmt: skip

@@ -220,6 +220,13 @@ class Invariants:
     def _load(self, event: dict[str, Any]) -> None:
         self._loads = self.answers.tick
 
+    def _cluster(self, event: dict[str, Any]) -> None:
+        """All brokers have died, or are there again and know what their disk has kept."""
+        self._expired = None
+        if event["action"] == "started":
+            self.answers.state = self.kafka.state
+            self._loads = self.answers.tick
+
     def _look(self) -> None:
         """What must not last."""
         self.answers.overdue()
@@ -260,6 +267,7 @@ _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
     "committed": Invariants._committed,
     "offsets": Invariants._offsets,
     "load": Invariants._load,
+    "cluster": Invariants._cluster,
 }
 
 

@@ -66,8 +66,9 @@ class Stage:
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
         self.kafka: SimCluster = sim.cluster(
             brokers=workload.brokers, topics=dict(workload.topics), as_version=case.as_version, journal=case.journal is not False,
-            config={**replication, **workload.config},
+            config={**replication, **workload.config}, disk=bool(workload.disk), sync=workload.disk == "synced",
         )  # fmt: skip
+        self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
         self.ledger = Ledger(watch.breach)
         self.invariants = (

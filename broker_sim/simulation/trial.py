@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from broker_sim.journal.files import plain
 from broker_sim.simulation.catalogue import WORKLOADS, Workload
 from broker_sim.simulation.coverage import Coverage, hits_of
+from broker_sim.simulation.disk_faults import is_of_the_disk
 from broker_sim.simulation.faults import Fault, FaultPlan, Injection, from_json, inject, to_json
 from broker_sim.simulation.invariants import InvariantBroken
 from broker_sim.simulation.liveness import NotAlive, Unsafe
@@ -223,6 +224,8 @@ def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None
 
 def _brokers_are_well(heard: _Heard) -> None:
     for record in heard.records:
+        if is_of_the_disk(record):
+            continue
         error = record.exc_info[1] if record.exc_info else None
         raise BrokerError(f"{record.name}: {record.getMessage()}") from error
 
