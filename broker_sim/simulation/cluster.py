@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.clock import RealClock
 from broker_sim.cluster import Cluster
+from broker_sim.simulation.answers import InvariantBroken
 from broker_sim.simulation.disk import Killed, SimDisk
 from broker_sim.simulation.process import DEAD, PAUSED, RUNNING, Process, context_of
+from broker_sim.simulation.survival import Standing, lost, standing
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -98,6 +100,10 @@ class SimCluster(Cluster):
         self.on_journal: Callable[[Journal], object] = lambda journal: None
         self.on_process: list[Callable[[Process], object]] = []
         """Told of every process after the first."""
+        self.on_loss: Callable[[InvariantBroken], object] = lambda error: None
+        """Told where its disk has not what it must have after a death."""
+        self._stood: dict[str, Standing] = {}
+        self._keeps_all = True
         self._shown: Journal | None = None
         self._earlier: RequestTap | None = None  # of the process before
         self._last_ms = 0
@@ -191,6 +197,9 @@ class SimCluster(Cluster):
     def _died(self, how: str) -> None:
         network, process, servers, tap = self._network, self.process, self.servers, self._tap
         self._last_ms = round(network.loop.wall() * 1000)
+        if self._state is not None:
+            self._stood |= standing(self._state, self.disk)
+            self._keeps_all = self._keeps_all and (self._sync or how == "killed")
         end_process(network.loop, process)
         if self._journal is not None:
             self._journal.write("cluster", action=how, process=process.number)
@@ -256,10 +265,19 @@ class SimCluster(Cluster):
             self._disk = self.disk.killed()
             raise
         self.disk.live_on()
+        self._look()
         if self.observed:
             for server in self.servers:
                 self._write("broker", broker=server.broker.node_id, action="up")
             self._write("cluster", action="started", process=process.number)
+
+    def _look(self) -> None:
+        """Whether what must be there is."""
+        stood, self._stood = self._stood, {}
+        what = lost(stood, self.state, self.disk, all_of_it=self._keeps_all)
+        self._keeps_all = True
+        if what is not None:
+            self.on_loss(InvariantBroken("what was acknowledged outlives its process", what))
 
     def _mount(self) -> None:
         self.disk.on_stall = self._wait

@@ -61,7 +61,7 @@ def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Call
 
 
 def revive(kafka: SimCluster, sim: Simulation) -> None:
-    """Start a dead cluster again, as soon as its disk lets it. A start that nothing stands in the way of and that fails ends the run."""
+    """Start a dead cluster again, as soon as its disk lets it. A start that fails though nothing stands in its way ends the run."""
     if kafka.dead:
         _start(kafka, sim, kafka.start_again)
 

@@ -102,7 +102,7 @@ class File:
 
 def torn(position: int, size: int, chance: random.Random) -> int:
     """How much of a write of that size is there: up to any byte, or to a sector of the file."""
-    cut = chance.randrange(size) if size else 0
+    cut = chance.randint(0, size)
     if chance.random() < 0.5:
         cut = max((position + cut) // SECTOR * SECTOR - position, 0)
     return cut
