@@ -6,13 +6,15 @@ Rules:
 3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
    suite asks every one of ``PINS`` whether it has an effect.
 4. The hash seed of Python can't be pinned inside a process: see ``hashseed``.
-5. Not reached: clocks that C code reads (``datetime.now()``), hashes of objects by their address. Code that iterates a set of plain
+5. Not reached: clocks and generators that C code has for itself, hashes of objects by their address. Code that iterates a set of plain
    objects is not repeatable.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import datetime
 import gc
 import importlib
 import importlib.util
@@ -34,6 +36,11 @@ from broker_sim.simulation.process import PROCESS
 
 if TYPE_CHECKING:
     from broker_sim.simulation.loop import SimLoop
+
+try:
+    import _posixsubprocess
+except ImportError:  # Windows
+    _posixsubprocess = None  # type: ignore[assignment]
 
 __all__ = ["PINS", "ambient"]
 
@@ -117,6 +124,50 @@ def _clocks(p: _Patches) -> None:
         loop.forbid(f"time.sleep({seconds!r})", "use asyncio.sleep" if loop.is_running() else "use sim.run_for")
 
     p.door(time, "sleep", no_sleep)
+    for name, at in (("gmtime", 0), ("localtime", 0), ("ctime", 0), ("strftime", 1), ("asctime", 0)):
+        p.door(time, name, _at_virtual_time(getattr(time, name), at, loop))
+
+
+def _at_virtual_time(real: Callable[..., Any], at: int, loop: SimLoop) -> Callable[..., Any]:
+    """A function of ``time`` whose argument number ``at`` is the present where it is left out."""
+    broken_down = real in (time.strftime, time.asctime)
+    localtime = time.localtime
+
+    def function(*args: Any) -> Any:
+        if len(args) <= at or args[at] is None:
+            args = (*args[:at], localtime(loop.wall()) if broken_down else loop.wall())
+        return real(*args)
+
+    return function
+
+
+def _dates(p: _Patches) -> None:
+    """``datetime.now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict.
+    ``today()`` asks ``time.time``."""
+    kind = datetime.datetime
+    members = gc.get_referents(vars(kind))[0]
+    real = {name: members[name] for name in ("now", "utcnow")}
+
+    def now(cls: Any, tz: Any = None) -> Any:
+        if threading.get_ident() != p.thread:
+            return real["now"].__get__(None, cls)(tz)
+        return cls.fromtimestamp(p.loop.wall(), tz)
+
+    def utcnow(cls: Any) -> Any:
+        if threading.get_ident() != p.thread:
+            return real["utcnow"].__get__(None, cls)()
+        return cls.fromtimestamp(p.loop.wall(), datetime.UTC).replace(tzinfo=None)
+
+    def put(functions: dict[str, Any]) -> None:
+        members.update(functions)
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+    put({"now": classmethod(now), "utcnow": classmethod(utcnow)})
+    p.then(lambda: put(real))
+    if kind.now(datetime.UTC).timestamp() != p.loop.wall():
+        raise LibraryMoved(
+            "datetime.now() can't be given virtual time; simulate(without=['datetime']) leaves it as it is"
+        )
 
 
 # --- randomness --------------------------------------------------------------------------------------------------------
@@ -205,6 +256,11 @@ def _sockets(p: _Patches) -> None:
     def no_lookup(*args: Any, **kwargs: Any) -> None:
         p.loop.forbid("looking up a name through socket", "use loop.getaddrinfo")
 
+    def no_client(address: Any, *args: Any, **kwargs: Any) -> None:
+        what = f"connecting to {address!r} (urllib, http.client and the like)"
+        p.loop.forbid(what, "use asyncio.open_connection to a server that is a coroutine on another host")
+
+    p.door(socket, "create_connection", no_client)
     p.door(socket.socket, "__init__", no_socket)
     p.door(socket, "getaddrinfo", no_lookup)
     p.door(socket, "gethostbyname", no_lookup)
@@ -215,7 +271,15 @@ def _programs(p: _Patches) -> None:
         self._child_created = False  # for its __del__
         p.loop.forbid("starting a program", "let it be a coroutine on a host")
 
+    def no_process(name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: p.loop.forbid(f"starting a process ({name})", "let it be a coroutine on a host")
+
     p.door(subprocess.Popen, "__init__", no_program)
+    for name in ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            p.door(os, name, no_process(f"os.{name}"))
+    if _posixsubprocess is not None:
+        p.door(_posixsubprocess, "fork_exec", no_process("multiprocessing"))
 
 
 # --- aiokafka ----------------------------------------------------------------------------------------------------------
@@ -287,6 +351,7 @@ def _garbage(p: _Patches) -> None:
 
 PINS: dict[str, Callable[[_Patches], None]] = {
     "clocks": _clocks,
+    "datetime": _dates,
     "random": _draws,
     "generators": _generators,
     "urandom": _system,

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["LibraryMoved", "SimDeadlock", "SimError", "SimForbidden", "SimLivelock", "SimStuck", "SimTimeLimit"]
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType
+
+__all__ = [
+    "LibraryMoved",
+    "SimDeadlock",
+    "SimError",
+    "SimForbidden",
+    "SimLivelock",
+    "SimStuck",
+    "SimTimeLimit",
+    "caller",
+]
 
 
 class SimError(RuntimeError):
@@ -31,3 +45,22 @@ class SimStuck(SimForbidden):
 
 class LibraryMoved(SimError):
     """A library has no longer the place where simulation pins it: a run could not be repeated."""
+
+
+_NOT_THEIRS = tuple(
+    {
+        str(Path(__file__).parents[2] / "broker_sim"),
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")),
+    }
+)
+
+
+def caller(frame: FrameType | None = None) -> str:
+    """`` at consumer.py:17``: where the user's code stands that has called this, or that runs in ``frame``; "" for nowhere."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((*_NOT_THEIRS, "<")):
+            return f" at {Path(name).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit
+from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.process import PROCESS, RUNNING, Process
 from broker_sim.words import duration_text
 
@@ -427,9 +427,9 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Simulated code reached for the real world. Raises SimForbidden, and the run does so too if the code catches that."""
         process = PROCESS.get()
         where = f" on host {process.host}" if process is not None else ""
-        error = SimForbidden(f"{what} is not possible in a simulation{where}: {instead}")
+        error = SimForbidden(f"{what} is not possible in a simulation{where}{caller()}: {instead}")
         if events._get_running_loop() is self and self.is_running():
-            self.forbidden = error
+            self.forbidden = self.forbidden or error
         raise error
 
     # --- the schedule ------------------------------------------------------------------------------------------------------

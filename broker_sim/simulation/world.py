@@ -50,6 +50,7 @@ from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
 from broker_sim.simulation.loop import SimLoop, SimTask
 from broker_sim.simulation.network import Link, SimNetwork
+from broker_sim.simulation.patience import patience as guarded
 from broker_sim.simulation.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.process import PROCESS, Process, context_of
 from broker_sim.simulation.recording import Recording, encoded
@@ -443,17 +444,20 @@ def _text_of(condition: Callable[[], object]) -> str:
 
 
 @contextmanager
-def simulate(seed: object = 0, *, without: tuple[str, ...] = (), **options: Any) -> Iterator[Simulation]:
+def simulate(
+    seed: object = 0, *, without: Collection[str] = (), patience: object = "30s", **options: Any
+) -> Iterator[Simulation]:
     """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
     ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
     ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``instead``: plans that
-    take the place of all that are given or injected, in their order. ``without``: pins to leave out (``ambient.PINS``). Raises
-    UsageError; RuntimeError inside a running event loop."""
+    take the place of all that are given or injected, in their order. ``patience``: real time that code may take without coming back.
+    ``without``: pins to leave out (``ambient.PINS``). Raises UsageError; RuntimeError inside a running event loop."""
     if events._get_running_loop() is not None:
         raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
     sim = Simulation(seed, **options)
     try:
-        with ambient(sim.loop, seed, without=without), _inside(sim):
+        patience_s = duration_ms(patience, "patience") / 1000
+        with guarded(sim.loop, patience_s), ambient(sim.loop, seed, without=tuple(without)), _inside(sim):
             yield sim
     finally:
         sim.loop.close()

@@ -169,7 +169,7 @@ def test_the_real_world_is_forbidden_and_the_error_tells_what_to_do(reach: Calla
 
     with simulate(1) as sim:
         sim.spawn("worker", program)
-        with pytest.raises(SimForbidden, match=f"host worker: .*{instead}"):
+        with pytest.raises(SimForbidden, match=rf"host worker at test_ambient.py:\d+: .*{instead}"):
             sim.run_for(1)
 
 

@@ -66,7 +66,7 @@ def test_a_swallowed_forbidden_call_still_ends_the_run() -> None:
 
     with simulate(1) as sim:
         sim.spawn("worker", program)
-        with pytest.raises(SimForbidden, match=r"time.sleep\(1\) .* worker: use asyncio.sleep"):
+        with pytest.raises(SimForbidden, match=r"time.sleep\(1\) .* worker at test_world.py:\d+: use asyncio.sleep"):
             sim.run_for(1)
 
 
