@@ -43,7 +43,7 @@ COUNTED = (2, 12)
 VERSION = 8
 _COMMIT_CODE = (8 << 16) + VERSION
 
-NONE = {"tap", "watch", "gate", "presence"}
+NONE = {"tap", "watch", "gate", "presence", "buggify"}
 """Names and attributes that are None where nobody looks at requests and nothing is broken."""
 
 FALSE = {"isr_too_small", "held"}

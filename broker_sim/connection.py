@@ -171,11 +171,14 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active = self._owner.tick
+        buggify = self.broker.state.buggify
+        if buggify is not None and buggify.splits(data, self.data_received):
+            return
         tail = self._tail
         if self._rest is not None:
             self._hold(data)
         elif tail is None:
-            if len(data) - 4 <= self._repeat_size and not self._stop and self._deferring < 0:
+            if len(data) - 4 <= self._repeat_size and not self._stop and self._deferring < 0 and buggify is None:
                 known = self._repeats.get(data[12:])  # one frame alone that came before, as heartbeats do
                 if known is not None and data.startswith(known[4]) and self._owner.tap is None and known[1]():
                     self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
@@ -227,13 +230,14 @@ class Connection(asyncio.Protocol):
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
-        repeats, tap = self._repeats, self._owner.tap
+        repeats, tap, buggify = self._repeats, self._owner.tap, self.broker.state.buggify
+        short = tap is None and (buggify is None or not buggify.fires("takes no short way"))
         while total - pos >= 14:
             size, code, correlation_id, client_id_size = unpack(data, pos)
             end = pos + 4 + size
             if end > total or not _SMALLEST <= size <= max_size:
                 break
-            if size <= self._repeat_size and self._deferring < 0 and tap is None:
+            if size <= self._repeat_size and self._deferring < 0 and short:
                 known = repeats.get(data[pos + 12 : end])
                 if known is not None and known[0] == code and known[1]():
                     out += (known[2], data[pos + 8 : pos + 12], known[3])
@@ -261,7 +265,7 @@ class Connection(asyncio.Protocol):
                 self._take_client_id(b"", client_id_size)
             if route.flexible:
                 body = skip_tagged_fields(frame, body) if frame[body] else body + 1
-            fast = route.fast if tap is None else None
+            fast = route.fast if short else None
             answer: Any = None
             if fast is not None:
                 self._route = route
@@ -508,18 +512,12 @@ class Connection(asyncio.Protocol):
         self._deferring = -1
         pending = self._pending
         if pending is not None and len(pending) == 1 and not self._out and not self._stop and self._rest == b"":
-            reply = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
-            if (
-                isinstance(reply, list)
-                and reply
-                and self._tail is None
-                and self._reading
-                and self._transport is not None
-            ):
+            one = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
+            if isinstance(one, list) and one and self._tail is None and self._reading and self._transport is not None:
                 pending.clear()
                 self._rest = None
                 self.last_active = self._owner.tick
-                self._transport.write(b"".join(reply))
+                self._transport.write(b"".join(one))
                 return
         self._drain()
         if self._pending:

@@ -44,13 +44,14 @@ LateCommit = tuple[CommitShape, Sequence[bytes], list[bytes], bytes, LateAnswer,
 def commit_turn(runtime: GroupRuntime, slot: Slot, now_ms: int) -> None:
     """Append the commits that were collected for a shard, and answer them."""
     commits, slot.turn, slot.turn_bytes = slot.turn, [], 0
-    partition, shard = slot.partition, slot.shard
+    partition, shard, buggify = slot.partition, slot.shard, runtime.state.buggify
     if (
         partition.held
         or partition.gate is not None
         or partition.isr_too_small
         or partition.deleted
         or runtime.watch is not None
+        or (buggify is not None and buggify.fires("commits by events"))
         or not pass_again(shard, commits)
     ):
         _by_events(runtime, slot, commits, now_ms, None)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from broker_sim.buggify import Buggify
 from broker_sim.clock import Clock
 from broker_sim.cluster_saved import SavedCluster, entry
 from broker_sim.cluster_store import uuid_text
@@ -88,6 +89,8 @@ class ClusterState(SavedCluster):
     ) -> None:
         super().__init__(config, clock, data_dir, cluster_id, rng, sync, files)
         self.brokers: dict[int, Broker] = {}
+        self.buggify: Buggify | None = None
+        """See ``buggify``: None but in simulations."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""
         self.on_leader_changed: list[Callable[[Partition], object]] = []
@@ -414,6 +417,12 @@ class ClusterState(SavedCluster):
                 log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
             if files.log_start_offset != start:
                 partition.wake()
+
+    def roll_and_clean(self, partition: Partition, now_ms: int) -> None:
+        """What maintenance does now and then, at once and to one log; a disk that fails is let be."""
+        with contextlib.suppress(StorageError):
+            partition.log.roll(now_ms)
+            partition.log.compact(now_ms, high_watermark=partition.high_watermark, force=True)
 
     def close(self) -> None:
         """Flush and close every log."""

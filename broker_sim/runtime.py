@@ -129,13 +129,13 @@ class GroupRuntime:
 
     def close(self) -> None:
         """Append what is still open and stop all timers; parked requests stay unanswered, as at a broker's end."""
-        self.flush_turn()
+        self._flush_dirty()
         self._timers.clear()
         self._slots.clear()
 
     def observe(self, watch: GroupWatch) -> None:
         """Let ``watch`` see every step from here on, and first what there is."""
-        self.flush_turn()
+        self._flush_dirty()
         self.watch = watch
         for slot in self._slots.values():
             watch.look(slot.shard, slot.partition.name, list(slot.shard.groups), {"kind": "load"})
@@ -339,9 +339,19 @@ class GroupRuntime:
             self._dirty.append(slot)
         slot.turn.append(commit)
         slot.turn_bytes += size_bytes
+        buggify = self.state.buggify
+        if buggify is not None and buggify.fires("appends alone"):
+            self._flush(slot)
 
     def flush_turn(self) -> None:
         """Append the commits that were collected; their requests are answered before this returns, unless the log holds them up."""
+        buggify = self.state.buggify
+        if self._dirty and buggify is not None and buggify.fires("lingers"):
+            self._wire.call_at_ms(self._wire.now_ms() + buggify.number("lingers", 5), self._flush_dirty)
+        else:
+            self._flush_dirty()
+
+    def _flush_dirty(self) -> None:
         dirty = self._dirty
         if dirty:
             now_ms = self.clock.now_ms()
@@ -371,6 +381,7 @@ class GroupRuntime:
         return self.watch.step(slot.shard, slot.partition.name, event, now_ms)
 
     def _perform(self, slot: Slot, outcome: Outcome) -> None:
+        buggify = self.state.buggify
         if outcome.timers:
             partition, timers = slot.shard.partition, self._timers
             for key, deadline_ms in outcome.timers:
@@ -384,7 +395,8 @@ class GroupRuntime:
                     self._dirty.append(slot)
                 slot.open.append(append)
                 slot.open_records += len(append.records)
-                if slot.open_records >= _BATCH_RECORDS:
+                alone = buggify is not None and buggify.fires("appends alone")
+                if slot.open_records >= _BATCH_RECORDS or alone:
                     self._flush(slot)
             else:
                 if slot.open or slot.turn:
@@ -397,7 +409,11 @@ class GroupRuntime:
                 if watch is not None:
                     watch.requests.pop(token, None)
                 answered = waiting(token, None)
-                if answered is not None:
+                if answered is None:
+                    continue
+                if buggify is not None and buggify.fires("answers a turn later"):
+                    self._wire.call_at_ms(self._wire.now_ms(), answered, answer)
+                else:
                     answered(answer)
 
     def _flush(self, slot: Slot) -> None:
@@ -409,6 +425,9 @@ class GroupRuntime:
             commit_turn(self, slot, self.clock.now_ms())
 
     def _append(self, slot: Slot, appends: list[Append]) -> None:
+        buggify = self.state.buggify
+        if buggify is not None and buggify.fires("rolls and cleans"):
+            self.state.roll_and_clean(slot.partition, self.clock.now_ms())
         self._perform(slot, self._to_log(slot, appends, self.clock.now_ms()))
 
     def _to_log(self, slot: Slot, appends: list[Append], now_ms: int) -> Outcome:
@@ -463,6 +482,9 @@ class GroupRuntime:
         if slot is None:
             return
         later_ms = None if self.presence is None else self.presence.spares(slot.shard, key[1])
+        buggify = self.state.buggify
+        if later_ms is None and buggify is not None and buggify.fires("fires late"):
+            later_ms = self.clock.now_ms() + buggify.number("fires late", 50)
         if later_ms is None:
             self._step(slot, TimerFired(key[1]))
         else:
@@ -492,9 +514,10 @@ class GroupRuntime:
         """Read a slice of the log, then let the loop turn; at the end the shard opens."""
         if self._slots.get(slot.partition.index) is not slot:
             return  # it has moved away meanwhile
-        failed = ""
+        failed, buggify = "", self.state.buggify
+        slow = buggify is not None and buggify.fires("loads slowly")
         try:
-            for _ in range(_LOAD_SLICE):
+            for _ in range(1 if slow else _LOAD_SLICE):
                 record = next(records, None)
                 if record is None:
                     break
@@ -504,7 +527,8 @@ class GroupRuntime:
                 else:
                     loader.add(offset, key, value, producer_id)
             else:
-                self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, records)
+                pause_ms = buggify.number("loads slowly", 20) if slow and buggify is not None else 0
+                self._wire.call_at_ms(self._wire.now_ms() + pause_ms, self._load_on, slot, loader, records)
                 return
         except (DecodeError, StorageError, record_batch.RecordBatchError) as error:
             log.error("loading %s failed after %d records: %s", slot.partition.name, loader.records, error)

@@ -151,10 +151,12 @@ class Fetch:
         answers, size, due = self._read()
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
-        clock = self.ctx.broker.state.clock.wire  # a poll goes on while the broker's time stands still
+        state = self.ctx.broker.state
+        clock = state.clock.wire  # a poll goes on while the broker's time stands still
+        early = state.buggify is not None and state.buggify.fires("answers a Fetch early")
         self.parked_bytes = self._appended() - size
         self.parked_events = self._events()
-        self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._answer)
+        self.timer = clock.call_at_ms(clock.now_ms() + (1 if early else request.max_wait_ms), self._answer)
         for partition in self.known:
             partition.add_waiter(self._look)
         self.ctx.on_disconnect(self._stop)
@@ -169,6 +171,8 @@ class Fetch:
         """What every partition gives within the limits, the bytes of it, and whether it must be answered now."""
         state, version = self.ctx.broker.state, self.ctx.api_version
         left = self._max_bytes()
+        if state.buggify is not None and state.buggify.fires("reads one batch"):
+            left = 1
         first = True  # the first batch of all comes whole, whatever its size
         size = 0
         due = False

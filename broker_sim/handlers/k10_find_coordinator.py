@@ -61,6 +61,8 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         except KafkaError as failure:
             log.warning("%s can't be created: %s", OFFSETS_TOPIC, failure)
         error = Err.COORDINATOR_NOT_AVAILABLE
+    if error is Err.NONE and state.buggify is not None and state.buggify.fires("has no coordinator yet"):
+        error = Err.COORDINATOR_NOT_AVAILABLE
     if error is Err.NONE:
         partition = ctx.broker.runtime.partition_of(key)
         leader = None if partition is None else state.brokers.get(partition.leader)

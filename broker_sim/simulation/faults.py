@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.buggify import PROBABILITY, SITES, Buggify
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.faults.rules import RULE_KEYS, rule_from
 from broker_sim.incidents import ClusterError
@@ -193,6 +194,14 @@ def _restart(on: Injection, args: dict[str, Any]) -> None:
     on.host(args["host"]).restart()
 
 
+def _buggify(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    state, site = on.kafka.state, args["site"]
+    buggify = on.buggify = on.buggify or Buggify(on.sim.seed)
+    state.buggify = buggify
+    buggify.on(site, args.get("probability", PROBABILITY))
+    return lambda: buggify.off(site)
+
+
 def _hang(on: Injection, args: dict[str, Any]) -> None:
     hang = on.hangs.get(args["client"])
     if hang is None:
@@ -238,6 +247,13 @@ _ALL = (
     ),
     Kind("pause", "a host stands still", _pause, ("host",)),
     Kind("restart", "a host's process dies and starts again at once", _restart, ("host",)),
+    Kind(
+        "buggify",
+        "a site of ``broker_sim.buggify`` is on: brokers do what they seldom do",
+        _buggify,
+        ("site",),
+        ("probability",),
+    ),
     Kind("hang", "the application of a client works ``hang_s`` on its next batch", _hang, ("client", "hang_s")),
     *(Kind(*each) for each in FAULTS),
 )
@@ -263,6 +279,8 @@ def check(fault: Fault) -> None:
             raise unknown(f"argument of the fault {fault.kind!r}", name, known)
     if fault.kind == "state" and fault.args["state"] not in STATES:
         raise unknown("state", fault.args["state"], STATES)
+    if fault.kind == "buggify" and fault.args["site"] not in SITES:
+        raise unknown("site", fault.args["site"], SITES)
     check_disk(dict(fault.args))
     if fault.kind == "rule":
         rule_from({name: value for name, value in fault.args.items() if name != "for_s"})
@@ -288,6 +306,8 @@ class Injection:
         self._usual: dict[tuple[str, str], Link] = {}
         self._ends: dict[int, Callable[[], object]] = {}
         self._timers: list[TimerHandle] = []
+        self.buggify: Buggify | None = None
+        """The sites that are on."""
         self._context = context_of(None)
         for number, fault in enumerate(sorted(plan, key=lambda fault: fault.t_s)):
             check(fault)
@@ -330,8 +350,10 @@ class Injection:
     def heal(self) -> None:
         """End everything, whoever began it: all states, rules, ways and hosts are as usual."""
         self.end()
+        self.kafka.state.buggify = None
         self.kafka.conditions.heal_all()
-        self.kafka.faults.clear()
+        if self.kafka.observed:
+            self.kafka.faults.clear()
         self.sim.heal()
 
     # --- what faults name

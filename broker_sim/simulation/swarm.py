@@ -14,15 +14,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_sim.buggify import PROBABILITY, SITES
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation.disk_faults import DRAWS, OFTEN
 from broker_sim.simulation.faults import Fault, FaultPlan
 
-__all__ = ["SWARM", "Targets", "draw"]
+__all__ = ["SWARM", "Targets", "draw", "habits"]
 
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST = 14
 """Faults of one run: more of them make one long outage of it."""
+
+_NO_HABITS = 0.5
+"""Share of the runs whose brokers do nothing that they seldom do."""
 
 _TIMES = {"for_s", "hang_s", "noticed_after_s", "isr_shrinks_after", "latency", "jitter", "delay", "reply_delay"}
 """Arguments of faults that are seconds."""
@@ -218,6 +222,15 @@ def _paced(args: dict[str, Any], pace: float) -> dict[str, Any]:
     if pace == 1.0:
         return args
     return {name: round(value / pace, 3) if name in _TIMES else value for name, value in args.items()}
+
+
+def habits(seed: object) -> FaultPlan:
+    """What the brokers of a seed do that they seldom do, from the beginning on: each site of ``buggify`` is on with its probability.
+    Some runs have none."""
+    if random.Random(f"{seed}/swarm/buggify").random() < _NO_HABITS:
+        return []
+    dice = {name: random.Random(f"{seed}/swarm/buggify/{name}") for name in SITES}
+    return [Fault(0.0, "buggify", {"site": name}) for name, one in dice.items() if one.random() < PROBABILITY]
 
 
 def draw(

@@ -30,7 +30,7 @@ from broker_sim.simulation.liveness import NotAlive, Unsafe
 from broker_sim.simulation.network import Link
 from broker_sim.simulation.rough import Rough
 from broker_sim.simulation.stage import Stage, Watch
-from broker_sim.simulation.swarm import draw
+from broker_sim.simulation.swarm import draw, habits
 from broker_sim.simulation.world import Simulation, simulate
 from broker_sim.words import UsageError, unknown
 
@@ -99,11 +99,9 @@ class Outcome:
 
 def plan_of(case: Case) -> FaultPlan:
     """The case's plan, or the one that its seed draws."""
-    return (
-        list(case.plan)
-        if case.plan is not None
-        else draw(case.seed, case.duration_s, WORKLOADS[case.workload].targets(case.members))
-    )
+    if case.plan is not None:
+        return list(case.plan)
+    return habits(case.seed) + draw(case.seed, case.duration_s, WORKLOADS[case.workload].targets(case.members))
 
 
 def settled(case: Case) -> Case:
@@ -219,6 +217,8 @@ def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None
     finally:
         outcome.begun = len(injection.begun)
         outcome.hits, outcome.reached = hits_of(injection), dict(coverage.reached)
+        if injection.buggify is not None:
+            outcome.hits |= {f"site {name}": count for name, count in injection.buggify.fired.items()}
         outcome.waived = dict(watch.waived + world.waived)
 
 

@@ -99,7 +99,7 @@ class Bench:
 
     def __init__(self, **config: object) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        state = SimpleNamespace(config=BrokerConfig(settings), as_version="4.1")
+        state = SimpleNamespace(config=BrokerConfig(settings), as_version="4.1", buggify=None)
         self.runtime = FakeRuntime()
         self.broker: Any = SimpleNamespace(node_id=1, state=state, runtime=self.runtime)
         self.clock = ManualClock()
