@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from broker_sim.metadata import OFFSETS_TOPIC
 from broker_sim.simulation.raw import OTHER, TOPIC
 from broker_sim.simulation.swarm import Targets
 
-__all__ = ["REBALANCE_S", "REQUEST_S", "SEGMENT_BYTES", "SESSION_S", "WORKLOADS", "Team", "Workload"]
+__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "Team", "Workload"]
 
 SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
 """The clients' timeouts: short ones, so that thirty seconds hold a life."""
@@ -91,11 +90,9 @@ _SMALL_LOGS = {
     "offsets.topic.num.partitions": 5,
     "log.index.interval.bytes": 200,
     "log.retention.check.interval.ms": 4000,
+    "log.roll.ms": 2500,
 }
-"""Logs that are compacted and have indexes within seconds; `SEGMENT_BYTES` lets them roll."""
-
-SEGMENT_BYTES = {OFFSETS_TOPIC: 4000, TOPIC: 3000}
-"""Of brokers with a disk. Clients may not ask for so little since 4.0."""
+"""Logs that roll, are compacted and have indexes within seconds."""
 
 _SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.admin import Admin
-from broker_sim.simulation.catalogue import REBALANCE_S, REQUEST_S, SEGMENT_BYTES, SESSION_S, Team, Workload
+from broker_sim.simulation.catalogue import REBALANCE_S, REQUEST_S, SESSION_S, Team, Workload
 from broker_sim.simulation.hostile import Hostile
 from broker_sim.simulation.invariants import InvariantBroken, Invariants
 from broker_sim.simulation.ledger import Ledger
@@ -70,9 +70,6 @@ class Stage:
         )  # fmt: skip
         self.kafka.on_loss = watch.breach
         self.kafka.state.ensure_offsets_topic()
-        for topic, size in SEGMENT_BYTES.items() if workload.disk else ():
-            known = self.kafka.state.topics[topic].configs
-            self.kafka.state.alter_topic(topic, {**known, "segment.bytes": str(size)})
         self.ledger = Ledger(watch.breach)
         self.invariants = (
             Invariants(self.kafka, watch.breach, waive=watch.waive, ledger=self.ledger) if self.kafka.observed else None
