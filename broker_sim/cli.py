@@ -47,6 +47,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "run": (_SCENARIO, "run a scenario file"),
     "scenario": (_SCENARIO, "list and check scenario files"),
     "simulate": ("broker_sim.simulation.commands", "many seeds of a group's life in virtual time"),
+    "pipeline": ("broker_sim.pipeline.commands", "what happened to the groups, from logs and a journal, on Spark"),
 }
 """Command -> the module whose ``register(commands, name)`` adds its parser by `commandline.add_command`, and a line of help.
 

@@ -100,6 +100,7 @@ def _add_run(commands: Any) -> None:
     add("--repeat", type=int, default=1, metavar="N", help="run it N times")
     add("--timeline", metavar="FILE", help="write the picture of its groups, as .html or .svg")
     add("--journal", metavar="DIR", help="write all that happens into this directory")
+    add("--data", metavar="DIR", help="keep the logs in this new directory")
     add("--json", action="store_true", help="one JSON object for each run on stdout")
     add("--quiet", action="store_true", help="no progress")
     add(
@@ -159,9 +160,12 @@ def run(arguments: argparse.Namespace) -> int:
         clients=_clients(arguments.client),
         attach=arguments.attach,
         journal=None if arguments.journal is None else Path(arguments.journal),
+        data=None if arguments.data is None else Path(arguments.data),
         progress=(lambda line: None) if arguments.quiet else _progress,
     )
     try:
+        if options.data is not None and arguments.repeat > 1:
+            raise UsageError("--data keeps the logs of one run: not with --repeat")
         return _virtual(arguments, options) if arguments.virtual else _real(arguments, options)
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)

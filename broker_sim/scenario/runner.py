@@ -57,7 +57,7 @@ MakeClients = Callable[[list[ClientPlan], str, Tell, Mapping[str, str]], Clients
 @dataclass(slots=True)
 class Options:
     """How to run it. ``clients``: command lines in place of the apps, by kind, client or "*"; ``attach``: the user's own program;
-    ``progress`` hears one line for each thing that happens."""
+    ``data``: a new directory in which the logs stay; ``progress`` hears one line for each thing that happens."""
 
     clock: str | None = None
     as_version: str | None = None
@@ -65,6 +65,7 @@ class Options:
     clients: Mapping[str, str] = field(default_factory=dict)
     attach: list[str] = field(default_factory=list)
     journal: Path | None = None
+    data: Path | None = None
     progress: Callable[[str], object] = lambda line: None
 
 
@@ -406,15 +407,20 @@ def cluster_arguments(scenario: Scenario, options: Options, scratch: str) -> dic
             arguments[name] = getattr(options, name)
     if options.journal is not None:
         arguments["journal"] = options.journal
+    if options.data is not None:
+        if options.data.exists() and any(options.data.iterdir()):
+            raise UsageError(f"{options.data}: it is not empty; a scenario begins with a fresh cluster")
+        arguments["data_dir"] = options.data
     if "data" in scenario.imported:  # a copy of it, so that the next run finds what this one found
-        arguments["data_dir"] = _copied(scenario.imported["data"], scratch)
+        arguments["data_dir"] = _copied(scenario.imported["data"], scratch, options.data)
     return arguments
 
 
-def _copied(data: str, scratch: str) -> Path:
+def _copied(data: str, scratch: str, target: Path | None = None) -> Path:
     """A copy of a log directory. Raises UsageError."""
     try:
-        return shutil.copytree(data, Path(scratch) / "data", ignore=shutil.ignore_patterns(".lock"))
+        target = target or Path(scratch) / "data"
+        return shutil.copytree(data, target, ignore=shutil.ignore_patterns(".lock"), dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:
         raise UsageError(f"{data}: {error}") from None
 

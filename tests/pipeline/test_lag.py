@@ -110,10 +110,10 @@ def batch(base_offset: int, at: int, count: int) -> bytes:
 def test_ends_come_from_batch_headers_and_stop_at_a_torn_one(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(batch(0, 10, 3) + batch(3, 25, 2) + batch(5, 30, 1)[:-4])
-    assert list(ends_of(path)) == [(T0 + 10, 3), (T0 + 25, 5)]
+    assert list(ends_of(str(path))) == [(T0 + 10, 3), (T0 + 25, 5)]
     path.write_bytes(b"no batch at all, but long enough to be taken for the header of one")
-    assert list(ends_of(path)) == []
-    assert list(ends_of(tmp_path / "00000000000000000009.log")) == []
+    assert list(ends_of(str(path))) == []
+    assert list(ends_of(str(tmp_path / "00000000000000000009.log"))) == []
 
 
 def test_segments_of_a_partition_follow_each_other_and_time_stands_still_where_it_went_back(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_segments_of_a_partition_follow_each_other_and_time_stands_still_where_i
     for other in ("__consumer_offsets-0", "no partition", "audit-1"):
         (tmp_path / other).mkdir()
     (tmp_path / "__consumer_offsets-0" / "00000000000000000000.log").write_bytes(batch(0, 0, 1))
-    rows = log_ends_rows(tmp_path, "r1")
+    rows = log_ends_rows(str(tmp_path), "r1")
     assert [(row["topic"], row["partition"], row["at_ms"] - T0, row["end"]) for row in rows] == [
         ("orders", 3, 10, 3),
         ("orders", 3, 2500, 6),
@@ -134,5 +134,5 @@ def test_segments_of_a_partition_follow_each_other_and_time_stands_still_where_i
 
 @pytest.mark.spark
 def test_a_directory_without_data_topics_knows_no_ends(spark: Any, tmp_path: Path) -> None:
-    assert log_ends(spark, tmp_path, "r1").count() == 0
-    assert log_ends(spark, tmp_path / "not there", "r1").count() == 0
+    assert log_ends(spark, str(tmp_path), "r1").count() == 0
+    assert log_ends(spark, str(tmp_path / "not there"), "r1").count() == 0

@@ -36,9 +36,8 @@ def heat(rows: Sequence[Mapping[str, Any]], jammed: Iterable[int], width: int) -
 
 
 def _columns(count: int, width: int) -> int:
-    if width <= NARROW:
-        return min(count, 10 if count <= 200 else 20)
-    return min(count, 25 if count <= 200 else 50)
+    few = 10 if count <= 200 else 20
+    return min(count, few if width <= NARROW or count <= 100 else 40)
 
 
 def _cell(

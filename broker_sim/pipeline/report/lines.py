@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_sim.explain.phrases import clock
+from broker_sim.explain.phrases import clock, times
 from broker_sim.pipeline.report.sheet import Sheet, number, short
 
 __all__ = ["committed", "lag"]
@@ -51,7 +51,7 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
 def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
     """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
     sheet = Sheet(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time)
-    told = f"{len(falls)} times backwards" if len(falls) > 1 else "once backwards" if falls else ""
+    told = f"went back {times(len(falls))}" if falls else ""
     _head(sheet, key, told, bad=bool(falls))
     steps = _steps(points, falls)
     values = [value for _, value in steps] + [int(p["end"]) for p in points if p["end"] is not None]
@@ -170,6 +170,6 @@ def _fall(sheet: Sheet, fall: Row, y: Any) -> None:
     sheet.canvas.circle(x, low, 3, "bad")
     anchor = "bad small end" if x > sheet.width - 70 else "bad small"
     sheet.canvas.text(
-        x + (-6 if x > sheet.width - 70 else 6), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
+        x + (-8 if x > sheet.width - 70 else 8), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
     )
     sheet.canvas.end_group()

@@ -16,10 +16,12 @@ from broker_sim.explain.phrases import date
 from broker_sim.explain.scale import Scale
 from broker_sim.words import duration_text
 
-__all__ = ["NARROW", "WIDE", "Sheet", "number", "short"]
+__all__ = ["NAME", "NARROW", "WIDE", "Sheet", "merged", "number", "short"]
 
 WIDE, NARROW = 1160, 400
 """Widths in px: a screen's and a phone's."""
+NAME = 0.87
+"""Names are set in bold: so much of the room that plain text of that length would take."""
 
 
 def number(value: float) -> str:

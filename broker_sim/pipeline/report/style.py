@@ -33,7 +33,7 @@ _SHAPES = """
 .curve{fill:none;stroke:var(--heat);stroke-width:1.8;stroke-linejoin:round}
 .area{fill:var(--heat);opacity:.16}.ends{fill:none;stroke:var(--end);stroke-width:1.2;stroke-dasharray:4 3}
 .rate{fill:var(--good);opacity:.5}.fall{fill:none;stroke:var(--bad);stroke-width:2;stroke-linecap:round}
-.left{fill:var(--end)}.came{fill:#f5a623}.lost{fill:var(--bad)}.big{font-size:13px;font-weight:650}
+.left{fill:var(--end)}.came{fill:#f5a623}.lost{fill:var(--bad)}.late{fill:#c026d3}.big{font-size:13px;font-weight:650}
 .cut{fill:none;stroke:var(--paper);stroke-width:3}.hatch{fill:url(#hatch)}.tight{font-size:9.5px}
 """
 
@@ -48,7 +48,8 @@ h1{font-size:27px;line-height:1.2;margin:0 0 4px;letter-spacing:-.01em}h2{font-s
 .tile b{display:block;font-size:23px;line-height:1.2;font-weight:650;font-variant-numeric:tabular-nums}
 .tile span{color:var(--muted);font-size:12.5px}.tile.bad b{color:var(--bad)}
 section{background:var(--card);border:1px solid var(--line);border-radius:14px;padding:18px 20px;margin:0 0 18px}
-.lead{color:var(--muted);margin:0 0 12px;max-width:95ch;font-size:13.5px}
+.lead{color:var(--muted);margin:0 0 12px;max-width:125ch;font-size:13.5px}
+details summary{cursor:pointer;color:var(--note);font-size:13.5px;margin:12px 0 0}
 .hint{color:var(--muted);font-size:12.5px;margin:8px 0 0}
 ol.findings{list-style:none;margin:10px 0 0;padding:0;display:grid;gap:10px}
 .findings li{border:1px solid var(--line);border-left:4px solid var(--note);border-radius:10px;padding:10px 14px;overflow-wrap:anywhere}

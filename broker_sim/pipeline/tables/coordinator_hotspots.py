@@ -29,7 +29,7 @@ COORDINATOR_HOTSPOTS = Table(
     "coordinator_hotspots",
     (
         RUN_ID,
-        Column("source", STRING, "`log` or, without a data directory, `journal`", ""),
+        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
         Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
         Column("groups", LONG, "groups with records in it", "offset_log"),
         Column("records", LONG, "records in it, control records included", "offset_log"),
@@ -67,8 +67,8 @@ def java_hash(text: SparkColumn) -> SparkColumn:
     return f.when(total == half, f.lit(0).cast("bigint")).when(total > half, f.lit(1 << 32) - total).otherwise(total)
 
 
-def coordinator_hotspots(log: DataFrame) -> DataFrame:
-    """COORDINATOR_HOTSPOTS of an offset_log."""
+def coordinator_hotspots(log: DataFrame, source: str = "log") -> DataFrame:
+    """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`."""
     from pyspark.sql import functions as f
 
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
@@ -86,7 +86,7 @@ def coordinator_hotspots(log: DataFrame) -> DataFrame:
     totals = held.groupBy("run_id").agg(f.sum("records").alias("total"))
     rows = rows.join(f.broadcast(totals), "run_id").select(
         "*",
-        f.lit("log").alias("source"),
+        f.lit(source).alias("source"),
         (f.col("records") / f.col("total")).alias("share"),
         f.col("busiest.group").alias("busiest_group"),
         f.col("busiest.records").alias("busiest_records"),

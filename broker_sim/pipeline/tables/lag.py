@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["LAG", "LOG_ENDS", "WINDOWS_MS", "lag", "window_ms_for"]
+__all__ = ["LAG", "LOG_ENDS", "WINDOWS_MS", "group_lag", "journal_ends", "lag", "window_ms_for"]
 
 LAG = Table(
     "lag",
@@ -104,6 +104,61 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     )
     both = f.col("end").isNotNull() & f.col("committed").isNotNull()
     return LAG.conform(told.withColumn("lag", f.when(both, f.col("clamped"))))
+
+
+def group_lag(table: DataFrame) -> DataFrame:
+    """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one; null where none has),
+    commits. A partition without a row in a window stands as it stood."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    of_key = Window.partitionBy(*_KEY).orderBy("window_start_ms")
+    of_group = (
+        Window.partitionBy("run_id", "group").orderBy("window_start_ms").rowsBetween(Window.unboundedPreceding, 0)
+    )
+    here = f.coalesce("lag", f.lit(0))
+    moved = table.select(
+        *("run_id", "group", "window_start_ms", "window_ms", "commits"),
+        (here - f.coalesce(f.lag(here).over(of_key), f.lit(0))).alias("moved"),
+        f.col("lag").isNotNull().cast("int").alias("known"),
+    )
+    windows = moved.groupBy("run_id", "group", "window_start_ms", "window_ms").agg(
+        f.sum("moved").alias("moved"), f.sum("commits").alias("commits"), f.max("known").alias("known")
+    )
+    total, known = f.sum("moved").over(of_group), f.max("known").over(of_group)
+    return windows.select(
+        *("run_id", "group", "window_start_ms", "window_ms"), f.when(known == 1, total).alias("lag"), "commits"
+    )
+
+
+def journal_ends(events: DataFrame) -> DataFrame:
+    """LOG_ENDS that a journal tells: high watermarks in Fetch's answers, and what Produce wrote where."""
+    from pyspark.sql import functions as f
+
+    from broker_sim.pipeline.tables.events import by_partition
+
+    answers = events.where(
+        (f.col("type") == "response") & f.col("api").isin("Fetch", "Produce") & f.col("partitions").isNotNull()
+    )
+    asked = events.where((f.col("type") == "request") & (f.col("api") == "Produce") & f.col("partitions").isNotNull())
+    per_partition = ["run_id", "journal", "request", "topic", "partition"]
+    sent = by_partition(asked, events).groupBy(*per_partition).agg(f.sum("records").alias("sent"))
+    told = by_partition(answers, events).drop("records").join(f.broadcast(sent), per_partition, "left")
+    end = f.when(f.col("api") == "Fetch", f.col("high_watermark")).otherwise(
+        f.col("offset") + f.coalesce("sent", f.lit(1))
+    )
+    good = f.coalesce("partition_error_code", f.lit(0)) == 0
+    rows = told.where(good & (end >= 0) & f.col("topic").isNotNull() & ~f.col("topic").startswith("__"))
+    return LOG_ENDS.conform(
+        rows.select(
+            "run_id",
+            "topic",
+            "partition",
+            f.col("ts_ms").alias("at_ms"),
+            end.alias("end"),
+            f.lit("journal").alias("source"),
+        )
+    )
 
 
 def _kept(log: DataFrame, window_ms: int) -> DataFrame:

@@ -4,7 +4,8 @@ Rules:
 1. A record is (run, log partition, log offset). Copies of it (a replica's, a file that the cleaner was about to replace, a segment read
    twice) are one row, so that the function may be applied to its own result, and to the union of two reads.
 2. Order is that of the log: log_partition and log_offset, never a timestamp.
-3. A commit within a transaction counts in the place of its txn_commit; with a txn_abort, or with no marker yet, it does not.
+3. Where there is a journal and no log, `journal_log` tells what the log must have held; its offsets are then the journal's numbers.
+4. A commit within a transaction counts in the place of its txn_commit; with a txn_abort, or with no marker yet, it does not.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["COMMITS", "OFFSET_LOG", "commits", "offset_log"]
+__all__ = ["COMMITS", "OFFSET_LOG", "commits", "journal_log", "offset_log"]
 
 COMMITS = Table(
     "commits",
@@ -45,14 +47,57 @@ COMMITS = Table(
 )
 
 
-def offset_log(raw: DataFrame, run_id: str | None = None) -> DataFrame:
-    """Each record once, with the columns of OFFSET_LOG. ``run_id``: in place of the one that the source gave."""
+def offset_log(raw: DataFrame, run_id: str | None = None, *, distinct: bool = False) -> DataFrame:
+    """Each record once, with the columns of OFFSET_LOG. ``run_id``: in place of the one that the source gave. ``distinct``: ``raw`` is
+    one read of one log directory, which has each record once already (the source sees to that): nothing has to be compared."""
     from pyspark.sql import functions as f
 
     frame = OFFSET_LOG.conform(raw)
     if run_id is not None:
         frame = frame.withColumn("run_id", f.lit(run_id))
-    return frame.dropDuplicates(["run_id", "log_partition", "log_offset"])
+    return frame if distinct else frame.dropDuplicates(["run_id", "log_partition", "log_offset"])
+
+
+def journal_log(events: DataFrame) -> DataFrame:
+    """Rows of OFFSET_LOG from a journal's EVENTS: the offsets that were published, and groups as often as they became Stable, Empty or
+    nothing, which is when their records are written. ``log_offset`` is the event's number (journal, then seq)."""
+    from pyspark.sql import functions as f
+
+    place = (f.col("journal").cast("bigint") * (1 << 40) + f.col("seq")).alias("log_offset")
+    shared: list[str | SparkColumn] = [
+        "run_id",
+        f.col("coordinator_partition").alias("log_partition"),
+        place,
+        f.col("ts_ms").alias("record_ts_ms"),
+        "group",
+    ]
+    told = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
+    offsets = told.where(f.col("type") == "offsets").select(*shared, f.explode("partitions").alias("p"))
+    offsets = offsets.select(
+        *("run_id", "log_partition", "log_offset", "record_ts_ms", "group"),
+        f.when(f.col("p.offset").isNull(), "commit_tombstone").otherwise("commit").alias("kind"),
+        f.col("p.topic").alias("topic"),
+        f.col("p.partition").alias("partition"),
+        f.col("p.offset").alias("committed_offset"),
+    )
+    moved = ~f.col("state_from").eqNullSafe(f.col("state_to")) | ~f.col("generation_from").eqNullSafe(
+        f.col("generation")
+    )
+    stored = f.coalesce(f.col("state_to").isin("Stable", "Empty", "Dead"), f.lit(True))
+    nobody = f.lit(None).cast(OFFSET_LOG.spark()["members"].dataType.elementType)
+    groups = told.where((f.col("type") == "group") & moved & stored).select(
+        *shared,
+        f.when(f.coalesce("state_to", f.lit("Dead")) == "Dead", "group_tombstone").otherwise("group").alias("kind"),
+        "generation",
+        "protocol",
+        "leader",
+        f.array_repeat(nobody, f.coalesce("size_after", f.lit(0))).alias("members"),
+    )
+    return OFFSET_LOG.conform(
+        OFFSET_LOG.conform(offsets)
+        .unionByName(OFFSET_LOG.conform(groups))
+        .withColumn("record_ts", f.timestamp_millis("record_ts_ms"))
+    )
 
 
 def commits(log: DataFrame) -> DataFrame:

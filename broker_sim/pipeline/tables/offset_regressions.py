@@ -23,7 +23,7 @@ OFFSET_REGRESSIONS = Table(
     "offset_regressions",
     (
         RUN_ID,
-        Column("source", STRING, "`log`", ""),
+        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
         Column("group", STRING, "group id", "offset_log"),
         Column("topic", STRING, "topic", "offset_log"),
         Column("partition", INT, "partition", "offset_log"),
@@ -63,8 +63,8 @@ OFFSET_REGRESSIONS = Table(
 _KEY = ("run_id", "group", "topic", "partition")
 
 
-def offset_regressions(log: DataFrame) -> DataFrame:
-    """OFFSET_REGRESSIONS of an offset_log."""
+def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
+    """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
     from pyspark.sql import functions as f
 
     back = _backwards(commits(log))
@@ -78,7 +78,7 @@ def offset_regressions(log: DataFrame) -> DataFrame:
     )
     told = told.select(
         "*",
-        f.lit("log").alias("source"),
+        f.lit(source).alias("source"),
         f.timestamp_millis("before_ms").alias("before"),
         (f.col("from_offset") - f.col("to_offset")).alias("by"),
         gone_back.alias("reset"),

@@ -1,0 +1,165 @@
+"""From the tables to `Facts`: the little that a report needs, chosen by Spark, so that it fits whatever the tables hold.
+
+Rules:
+1. What has the most trouble is taken, and what is left out is counted.
+2. Every query here reads tables that are written, never their lineage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.tables.lag import group_lag
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["collect"]
+
+MOST_GROUPS = 60
+"""Groups of which all rebalances are taken, up to MOST_REBALANCES each."""
+MOST_REBALANCES = 400
+MOST_STUCK = 200
+MOST_REGRESSIONS = 1000
+MOST_DUPLICATES = 100
+MOST_CHURN = 200
+MOST_SKIPPED = 200
+MOST_LAGS = 12
+MOST_KEYS = 9
+MOST_NEIGHBOURS = 1000
+
+
+def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
+    """Fill ``facts`` from the tables by their names; ``facts`` has its name, inputs and span already."""
+    from pyspark.sql import functions as f
+
+    facts.counts = {name: table.count() for name, table in tables.items()}
+    facts.stuck = _top(facts, tables, "stuck_partitions", MOST_STUCK, f.desc("stuck_ms"))
+    facts.stuck.sort(key=lambda row: row["from_ms"])
+    facts.regressions = _top(facts, tables, "offset_regressions", MOST_REGRESSIONS, f.desc("by"), f.col("log_offset"))
+    facts.duplicates = _top(facts, tables, "duplicate_windows", MOST_DUPLICATES, f.col("evidence"), f.desc("records"))
+    facts.churn = _top(
+        facts, tables, "member_churn", MOST_CHURN, f.desc("expirations"), f.desc("joins"), f.col("group")
+    )
+    facts.skipped = _top(facts, tables, "skipped", MOST_SKIPPED, f.col("file"), f.col("position"))
+    facts.hotspots = _rows(tables["coordinator_hotspots"].orderBy("log_partition"))
+    _of_log(tables["offset_log"], facts)
+    _rebalances(tables["rebalances"], facts)
+    _lag(tables["lag"], facts)
+    _committed(tables["lag"], facts)
+    return facts
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def _top(facts: Facts, tables: Mapping[str, DataFrame], name: str, most: int, *order: Column) -> list[Row]:
+    """The first rows of a table in that order; how many are left out is noted."""
+    if not facts.counts[name]:
+        return []
+    if facts.counts[name] > most:
+        facts.left_out[name] = facts.counts[name] - most
+    return _rows(tables[name].orderBy(*order).limit(most))
+
+
+def _of_log(log: DataFrame, facts: Facts) -> None:
+    """What each partition holds, how many groups and commits there are, and who lives in the partitions that were stuck."""
+    from pyspark.sql import functions as f
+
+    facts.partitions = _rows(
+        log.groupBy("log_partition")
+        .agg(
+            f.count("*").alias("records"),
+            f.min("log_offset").alias("first_offset"),
+            f.max("log_offset").alias("last_offset"),
+            f.count(f.when(f.col("kind") == "commit", 1)).alias("commits"),
+        )
+        .orderBy("log_partition")
+    )
+    facts.commits = sum(row["commits"] for row in facts.partitions)
+    facts.groups = max(sum(row["groups"] or 0 for row in facts.hotspots), facts.groups)
+    stuck = sorted({row["log_partition"] for row in facts.stuck if row["log_partition"] is not None})
+    if stuck:
+        living = log.where(f.col("log_partition").isin(stuck) & f.col("group").isNotNull())
+        for row in living.select("log_partition", "group").distinct().orderBy("group").limit(MOST_NEIGHBOURS).collect():
+            facts.neighbours.setdefault(row.log_partition, []).append(row.group)
+
+
+def _rebalances(table: DataFrame, facts: Facts) -> None:
+    """Rebalances of the groups with the most trouble: those that a stuck partition hit, that failed, that rebalanced often."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    if not facts.counts["rebalances"]:
+        return
+    hit = sorted({group for row in facts.stuck for group in row["groups"] or ()})[:1000]
+    began = f.coalesce("started_ms", "closed_ms", "ended_ms", f.lit(0))
+    trouble = (
+        f.count(f.when(f.col("end") == "failed", 1)) * 20
+        + f.count("*")
+        + f.max(f.col("group").isin(hit).cast("int")) * 1_000_000
+        + f.max(f.coalesce(f.col("ended_ms") - f.col("started_ms"), f.lit(0))) / 1000
+    )
+    ranked = table.groupBy("group").agg(trouble.alias("trouble")).orderBy(f.desc("trouble"), "group").limit(MOST_GROUPS)
+    of_group = Window.partitionBy("group").orderBy(began)
+    kept = table.join(f.broadcast(ranked.select("group")), "group").withColumn("number", f.row_number().over(of_group))
+    facts.rebalances = _rows(kept.where(f.col("number") <= MOST_REBALANCES).drop("number"))
+    facts.rebalances.sort(key=lambda row: (row["group"], row["started_ms"] or row["closed_ms"] or 0))
+
+
+def _lag(table: DataFrame, facts: Facts) -> None:
+    """The groups that were the furthest behind; where no lag is known, those that committed the most."""
+    from pyspark.sql import functions as f
+
+    by_group = group_lag(table).persist()
+    try:
+        per_group = by_group.groupBy("group").agg(f.max("lag").alias("lag"), f.sum("commits").alias("commits"))
+        count = per_group.count()
+        chosen = per_group.orderBy(f.desc_nulls_last("lag"), f.desc("commits"), "group").limit(MOST_LAGS).collect()
+        if count > len(chosen):
+            facts.left_out["lag"] = count - len(chosen)
+        names = [row.group for row in chosen]
+        facts.lag = {name: [] for name in names}
+        for row in _rows(by_group.where(f.col("group").isin(names)).orderBy("window_start_ms")):
+            facts.lag[row["group"]].append(row)
+    finally:
+        by_group.unpersist()
+
+
+def _committed(table: DataFrame, facts: Facts) -> None:
+    """Partitions whose offsets went back the most, filled up with the busiest ones of the groups that are shown."""
+    from pyspark.sql import functions as f
+
+    fallen: dict[tuple[str, str, int], int] = {}
+    for row in facts.regressions:
+        key = (row["group"], row["topic"], row["partition"])
+        fallen[key] = fallen.get(key, 0) + row["by"]
+    keys = sorted(fallen, key=lambda key: -fallen[key])
+    if len(keys) > MOST_KEYS:
+        facts.left_out["committed"] = len(keys) - MOST_KEYS
+    keys = keys[:MOST_KEYS]
+    if len(keys) < MOST_KEYS // 3 and facts.lag:
+        busy = (
+            table.where(f.col("group").isin(list(facts.lag)))
+            .groupBy("group", "topic", "partition")
+            .agg(f.sum("commits").alias("n"))
+        )
+        more = busy.orderBy(f.desc("n"), "group", "topic", "partition").limit(MOST_KEYS // 3).collect()
+        keys += [key for row in more if (key := (row.group, row.topic, row.partition)) not in keys]
+    facts.committed = {key: [] for key in keys}
+    if not keys:
+        return
+    of_groups = table.where(f.col("group").isin(sorted({key[0] for key in keys})))
+    wanted = f.struct("group", "topic", "partition").isin([_struct(key) for key in keys])
+    for row in _rows(of_groups.where(wanted).orderBy("window_start_ms")):
+        facts.committed[row["group"], row["topic"], row["partition"]].append(row)
+
+
+def _struct(key: Sequence[Any]) -> Any:
+    from pyspark.sql import functions as f
+
+    group, topic, partition = key
+    return f.struct(f.lit(group).alias("group"), f.lit(topic).alias("topic"), f.lit(partition).alias("partition"))

@@ -1,0 +1,174 @@
+"""The verbs ``broker-sim pipeline run``, ``watch`` and ``package``.
+
+Rules:
+1. stdout has the findings (``--json``: as JSON), stderr the progress and what went wrong.
+2. Exit codes: 0 the report is written, whatever it found; 2 wrong usage, no input, no Java; 1 Spark itself failed; 130 interrupted.
+3. A verb that lives elsewhere has a line in ``ELSEWHERE``; its module has ``register(verbs, name)`` as commands of `broker_sim.cli` do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import sys
+from typing import Any
+
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.words import UsageError, duration_ms
+
+__all__ = ["ELSEWHERE", "add_verbs", "register", "run", "setting", "window"]
+
+ELSEWHERE: dict[str, str] = {
+    "watch": "broker_sim.pipeline.watch",
+    "package": "broker_sim.pipeline.packaging",
+}
+"""Verb -> the module whose ``register(verbs, name)`` adds its parser."""
+
+INTERRUPTED = 130
+
+_EXAMPLES = """\
+examples:
+  broker-sim pipeline run --input ./kafka-data --out ./report
+      the logs of a simulator's run (serve --data ./kafka-data --journal ./kafka-data/journal), with its journal
+  broker-sim pipeline watch --input ./kafka-data
+      the same while it happens
+  broker-sim pipeline package pipelines.zip
+      an archive for spark-submit
+"""
+
+_RUN_EXAMPLES = """\
+examples:
+  broker-sim pipeline run --input ./kafka-data --out ./report
+      a data directory of broker-sim; its journal is found beside or below it
+  broker-sim pipeline run --input ./copied-from-broker-3 --out ./report
+      copies of a real broker's __consumer_offsets-* folders; with those of other topics the lag is known, too
+  broker-sim pipeline run --input ./kafka-data --journal ./journal --out ./report --overwrite
+      the journal elsewhere; what an earlier run made in ./report is replaced
+  broker-sim pipeline run --journal ./journal --out ./report
+      a journal alone
+  broker-sim pipeline run --input hdfs:///kafka-logs --out hdfs:///reports/monday --master yarn
+      on a cluster
+
+OUT gets report.html, findings.txt, findings.json and tables/NAME/run_id=.../*.parquet.
+
+exit codes: 0 the report is written, 1 Spark failed, 2 a wrong argument, no input, no Java 17
+"""
+
+
+def register(commands: Any, name: str) -> None:
+    """Add the parser with its verbs."""
+    parser = add_command(
+        commands,
+        name,
+        _help,
+        description="What happened to the consumer groups, from the logs of a simulated or a real cluster and from the journal: Parquet"
+        " tables, a report with pictures, and findings in words. Needs pip install 'broker-sim[spark]' and Java 17.",
+        epilog=_EXAMPLES,
+    )
+    add_verbs(parser)
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    """The verbs below a parser: that of ``broker-sim pipeline``, or the program's own on a cluster."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", parser_class=type(parser))
+    _add_run(verbs)
+    for name, module in ELSEWHERE.items():
+        if importlib.util.find_spec(module) is None:
+            continue
+        add = getattr(importlib.import_module(module), "register", None)
+        if add is not None:
+            add(verbs, name)
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    arguments.parser.print_help()
+    return DONE
+
+
+def _add_run(verbs: Any) -> None:
+    verb = add_command(
+        verbs,
+        "run",
+        run,
+        help="tables, report and findings of a data directory and its journal",
+        description="Read __consumer_offsets and the journal, write the tables and a report, tell what was found.",
+        epilog=_RUN_EXAMPLES,
+    )
+    add = verb.add_argument
+    add("--input", metavar="DIR", help="data directory: the simulator's, or a copy of a real broker's")
+    add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
+    add("--no-journal", action="store_true", help="don't look for a journal")
+    add("--out", metavar="DIR", required=True, help="where tables and report go; made if need be")
+    add("--overwrite", action="store_true", help="replace what an earlier run made in --out")
+    add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
+    add(
+        "--window",
+        type=window,
+        metavar="TIME",
+        help="length of the lag table's windows (default: as long as 240 of them need)",
+    )
+    add(
+        "--master",
+        metavar="URL",
+        help="Spark's master: local[2], spark://.., yarn, k8s://.. (default: local[*], or spark-submit's)",
+    )
+    add("--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable")
+    add("--open", action="store_true", help="show the report in the browser when it is done")
+    add("--json", action="store_true", help="the findings as one JSON object on stdout")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def window(text: str) -> int:
+    """A length of time as an argument, in ms."""
+    try:
+        ms = duration_ms(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if ms < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of a window")
+    return ms
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting of Spark's as an argument: KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in spark.driver.memory=4g")
+    return name, value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """``broker-sim pipeline run``."""
+    from broker_sim.pipeline.progress import Steps
+    from broker_sim.pipeline.run import Options, SparkFailed, pipeline
+
+    options = Options(
+        input=arguments.input,
+        journal=arguments.journal,
+        look_for_journal=not arguments.no_journal,
+        out=arguments.out,
+        overwrite=arguments.overwrite,
+        run_id=arguments.run_id,
+        window_ms=arguments.window,
+        master=arguments.master,
+        conf=dict(arguments.conf),
+    )
+    try:
+        told = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))
+    except UsageError as error:
+        sys.stderr.write(f"broker-sim pipeline run: {error}\n")
+        return USAGE
+    except SparkFailed as error:
+        sys.stderr.write(f"broker-sim pipeline run: {error}\n")
+        return BROKEN
+    except KeyboardInterrupt:
+        sys.stderr.write("broker-sim pipeline run: interrupted\n")
+        return INTERRUPTED
+    sys.stdout.write(json.dumps(told.to_dict()) + "\n" if arguments.json else told.text())
+    if arguments.open:
+        import webbrowser
+
+        webbrowser.open(told.report)
+    return DONE

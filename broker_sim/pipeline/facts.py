@@ -1,0 +1,52 @@
+"""What a report and its findings are made of: small lists of rows, taken from the tables by `collect.py`.
+
+Rules:
+1. Rows are those of the tables, with the tables' columns as keys. Whoever collects them keeps them few; `left_out` says what was left.
+2. Nothing in here knows Spark: findings and pictures are tested with rows made by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Facts", "Key", "Row"]
+
+Row = Mapping[str, Any]
+Key = tuple[str, str, int]
+"""group, topic, partition."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """``counts``: rows of each table; ``groups``: how many there are; times in ms since 1970, None where nothing has a time."""
+
+    run_id: str
+    input: str | None
+    journal: str | None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    groups: int = 0
+    commits: int = 0
+    rebalances: list[Row] = field(default_factory=list)
+    stuck: list[Row] = field(default_factory=list)
+    regressions: list[Row] = field(default_factory=list)
+    duplicates: list[Row] = field(default_factory=list)
+    churn: list[Row] = field(default_factory=list)
+    hotspots: list[Row] = field(default_factory=list)
+    lag: dict[str, list[Row]] = field(default_factory=dict)
+    """group -> its windows, all its partitions together: window_start_ms, window_ms, lag, commits."""
+    committed: dict[Key, list[Row]] = field(default_factory=dict)
+    """a partition of a group -> its rows of the table lag."""
+    partitions: list[Row] = field(default_factory=list)
+    """of each log partition: log_partition, records, first_offset, last_offset, groups: what compaction took."""
+    neighbours: dict[int, list[str]] = field(default_factory=dict)
+    """log partition -> the groups that live in it."""
+    skipped: list[Row] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """what was not collected: a table's name -> so many rows, groups or partitions more."""
+
+    def of_group(self, rows: list[Row], group: str) -> list[Row]:
+        return [row for row in rows if row["group"] == group]

@@ -1,0 +1,522 @@
+"""What the tables say, in sentences as an operator would write them, the weightiest first, each with what may be done about it.
+
+    for finding in findings(facts): print(finding.text)
+
+Rules:
+1. Every sentence is made of rows: names, numbers and times stand in the tables. What the rows don't show isn't said.
+2. One finding for one matter: what a stuck partition did to its groups is told with it, and not again for each of them.
+3. Weights: above 1000 something stood still, above 500 data was read twice or lost its place, above 100 it cost time, below it is good
+   to know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from broker_sim.explain.phrases import clock, count, joined, times
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.phrases import cause, named, when
+from broker_sim.words import duration_text
+
+__all__ = ["Finding", "compaction", "findings", "text"]
+
+LONG_MS = 10_000
+"""A rebalance that takes longer is told."""
+OFTEN = 5
+"""So many rebalances of a group within OFTEN_MS are told."""
+OFTEN_MS = 300_000
+HOT_TIMES, HOT_SHARE = 4.0, 0.25
+"""A partition is hot with so many times its fair share, and so much of all."""
+HOT_RECORDS = 1000
+MOST_ALIKE = 5
+"""Findings of one kind."""
+LAGS = 100
+"""Lags below that are not worth a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``: when it began, where it has a time."""
+
+    kind: str
+    severity: str
+    weight: float
+    text: str
+    advice: str = ""
+    group: str | None = None
+    log_partition: int | None = None
+    at_ms: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """All that is to be told; one of the kind `nothing` where there is nothing."""
+    found = [one for tell in _KINDS for one in _few(list(tell(facts)))]
+    found.sort(key=lambda one: (-one.weight, one.at_ms or 0, one.text))
+    if not any(one.severity in ("bad", "warn") for one in found):
+        found.insert(0, _nothing(facts))
+    return found
+
+
+def _few(alike: list[Finding]) -> list[Finding]:
+    """The weightiest ones of a kind; the last of them names the groups of the others."""
+    if len(alike) <= MOST_ALIKE:
+        return alike
+    alike.sort(key=lambda one: -one.weight)
+    kept, rest = alike[:MOST_ALIKE], alike[MOST_ALIKE:]
+    whose = [one.group or f"__consumer_offsets-{one.log_partition}" for one in rest]
+    groups = named(whose, 5)
+    return [*kept[:-1], replace(kept[-1], text=f"{kept[-1].text} The same in less measure: {groups}.")]
+
+
+def _nothing(facts: Facts) -> Finding:
+    looked = [
+        count(facts.groups, "group"),
+        count(facts.commits, "commit"),
+        count(facts.counts.get("rebalances", 0), "rebalance"),
+    ]
+    return Finding("nothing", "good", 0, f"Nothing unusual was found in {joined(looked)}.")
+
+
+# ------------------------------------------------------------------------------------------------ stuck partitions
+
+
+def _stuck(facts: Facts) -> Iterable[Finding]:
+    for row in facts.stuck:
+        yield _silence(row) if row["evidence"] == "silence" else _jam(facts, row)
+
+
+def _jam(facts: Facts, row: Row) -> Finding:
+    """A partition that took nothing although somebody tried, and what became of its groups."""
+    hit, partition = list(row["groups"] or ()), row["log_partition"]
+    restless = {
+        group: at_ms
+        for group in hit
+        if (at_ms := _unstable_from(facts, group, row["from_ms"], row["to_ms"])) is not None
+    }
+    did, span = f"{_took_nothing(row)} ({_attempts(row)})", _between(row["from_ms"], row["to_ms"])
+    its = "its" if len(restless or hit) == 1 else "their"
+    if partition is None or not hit:
+        words = f"{row['log']} {did} {span}"
+    elif restless:
+        first = min(restless.values())
+        words = f"{named(restless)} never became Stable {_between(first, row['to_ms'])}"
+        if first - row["from_ms"] >= 1000:
+            words += f", nor committed anything from {when(row['from_ms'])} on"
+        words += f": {its} offsets partition {partition} {did}"
+    else:
+        words = f"{named(hit)} could not commit {span}: {its} offsets partition {partition} {did}"
+    others = (
+        [group for group in facts.neighbours.get(partition, ()) if group not in hit] if partition is not None else []
+    )
+    if others:
+        words += (
+            f"; {count(len(others), 'other group')} {'shares' if len(others) == 1 else 'share'} it: {named(others)}"
+        )
+    if row["to_ms"] is None:
+        words += "; it still is at the end of what was read"
+    advice = (
+        f"Look at the replicas of {row['log']}: a follower that hangs but is still in the ISR, fewer in-sync replicas than"
+        " min.insync.replicas, a full disk, a coordinator that moves or loads."
+    )
+    if partition is not None:
+        advice += " Groups of other partitions are not concerned; restarting consumers does not help."
+    group = hit[0] if len(hit) == 1 else None
+    return Finding(
+        "stuck", "bad", 1000 + (row["stuck_ms"] or 0) / 1000, f"{words}.", advice, group, partition, row["from_ms"]
+    )
+
+
+def _took_nothing(row: Row) -> str:
+    if row["evidence"] == "answers":
+        return "had no coordinator that answered"
+    what = "record" if row["evidence"] == "produce" else "append"
+    if row["evidence"] == "appends" and row["waiting"] and row["waiting"] == row["attempts"]:
+        return "committed none of what was appended"
+    return f"accepted no {what}"
+
+
+def _silence(row: Row) -> Finding:
+    words = (
+        f"{row['log']} took nothing {_between(row['from_ms'], row['to_ms'])} ({duration_text(row['silence_ms'])}), while others took "
+        f"{count(row['others'] or 0, 'record')}; it was busy before and after"
+    )
+    advice = "A hint and no more: a log does not tell who tried in vain. A journal, or the clients' logs of that time, would."
+    return Finding("silence", "note", 90, f"{words}.", advice, None, row["log_partition"], row["from_ms"])
+
+
+def _attempts(row: Row) -> str:
+    errors = [error for error in row["errors"] or () if error and error != "NONE"]
+    failed = count(row["attempts"] or 0, "attempt")
+    return f"{failed}, answered {joined(errors)}" if errors else failed
+
+
+def _between(from_ms: int, to_ms: int | None) -> str:
+    return f"since {when(from_ms)}" if to_ms is None else f"between {when(from_ms)} and {when(to_ms)}"
+
+
+def _unstable_from(facts: Facts, group: str, from_ms: int, to_ms: int | None) -> int | None:
+    """When the first rebalance within the time began, where none of those within ended Stable before its end; else None."""
+    inside = [
+        row
+        for row in facts.of_group(facts.rebalances, group)
+        if row["started_ms"] is not None
+        and from_ms <= row["started_ms"]
+        and (to_ms is None or row["started_ms"] < to_ms)
+    ]
+    over = [row["ended_ms"] for row in inside if row["end"] == "stable" and row["ended_ms"] is not None]
+    if not inside or any(to_ms is None or ended_ms < to_ms for ended_ms in over):
+        return None
+    return min(int(row["started_ms"]) for row in inside)
+
+
+def _in_stuck(facts: Facts, group: str, at_ms: int) -> bool:
+    return any(
+        group in (row["groups"] or ()) and row["from_ms"] <= at_ms and (row["to_ms"] is None or at_ms <= row["to_ms"])
+        for row in facts.stuck
+    )
+
+
+# ------------------------------------------------------------------------------------------------ rebalances
+
+_ADVICE = {
+    "session timeout": "Look at what kept these members silent: long garbage collections, a starved machine, a network that drops idle"
+    " connections. A longer session.timeout.ms bears more; group.instance.id spares the rebalance of a quick restart.",
+    "join": "Members that come one by one each cost a rebalance: start them together, give them group.instance.id, or let"
+    " group.initial.rebalance.delay.ms gather them.",
+    "leave": "Members that leave and come back cost two rebalances: group.instance.id (static membership) spares both for a restart."
+    " Look whether max.poll.interval.ms ran out: then the client leaves by itself.",
+    "metadata change": "Subscriptions that differ or change, or topics that grow, rebalance the whole group each time.",
+    "sync failed": "The assignment could not be stored, or members did not ask for it in time: look at the group's offsets partition.",
+}
+
+
+def _restless(facts: Facts) -> Iterable[Finding]:
+    """Groups that rebalanced often, or began again and again."""
+    for group, rows in _by_group(facts.rebalances):
+        timed = [
+            row for row in rows if row["started_ms"] is not None and not _in_stuck(facts, group, row["started_ms"])
+        ]
+        for run in _dense(timed):
+            failed = sum(row["end"] == "failed" for row in run)
+            lasted = (run[-1]["ended_ms"] or run[-1]["started_ms"]) - run[0]["started_ms"]
+            causes = Counter(row["cause"] or "unknown" for row in run)
+            most, number = causes.most_common(1)[0]
+            words = f"{group} rebalanced {times(len(run))} within {duration_text(lasted)} from {when(run[0]['started_ms'])} on"
+            if failed:
+                words += f", {failed} of them begun again before they were Stable"
+            example = next(row for row in run if (row["cause"] or "unknown") == most)
+            words += f"; {times(number)} because of {_noun(most)}" + (
+                f" (as when {cause(example)})" if most != "unknown" else ""
+            )
+            yield Finding(
+                "restless",
+                "bad" if failed * 2 >= len(run) else "warn",
+                100 + len(run) + 5 * failed,
+                f"{words}.",
+                _ADVICE.get(most, ""),
+                group,
+                None,
+                run[0]["started_ms"],
+            )
+
+
+def _dense(rows: list[Row]) -> list[list[Row]]:
+    """Runs of at least OFTEN rebalances of which any OFTEN in a row began within OFTEN_MS."""
+    found: list[list[Row]] = []
+    for at in range(OFTEN - 1, len(rows)):
+        first = rows[at - OFTEN + 1]
+        if rows[at]["started_ms"] - first["started_ms"] > OFTEN_MS:
+            continue
+        if found and found[-1][-1] is rows[at - 1]:
+            found[-1].append(rows[at])
+        else:
+            found.append(list(rows[at - OFTEN + 1 : at + 1]))
+    return found
+
+
+def _noun(cause_: str) -> str:
+    return {
+        "join": "members that joined",
+        "leave": "members that left",
+        "gone": "members that left or fell silent",
+        "rejoin": "members that joined again",
+        "session timeout": "session timeouts",
+        "metadata change": "changed subscriptions or topics",
+        "sync failed": "assignments that were not stored or not asked for",
+        "load": "loads of the coordinator",
+        "no room": "members without room",
+    }.get(cause_, "what the journal does not tell")
+
+
+def _slow(facts: Facts) -> Iterable[Finding]:
+    """The longest rebalance of each group that took long."""
+    for group, rows in _by_group(facts.rebalances):
+        timed = [
+            row
+            for row in rows
+            if row["started_ms"] is not None
+            and row["ended_ms"] is not None
+            and not _in_stuck(facts, group, row["started_ms"])
+        ]
+        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS]
+        if not slow:
+            continue
+        row = max(slow, key=lambda one: one["ended_ms"] - one["started_ms"])
+        lasted = row["ended_ms"] - row["started_ms"]
+        words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
+        if row["preparing_ms"] is not None and row["preparing_ms"] * 2 >= lasted:
+            words += f": {duration_text(row['preparing_ms'])} of it waiting for members to rejoin"
+            gone = row["timed_out"] or []
+            if gone:
+                words += f", in vain for {named(gone)}"
+            advice = "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
+        else:
+            words += ": most of it until the assignment was stored"
+            advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+        more = f" {count(len(slow) - 1, 'other')} took longer than {duration_text(LONG_MS)}." if len(slow) > 1 else ""
+        yield Finding("slow", "warn", 100 + lasted / 1000, f"{words}.{more}", advice, group, None, row["started_ms"])
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+_BACK = {
+    "reset": (
+        "note",
+        "was reset from outside",
+        "Somebody set these offsets while the group had no members; was that meant?",
+    ),
+    "deleted": (
+        "warn",
+        "began anew after its offset had been deleted",
+        "Offsets of a group without members expire after offsets.retention.minutes; auto.offset.reset then decides where it goes on.",
+    ),
+    "rebalance": (
+        "bad",
+        "went back across a rebalance",
+        "The new owner went on from an older offset than the last commit: the old one committed late, or a commit failed. Commit in"
+        " onPartitionsRevoked, and make processing bear repetition.",
+    ),
+    "rewind": (
+        "warn",
+        "went back within a generation",
+        "The consumer itself did that: seek(), or commits that overtake each other (asynchronous ones that are retried).",
+    ),
+    None: ("warn", "went back", "The group's record is not in the log any more, so that nobody can say how."),
+}
+
+
+def _regressions(facts: Facts) -> Iterable[Finding]:
+    kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
+    for row in facts.regressions:
+        kinds[row["group"], row["how"]].append(row)
+    for (group, how), rows in kinds.items():
+        severity, what, advice = _BACK.get(how, _BACK[None])
+        worst = max(rows, key=lambda row: row["by"])
+        total = sum(row["by"] for row in rows)
+        where = f"{worst['topic']}-{worst['partition']}"
+        words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
+        if how == "rebalance":
+            words += f", as generation {worst['to_generation']} followed {worst['from_generation']}"
+        words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
+        if len(rows) > 1:
+            words += f". It did so {times(len(rows))} ({count(total, 'record')} in all)"
+        weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
+        yield Finding(
+            "regression", severity, weight, f"{words}.", advice, group, worst["log_partition"], worst["at_ms"]
+        )
+
+
+def _duplicates(facts: Facts) -> Iterable[Finding]:
+    for group, rows in _by_group(facts.duplicates):
+        sure = [row for row in rows if row["evidence"] == "delivered"]
+        shown = sure or rows
+        worst = max(shown, key=lambda row: row["records"] or 0)
+        total = sum(row["records"] or 0 for row in shown)
+        whom = (
+            f" (to {worst['from_client']}, then to {worst['to_client']})"
+            if worst["from_client"] and worst["to_client"]
+            else ""
+        )
+        words = (
+            f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
+            f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
+        )
+        if len(shown) > 1:
+            words += f", and {count(len(shown) - 1, 'window')} more like it"
+        if sure:
+            advice = "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
+            yield Finding(
+                "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
+            )
+        else:
+            advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
+            yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
+
+
+def _offsets(row: Row) -> str:
+    first, last, where = row["from_offset"], row["to_offset"] - 1, f"{row['topic']}-{row['partition']}"
+    return f"offset {first:,} of {where}" if first == last else f"offsets {first:,} to {last:,} of {where}"
+
+
+def _lag(facts: Facts) -> Iterable[Finding]:
+    for group, rows in facts.lag.items():
+        known = [row for row in rows if row["lag"] is not None]
+        if not known:
+            continue
+        peak = max(known, key=lambda row: row["lag"])
+        now = known[-1]["lag"]
+        last = next((row for row in reversed(rows) if row["commits"]), None)
+        if (
+            now >= LAGS
+            and last is not None
+            and known[-1]["window_start_ms"] > last["window_start_ms"]
+            and last["lag"] < now
+        ):
+            words = (
+                f"{group} committed for the last time at {when(last['window_start_ms'])}, while its logs grew: from a lag of "
+                f"{last['lag'] or 0:,} to {now:,} at the end"
+            )
+            yield Finding(
+                "lag",
+                "bad",
+                300 + min(now / 1000, 100),
+                f"{words}.",
+                "Its consumers are gone, hang, or cannot commit.",
+                group,
+                None,
+                last["window_start_ms"],
+            )
+        elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
+            words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}"
+            advice = "It reads more slowly than is written: more consumers, up to the number of partitions, or less work a record."
+            yield Finding("lag", "warn", 150, f"{words}.", advice, group, None, known[0]["window_start_ms"])
+        elif peak["lag"] >= LAGS:
+            words = f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind at the end"
+            yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
+
+
+# ------------------------------------------------------------------------------------------------ partitions, input
+
+
+def _hot(facts: Facts) -> Iterable[Finding]:
+    total = sum(row["records"] for row in facts.hotspots)
+    known = max((row["partitions"] or 50 for row in facts.hotspots), default=50)
+    for row in facts.hotspots:
+        if total < HOT_RECORDS or row["share"] < HOT_SHARE or row["share"] * known < HOT_TIMES:
+            continue
+        words = f"__consumer_offsets-{row['log_partition']} holds {row['share']:.0%} of all records, of {count(row['groups'], 'group')}"
+        busiest = row["busiest_group"]
+        if busiest is not None:
+            words += f"; {busiest} alone wrote {row['busiest_records'] / total:.0%} of all"
+        advice = (
+            "Its leader coordinates them all. Let the busiest group commit less often, or rename it: its hash decides."
+        )
+        yield Finding("hot", "note", 80 + 10 * row["share"], f"{words}.", advice, busiest, row["log_partition"])
+
+
+def _placed(facts: Facts) -> Iterable[Finding]:
+    number = next((row["partitions"] for row in facts.hotspots if row["partitions"] is not None), None)
+    if number is not None and number != 50:
+        words = f"The groups lie as if __consumer_offsets had {count(number, 'partition')}, not Kafka's usual 50"
+        yield Finding("placed", "note", 40, f"{words}.")
+    odd = [row for row in facts.hotspots if row["misplaced"]]
+    if number is None and odd:
+        groups = sum(row["misplaced"] for row in odd)
+        where = joined(
+            [str(row["log_partition"]) for row in odd[:5]] + ([f"{len(odd) - 5} more"] if len(odd) > 5 else [])
+        )
+        words = (
+            f"{count(groups, 'group')} {'lies' if groups == 1 else 'lie'} in another offsets partition than its hash says ({where}), "
+            "and no number of partitions explains it"
+        )
+        advice = "A coordinator will not look for them there: offsets.topic.num.partitions was changed, or folders were mixed up."
+        yield Finding("placed", "warn", 400, f"{words}.", advice)
+
+
+def _silent(facts: Facts) -> Iterable[Finding]:
+    """Groups that lose members to session timeouts."""
+    for row in facts.churn:
+        lost, came = row["expirations"] or 0, row["joins"] or 0
+        if lost >= 3 and lost * 3 >= came:
+            words = f"{row['group']} lost {count(lost, 'member')} to session timeouts; {came} joined"
+            yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
+
+
+def _skipped(facts: Facts) -> Iterable[Finding]:
+    if not facts.skipped:
+        return
+    first = facts.skipped[0]
+    pieces = len(facts.skipped) + facts.left_out.get("skipped", 0)
+    at = "" if first["position"] is None else f" at {first['position']:,}"
+    words = f"{count(pieces, 'piece')} of the input could not be read: {first['file']}{at}: {first['reason']}"
+    if pieces > 1:
+        words += f", and {pieces - 1} more"
+    yield Finding(
+        "skipped", "warn", 450, f"{words}.", "What is good around it has been read; the report lists all of them."
+    )
+
+
+_KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    *(_stuck, _restless, _slow, _regressions, _duplicates, _lag, _hot, _placed, _silent, _skipped),
+)
+
+
+def _by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["group"]].append(row)
+    for of_group in found.values():
+        of_group.sort(key=lambda row: row.get("started_ms") or row.get("at_ms") or 0)
+    return list(found.items())
+
+
+def compaction(facts: Facts) -> list[str]:
+    """What the log does not hold any more, and what of this report suffers from it."""
+    held = [row for row in facts.partitions if row["records"]]
+    gaps = {row["log_partition"]: row["last_offset"] - row["first_offset"] + 1 - row["records"] for row in held}
+    holed = [row for row in held if gaps[row["log_partition"]] > 0]
+    begun = [row for row in held if row["first_offset"] > 0]
+    lines = []
+    if holed:
+        gone = sum(gaps[row["log_partition"]] for row in holed)
+        all_ = gone + sum(row["records"] for row in held)
+        where = named([str(row["log_partition"]) for row in holed], 8)
+        lines.append(
+            f"{gone:,} of {all_:,} records ({gone / all_:.0%}) between the first and the last of their partitions are gone: the cleaner"
+            f" took them, in {count(len(holed), 'partition')} ({where})."
+        )
+    if begun:
+        lines.append(f"{count(len(begun), 'partition')} do not begin at offset 0: what stood before is not there.")
+    if not holed and not begun:
+        lines.append(
+            "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."
+        )
+    else:
+        lines += [
+            "Of a cleaned segment each key's last record is left: intermediate commits, and with them regressions that were made good"
+            " later, are not seen; commit counts and the curves of committed offsets are too low and too coarse there.",
+            "Of a group's generations only the last one is left: earlier rebalances are known from the journal alone.",
+            "Deleted offsets and groups vanish with their tombstones after delete.retention.ms.",
+        ]
+    if facts.journal is None:
+        lines.append(
+            "There is no journal: stuck periods, causes of rebalances and what was delivered twice are not in the log."
+        )
+    return lines
+
+
+def text(found: Iterable[Finding]) -> str:
+    """The findings for a terminal or a file: one paragraph each."""
+    lines = []
+    for one in found:
+        at = "" if one.at_ms is None else f"{clock(one.at_ms)}  "
+        lines.append(f"{at}{one.text}")
+        if one.advice:
+            lines.append(f"    {one.advice}")
+    return "\n".join(lines) + "\n"

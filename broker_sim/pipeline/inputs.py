@@ -1,0 +1,81 @@
+"""What a run reads: which folder, which journal, under which name; refused in one line before Spark starts where there is nothing.
+
+Rules:
+1. A journal that nobody named is looked for in the input folder, in `journal` below it and in `journal` beside it.
+2. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from broker_sim.pipeline import files, journal_files
+from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of
+from broker_sim.words import UsageError
+
+__all__ = ["Inputs", "find"]
+
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``log``: a log directory with folders of `__consumer_offsets`, or None; ``journal``: a journal's path, or None."""
+
+    run_id: str
+    log: str | None
+    journal: str | None
+    folders: tuple[str, ...] = ()
+
+
+def find(directory: str | None, journal: str | None, run_id: str | None, *, look: bool = True) -> Inputs:
+    """What there is to read. Raises UsageError."""
+    if directory is None and journal is None:
+        raise UsageError("nothing to read: tell --input DIR or --journal PATH")
+    if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
+        raise UsageError(f"--run-id {run_id!r}: letters, digits, '.', '_' and '-' make a name")
+    found: tuple[str, ...] = ()
+    if directory is not None:
+        found = _log_folders(directory)
+        if journal is None and look:
+            journal = _beside(directory)
+        if not found and journal is None:
+            raise UsageError(
+                f"--input {directory}: no folder {OFFSETS_TOPIC}-N is in it, and no journal in or beside it; a data directory of "
+                "broker-sim or a copy of a Kafka broker's log directory has them"
+            )
+    if journal is not None and not journal_files.find([journal]):
+        raise UsageError(f"--journal {journal}: no journal file is in it")
+    name = run_id or _NOT_IN_IDS.sub("-", files.base_name(directory or journal or "")).strip("-") or "run"
+    return Inputs(name[:100], directory if found else None, journal, found)
+
+
+def _log_folders(directory: str) -> tuple[str, ...]:
+    """The folders of `__consumer_offsets` in it; itself where it is one. Raises UsageError."""
+    known = log_partition_of(directory)
+    if known is not None and known[0] == OFFSETS_TOPIC:
+        return (directory,)
+    entry = files.entry(directory)
+    if entry is None:
+        raise UsageError(f"--input {directory}: there is no such folder")
+    if not entry.is_dir:
+        raise UsageError(f"--input {directory}: that is a file; a log directory is wanted")
+    return tuple(
+        files.inside(directory, one.name)
+        for one in files.listing(directory)
+        if one.is_dir and (log_partition_of(one.name) or ("", 0))[0] == OFFSETS_TOPIC
+    )
+
+
+def _beside(directory: str) -> str | None:
+    """The journal that belongs to a data directory, if there is one."""
+    names = {one.name for one in files.listing(directory)}
+    if any(name.startswith("journal-") and ".ndjson" in name for name in names):
+        return directory
+    for place in (files.inside(directory, "journal"), files.inside(files.parent(directory), "journal")):
+        entry = files.entry(place)
+        if entry is not None and entry.is_dir and journal_files.find([place]):
+            return place
+    return None

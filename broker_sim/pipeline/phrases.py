@@ -1,0 +1,73 @@
+"""The phrases that findings and pictures share: why a rebalance began, how it ended, who it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from broker_sim.explain.phrases import joined
+from broker_sim.pipeline.facts import Row
+
+__all__ = ["cause", "ended", "named", "when", "who"]
+
+_UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_WHY = {
+    "join": "{who} joined",
+    "leave": "{who} left",
+    "gone": "{who} left or fell silent",
+    "rejoin": "{who} joined again",
+    "session timeout": "the session of {who} ran out",
+    "metadata change": "{who} came with another subscription, or its topics changed",
+    "load": "the coordinator loaded the group",
+    "no room": "the group is full",
+    "unknown": "the cause is not known",
+}
+_ENDS = {
+    "stable": "Stable",
+    "empty": "the group was empty",
+    "failed": "it began again before it was Stable",
+    "moved": "the coordinator was unloaded",
+    "dead": "the group ceased to exist",
+    None: "it goes on",
+}
+
+
+def named(names: Iterable[str], most: int = 3) -> str:
+    """``app-1, app-2 and 7 more``."""
+    found = list(dict.fromkeys(names))
+    if len(found) > most + 1:
+        found = [*found[:most], f"{len(found) - most} more"]
+    return joined(found)
+
+
+def who(row: Row) -> str:
+    """Who caused a rebalance: client ids, or members' ids without their random part."""
+    clients = row["who_clients"] or []
+    members = row["who"] or []
+    names = [
+        client or _UUID.sub("", member)
+        for client, member in zip(clients or [None] * len(members), members, strict=False)
+    ]
+    return named(names) if names else "a member"
+
+
+def cause(row: Row) -> str:
+    """Why a rebalance began, as a clause."""
+    if row["cause"] == "sync failed":
+        error = f" ({row['error']})" if row["error"] else ""
+        if row["cause_detail"] == "append_failed":
+            return f"the assignment could not be stored{error}"
+        return f"{who(row)} owed a SyncGroup for too long{error}"
+    return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row))
+
+
+def ended(row: Row) -> str:
+    """How it ended."""
+    return _ENDS.get(row["end"], str(row["end"]))
+
+
+def when(ts_ms: int) -> str:
+    """``10:03:11``: the time of the day, UTC; with its ms where that is not a whole second."""
+    from broker_sim.explain.phrases import clock
+
+    return clock(ts_ms).removesuffix(".000")

@@ -1,0 +1,85 @@
+"""What a run says on stderr while it works: one line a step, with what came of it and how long it took.
+
+Rules:
+1. On a terminal the line of the step that runs counts its seconds and Spark's tasks; elsewhere each step is one line, when it is done.
+2. Nothing here waits for the work, and the work doesn't wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from broker_sim.clock import stopwatch
+
+__all__ = ["Steps"]
+
+TICK_S = 0.5
+
+
+class Step:
+    """The step that runs; `done` says what came of it."""
+
+    def __init__(self) -> None:
+        self.words = ""
+
+    def done(self, words: str) -> None:
+        self.words = words
+
+
+class Steps:
+    """Writes to ``stream``; ``tasks()`` tells (finished, all) of Spark's tasks that run now, or None."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self.stream, self.quiet = stream, quiet
+        self.tty = not quiet and stream.isatty()
+        self.tasks: Callable[[], tuple[int, int] | None] = lambda: None
+        self.watch = stopwatch()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Around the work of a step."""
+        watch, step, over = stopwatch(), Step(), threading.Event()
+        ticker = threading.Thread(target=self._tick, args=(name, watch, over), daemon=True)
+        if self.tty:
+            ticker.start()
+        try:
+            yield step
+        finally:
+            over.set()
+            if self.tty:
+                ticker.join()
+                self._write("\r\x1b[K")
+        self.say(f"{name}: {step.words or 'done'} ({watch():.1f} s)")
+
+    def say(self, words: str) -> None:
+        """A line."""
+        if not self.quiet:
+            self._write(f"{words}\n")
+
+    def _tick(self, name: str, watch: Callable[[], float], over: threading.Event) -> None:
+        while not over.wait(TICK_S if watch() > TICK_S else 0.05):
+            tasks = self.tasks()
+            shown = f", {tasks[0]} of {tasks[1]} tasks" if tasks else ""
+            self._write(f"\r\x1b[K{name} ... {watch():.0f} s{shown}")
+
+    def _write(self, words: str) -> None:
+        self.stream.write(words)
+        self.stream.flush()
+
+
+def tasks_of(spark: Any) -> Callable[[], tuple[int, int] | None]:
+    """(finished, all) tasks of the stages that a session runs now."""
+
+    def tell() -> tuple[int, int] | None:
+        try:
+            tracker = spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        except Exception:  # a session that ends, or that has no tracker: progress is never worth an error
+            return None
+        known = [stage for stage in stages if stage is not None]
+        return (sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)) if known else None
+
+    return tell

@@ -1,0 +1,69 @@
+"""Bars from left to right: who came and went in each group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker_sim.pipeline.report.sheet import NAME, Sheet, number
+from broker_sim.words import duration_text
+
+__all__ = ["churn"]
+
+ROW = 26
+KINDS = (
+    ("joins", "came", "joined"),
+    ("leaves", "left", "left"),
+    ("expirations", "lost", "session ran out"),
+    ("timeouts", "late", "did not rejoin in time"),
+    ("gone", "left", "gone"),
+)
+"""column, style, what it says."""
+
+
+def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Joins, leaves and expirations of each group as one bar, and how long its members stayed."""
+    narrow = width < 600
+    left, right = (0, 4) if narrow else (170, 150)
+    row_height = 40 if narrow else ROW
+    sheet = Sheet(width, "Members that came and went")
+    canvas = sheet.canvas
+    numbers = [_numbers(row) for row in rows]
+    most = max((sum(each.values()) for each in numbers), default=1) or 1
+    for position, (row, told) in enumerate(zip(rows, numbers, strict=True)):
+        top = position * row_height
+        stayed = "" if row["mean_tenure_ms"] is None else f"stayed {duration_text(row['mean_tenure_ms'])} on average"
+        if narrow:
+            canvas.text(0, top + 12, row["group"], "ink name", room=(width - 6.2 * len(stayed) - 10) * NAME)
+            canvas.text(width - 2, top + 12, stayed, "muted small end")
+            y = top + 19
+        else:
+            canvas.text(0, top + 16, row["group"], "ink name", row["group"], room=(left - 12) * NAME)
+            canvas.text(width - right + 10, top + 16, stayed.replace(" on average", ""), "muted small")
+            y = top + 5
+        x = float(left)
+        for name, style, words in KINDS:
+            value = told[name]
+            if value:
+                length = max((width - left - right) * value / most, 2)
+                canvas.group(f"{row['group']}: {number(value)} {words}")
+                canvas.rect(x, y, length, 14, style, radius=2)
+                if length > 9 + 7 * len(str(value)):
+                    canvas.text(x + length / 2, y + 11, str(value), "on mid small")
+                canvas.end_group()
+                x += length + 1
+    y, x = len(rows) * row_height + 18, 0.0
+    for name, style, words in KINDS:
+        if not any(told[name] for told in numbers):
+            continue
+        canvas.rect(x, y - 9, 12, 11, style, radius=2)
+        canvas.text(x + 18, y, words, "muted small")
+        x += 36 + 6 * len(words)
+    return sheet.document(y + 10)
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, int]:
+    """How many of each kind; where nobody knows why members went, that they are gone."""
+    told = {name: int(row.get(name) or 0) for name, _, _ in KINDS}
+    told["gone"] = int(row.get("departures") or 0) if row.get("leaves") is None else 0
+    return told

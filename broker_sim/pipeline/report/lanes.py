@@ -1,0 +1,106 @@
+"""What the pictures over time share: the stretch of time, and of each group its rebalances, stuck periods and falls."""
+
+from __future__ import annotations
+
+from broker_sim.explain.phrases import clock
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.phrases import cause, ended
+from broker_sim.pipeline.report.sheet import merged, number
+from broker_sim.pipeline.report.timeline import Bar, Lane
+from broker_sim.words import duration_text
+
+__all__ = ["lanes", "rebalancing", "stuck_spans", "time"]
+
+Spans = list[tuple[int, int]]
+MOST_ACTIVE = 2000
+
+
+def time(facts: Facts) -> tuple[int, int, Spans]:
+    """(from, to, when something happened): the axis of every picture."""
+    assert facts.from_ms is not None
+    assert facts.to_ms is not None
+    active = merged(
+        [
+            *((_began(row) or 0, _ended(row, facts)) for row in facts.rebalances if _began(row) is not None),
+            *((row["from_ms"], row["from_ms"]) for row in facts.stuck),
+            *((row["to_ms"], row["to_ms"]) for row in facts.stuck if row["to_ms"] is not None),
+            *((row["at_ms"], row["at_ms"]) for row in facts.regressions),
+        ]
+    )
+    return facts.from_ms, max(facts.to_ms, facts.from_ms + 1), active[:MOST_ACTIVE]
+
+
+def lanes(facts: Facts, most: int) -> list[Lane]:
+    """The groups with something to show, those with the most trouble first, at most so many."""
+    names = dict.fromkeys(row["group"] for row in facts.rebalances if _began(row) is not None)
+    names |= dict.fromkeys(row["group"] for row in facts.regressions)
+    names |= dict.fromkeys(group for row in facts.stuck for group in row["groups"] or ())
+    found = [_lane(facts, group) for group in names]
+    found.sort(key=lambda lane: (-_trouble(lane), lane.group))
+    return found[:most]
+
+
+def _trouble(lane: Lane) -> int:
+    failed = sum(not bar.stable for bar in lane.bars)
+    return 1000 * bool(lane.stuck) + 50 * min(len(lane.falls), 10) + 20 * min(failed, 20) + min(len(lane.bars), 20)
+
+
+def _lane(facts: Facts, group: str) -> Lane:
+    lane = Lane(group)
+    rows = [row for row in facts.rebalances if row["group"] == group and _began(row) is not None]
+    for row in sorted(rows, key=lambda row: _began(row) or 0):
+        lane.bars.append(_bar(row, facts))
+    lane.stuck = [(from_ms, to_ms, words) for from_ms, to_ms, words in _stuck(facts, group)]
+    for row in facts.of_group(facts.regressions, group):
+        words = (
+            f"{clock(row['at_ms'])}  {row['topic']}-{row['partition']} went back from {number(row['from_offset'])} to "
+            f"{number(row['to_offset'])}, by {number(row['by'])}"
+        )
+        lane.falls.append((row["at_ms"], words))
+    lane.falls.sort()
+    return lane
+
+
+def _bar(row: Row, facts: Facts) -> Bar:
+    began, over = _began(row) or 0, _ended(row, facts)
+    closed = over if row["closed_ms"] is None else min(max(row["closed_ms"], began), over)
+    stable = row["end"] == "stable"
+    stays = row["stable_ms"]
+    until = over if not stable else (facts.to_ms or over) if stays is None else over + stays
+    generation = "a window that never closed" if row["generation"] is None else f"generation {row['generation']}"
+    lasted = f" {duration_text(over - began)}" if over > began else ""
+    words = f"{clock(began)}  {generation}: {cause(row)}\n{ended(row)}{lasted and f' after{lasted}'}"
+    if row["size_after"] is not None:
+        words += f", {row['size_after']} members"
+    return Bar(row["generation"], began, closed, over, max(until, over), stable, words)
+
+
+def _began(row: Row) -> int | None:
+    """When the window opened, or the first that is known."""
+    return next((row[name] for name in ("started_ms", "closed_ms", "ended_ms") if row[name] is not None), None)
+
+
+def _ended(row: Row, facts: Facts) -> int:
+    known = row["ended_ms"] if row["ended_ms"] is not None else facts.to_ms
+    return max(int(known or 0), _began(row) or 0)
+
+
+def _stuck(facts: Facts, group: str) -> list[tuple[int, int, str]]:
+    found = []
+    for row in facts.stuck:
+        if group in (row["groups"] or ()):
+            to_ms = int((facts.to_ms or 0) if row["to_ms"] is None else row["to_ms"])
+            words = f"{row['log']} took nothing from {clock(row['from_ms'])} to {clock(to_ms)}"
+            found.append((row["from_ms"], to_ms, words))
+    return found
+
+
+def stuck_spans(facts: Facts, group: str) -> Spans:
+    """When the group's offsets partition was stuck."""
+    return [(from_ms, to_ms) for from_ms, to_ms, _ in _stuck(facts, group)]
+
+
+def rebalancing(facts: Facts, group: str) -> Spans:
+    """When the group rebalanced."""
+    rows = [row for row in facts.rebalances if row["group"] == group and _began(row) is not None]
+    return merged((_began(row) or 0, _ended(row, facts)) for row in rows)

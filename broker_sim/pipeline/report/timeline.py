@@ -1,0 +1,139 @@
+"""The rebalances of all groups on one time axis: generations, their windows, stuck partitions beneath them, offsets that fell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sim.explain.phrases import count
+from broker_sim.explain.style import HUES
+from broker_sim.pipeline.report.sheet import NAME, Sheet
+
+__all__ = ["Lane", "timeline"]
+
+Row = Mapping[str, Any]
+Spans = Sequence[tuple[int, int]]
+
+LEFT = 170
+TOP = 34
+BAR = 20
+LEAST_PX = 1.6
+LEGEND = (
+    ("prepare", "preparing: JoinGroups are awaited"),
+    ("complete", "completing: the assignment is awaited"),
+    ("g0", "Stable, a colour for each generation"),
+    ("fell", "a committed offset went back"),
+    ("hatched", "its offsets partition was stuck"),
+)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words)."""
+
+    group: str
+    bars: list[Bar] = field(default_factory=list)
+    stuck: list[tuple[int, int, str]] = field(default_factory=list)
+    falls: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Bar:
+    """A rebalance: began, the window closed, it ended; then Stable until ``until_ms`` if ``stable``. All ms since 1970."""
+
+    generation: int | None
+    began_ms: int
+    closed_ms: int
+    ended_ms: int
+    until_ms: int
+    stable: bool
+    words: str
+
+
+def timeline(lanes: Sequence[Lane], time: tuple[int, int, Spans], width: int) -> str:
+    """A row for each lane."""
+    narrow = width < 2 * LEFT + 200
+    row = 46 if narrow else 32
+    sheet = Sheet(width, "Rebalances over time", left=0 if narrow else LEFT, right=4, span=time)
+    bottom = TOP + row * len(lanes)
+    sheet.axis(TOP, bottom, apart=70 if narrow else 96, dated=not narrow)
+    for position, lane in enumerate(lanes):
+        top = TOP + row * position
+        if position:
+            sheet.canvas.line(0, top, width, top, "grid")
+        if narrow:
+            sheet.canvas.text(0, top + 15, lane.group, "ink name", lane.group, room=width - 10)
+        else:
+            sheet.canvas.text(0, top + row / 2 + 4, lane.group, "ink name", lane.group, room=(LEFT - 12) * NAME)
+        _lane(sheet, lane, top + row - BAR - 5, narrow)
+    sheet.cuts(TOP - 4, bottom)
+    height = _legend(sheet, bottom + 24, lanes)
+    rebalances = sum(len(lane.bars) for lane in lanes)
+    return sheet.document(height, f"{count(rebalances, 'rebalance')} of {count(len(lanes), 'group')}.")
+
+
+def _lane(sheet: Sheet, lane: Lane, top: float, narrow: bool) -> None:
+    sheet.canvas.rect(sheet.left, top + BAR / 2 - 1, sheet.width - sheet.left - sheet.right, 2, "track veil", radius=1)
+    for from_ms, to_ms, words in lane.stuck:
+        sheet.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
+    drawn = sheet.left - 10.0
+    for bar in lane.bars:
+        x, end = sheet.x(bar.began_ms), sheet.x(bar.until_ms)
+        if end - drawn < LEAST_PX:
+            continue  # thousands of them on one pixel
+        drawn = max(end, x + LEAST_PX)
+        _bar(sheet, bar, top)
+    for from_ms, to_ms, words in lane.stuck:
+        x = sheet.x(from_ms)
+        sheet.canvas.rect(x, top + BAR + 1, max(sheet.x(to_ms) - x, 2), 3, "bad", words, radius=1.5)
+    last = -10.0
+    for at_ms, words in lane.falls:
+        x = sheet.x(at_ms)
+        if x - last >= 3:
+            last = x
+            sheet.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+
+
+def _bar(sheet: Sheet, bar: Bar, top: float) -> None:
+    canvas = sheet.canvas
+    x, closed, ended, end = (sheet.x(at) for at in (bar.began_ms, bar.closed_ms, bar.ended_ms, bar.until_ms))
+    hue = (bar.generation or 0) % len(HUES)
+    canvas.group(bar.words)
+    if bar.stable and end > ended:
+        canvas.rect(ended, top, max(end - ended, 1), BAR, f"g{hue} steady", radius=4)
+    if closed > x:
+        canvas.rect(x, top, max(closed - x, LEAST_PX), BAR, "prepare", radius=3)
+    if ended > closed:
+        canvas.rect(closed, top, max(ended - closed, LEAST_PX), BAR, "complete", radius=3)
+    if x == ended:
+        canvas.rect(x, top, LEAST_PX, BAR, "prepare")
+    if bar.generation is not None:
+        label = str(bar.generation)
+        for start, stop in ((ended, end if bar.stable else ended), (closed, ended), (x, closed)):
+            if stop - start >= 8 + 7 * len(label):
+                canvas.text(min((start + stop) / 2, start + 6 + 4 * len(label)), top + 14.5, label, "on mid")
+                break
+    canvas.end_group()
+
+
+def _legend(sheet: Sheet, y: float, lanes: Sequence[Lane]) -> float:
+    canvas, x = sheet.canvas, 0.0
+    shown = {"prepare", "complete", "g0"}
+    shown |= {"fell"} if any(lane.falls for lane in lanes) else set()
+    shown |= {"hatched"} if any(lane.stuck for lane in lanes) else set()
+    for kind, words in LEGEND:
+        if kind not in shown:
+            continue
+        if x and x + 24 + 5.7 * len(words) > sheet.width:
+            x, y = 0.0, y + 19
+        if kind == "fell":
+            canvas.path(f"M{x + 3:.1f} {y - 8:.1f}h9l-4.5 8Z", "bad")
+        elif kind == "hatched":
+            canvas.rect(x, y - 9, 15, 11, "bad faint", radius=2)
+            canvas.rect(x, y + 1, 15, 2.5, "bad")
+        else:
+            canvas.rect(x, y - 9, 15, 11, f"{kind} steady" if kind == "g0" else kind, radius=3)
+        canvas.text(x + 21, y, words, "muted small")
+        x += 42 + 5.6 * len(words)
+    return y + 12
