@@ -47,7 +47,7 @@ MOST_SEARCHED = 1 << 30
 """How far behind a bad batch the next good one is looked for."""
 
 FARTHEST_STEP = 2**31 - 1
-"""How far apart the offsets of a segment may be."""
+"""How far offsets may be from their segment's first."""
 
 FARTHEST_END = 2**63 - 1
 
@@ -159,12 +159,14 @@ def read_offsets(
                 )
                 wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
                 with Source(segment.path) as source:
-                    for piece in _Framing(segment, source, reached, stop, skipped).pieces(hint):
+                    for piece in _Framing(
+                        segment, source, reached, FARTHEST_END if end is None else end, skipped
+                    ).pieces(hint):
                         decoded = decode(piece, wanted)
                         _tell_faults(segment, piece, decoded, skipped)
                         if decoded.rows.num_rows:
                             yield decoded.rows
-                        reached = max(reached, piece.next_offset)
+                        reached = max(reached, min(piece.next_offset, stop))
                 if segment.until is not None:
                     reached = max(reached, segment.until)
             return
@@ -193,6 +195,7 @@ class _Framing:
         self.size = source.size()
         self.least = segment.base
         """The least offset that the next batch may have."""
+        self.farthest = segment.base + FARTHEST_STEP
         self.done = False
 
     def pieces(self, hint: tuple[int, int] | None = None) -> Iterator[Piece]:
@@ -221,30 +224,50 @@ class _Framing:
     def _cut(self, data: bytes, position: int) -> tuple[Piece, int, int]:
         """(piece, where it ends in ``data``, bytes that the batch behind it needs: 0 if it is bad)."""
         found: list[int] = []
-        at, size, least, start, end = 0, len(data), self.least, self.start, self.end
+        at, size, least, start, end, farthest = 0, len(data), self.least, self.start, self.end, self.farthest
         unpack, crc_of, append = _FRAME.unpack_from, crc32c, found.append
-        needs = HEADER_BYTES
+        before, previous, needs = least, 0, HEADER_BYTES
         while at + HEADER_BYTES <= size:
             base, length, _, magic, crc, _, delta = unpack(data, at)
-            if magic != 2 or length < HEADER_BYTES - LENGTH_END or base < least or delta < 0:
-                needs = 0
-                break
-            if base >= end:
+            if magic != 2 or length < HEADER_BYTES - LENGTH_END or not least <= base <= farthest or delta < 0:
+                if (
+                    base < before
+                    or least - before <= 1
+                    or not self._previous_lies(data, previous, at, position, before)
+                ):
+                    needs = 0
+                    break
+                if found and found[-1] == previous:
+                    found.pop()
+                least = before
+                continue
+            if base >= end and base == least:  # had it another offset, that might be the damage
                 self.done = True
                 break
             behind = at + length + LENGTH_END
             if behind > size:
                 needs = behind - at
                 break
-            if base + delta >= start:
+            if base + delta >= start and base < end:
                 if crc_of(data[at + 21 : behind]) != crc:
                     needs = 0
                     break
                 append(at)
+            before, previous = least, at
             at = behind
             least = base + delta + 1
         self.least = least
         return Piece(data, position, found, least), at, needs
+
+    def _previous_lies(self, data: bytes, previous: int, at: int, position: int, before: int) -> bool:
+        """Whether a good batch that seems to go back shows that the one before it has a wrong offset: that no CRC covers."""
+        lying = _FRAME.unpack_from(data, previous)[0]
+        good = self._good(position + at, before)
+        if lying == before or good is None:
+            return False
+        reason = f"a batch of offset {lying}, although offset {good[0]} comes behind it"
+        self.skipped(Skipped(self.segment.path, position + previous, at - previous, reason))
+        return True
 
     # -------------------------------------------------------------------------------------------- bad batches
 
@@ -271,12 +294,15 @@ class _Framing:
             check_crc(data, 0, header)
             if header.last_offset_delta < 0:
                 return f"a batch whose last offset is before its first one ({header.base_offset})"
+            if header.base_offset > self.farthest:
+                return f"a batch of offset {header.base_offset} in a segment that begins at {self.segment.base}"
             return f"a batch of offset {header.base_offset} where {self.least} is the least"
         except RecordBatchError as error:
             return str(error)
 
-    def _good(self, position: int) -> tuple[int, int] | None:
+    def _good(self, position: int, least: int | None = None) -> tuple[int, int] | None:
         """(base offset, bytes) of the good batch at a position, None where there is none."""
+        least = self.least if least is None else least
         head = self.source.read(position, _FRAME.size)
         if len(head) < _FRAME.size:
             return None
@@ -284,7 +310,7 @@ class _Framing:
         size = length + LENGTH_END
         if magic != 2 or size < HEADER_BYTES or position + size > self.size or delta < 0:
             return None
-        if not 0 <= base - self.least <= FARTHEST_STEP:
+        if not least <= base <= self.farthest:
             return None
         if crc32c(self.source.read(position + 21, size - 21)) != crc:
             return None
