@@ -2,6 +2,7 @@
 
 Rules:
 1. Everything here is in force from the beginning of a simulation to its end, in its thread alone: other threads see the real world.
+   Those of synchronous programs have doors of their own (``blocking``).
 2. Randomness is drawn per process: what one host draws leaves the others as they are.
 3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
    suite asks every one of ``PINS`` whether it has an effect.
@@ -31,11 +32,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from broker_sim.simulation.errors import LibraryMoved
+from broker_sim.simulation.errors import LibraryMoved, SimForbidden
 from broker_sim.simulation.process import PROCESS
 
 if TYPE_CHECKING:
     from broker_sim.simulation.loop import SimLoop
+    from broker_sim.simulation.threads import SimThread, Threads
 
 try:
     import _posixsubprocess
@@ -59,6 +61,11 @@ class _Patches:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
         self.virtual: dict[str, Callable[..., Any]] = {}
         """What is behind each door."""
+        self.threads: dict[int, SimThread] = {}
+        """Threads of the simulation, by ident: see ``threads``."""
+        self.in_threads: dict[str, Callable[..., Any]] = {}
+        """What is behind a door for them, where it is something else."""
+        self.sync: Threads | None = None
         self._undo: list[Callable[[], object]] = []
         self._own = random.Random(f"{seed}/test")
 
@@ -75,9 +82,31 @@ class _Patches:
 
     def door(self, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
         """Replace a function: it is ``virtual`` in this thread, as long as the simulation runs, and what it was for all others."""
-        key = f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
+        key = self.key(owner, name)
         self.virtual[key] = virtual
         self.put(owner, name, _door(key, getattr(owner, name)))
+
+    def key(self, owner: Any, name: str) -> str:
+        """The name of a door."""
+        return f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
+
+    def in_thread(self, key: str, args: Any, kwargs: Any) -> Any:
+        """What one of the simulation's threads finds behind a door. What is forbidden ends the run, whatever the thread catches."""
+        try:
+            return (self.in_threads.get(key) or self.virtual[key])(*args, **kwargs)
+        except SimForbidden as error:
+            self.loop.forbidden = error
+            raise
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """All doors lead to the real world in the block."""
+        global _current
+        before, _current = _current, None
+        try:
+            yield
+        finally:
+            _current = before
 
     def then(self, undo: Callable[[], object]) -> None:
         self._undo.append(undo)
@@ -103,9 +132,12 @@ def _door(key: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
     def function(*args: Any, **kwargs: Any) -> Any:
         patches = _current
-        if patches is None or patches.thread != ident():
+        if patches is None:
             return real(*args, **kwargs)
-        return patches.virtual[key](*args, **kwargs)
+        me = ident()
+        if me == patches.thread:
+            return patches.virtual[key](*args, **kwargs)
+        return patches.in_thread(key, args, kwargs) if me in patches.threads else real(*args, **kwargs)
 
     _DOORS[key] = function, real
     return function

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.cluster import end_process
@@ -68,6 +69,14 @@ class Host:
         assert callable(program)
         self._programs.append((program, name))
         return self._start(program(), name)
+
+    def spawn_sync(self, function: Callable[[], object], name: str | None = None) -> SimTask:
+        """As ``spawn``, of an ordinary function that may block: it runs on a thread of the simulation, again after every restart. Its
+        sleeps, sockets, locks and threads are virtual: see ``threads``. Raises UsageError where the host is down."""
+        from broker_sim.simulation.threads import in_thread
+
+        name = name or getattr(function, "__name__", None)
+        return self.spawn(partial(in_thread, function, name), name)
 
     def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:
         context = context_of(self.process)

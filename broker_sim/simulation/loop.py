@@ -533,7 +533,10 @@ def _task_name(task: asyncio.Task[Any]) -> str:
 
 
 def _waits_at(task: asyncio.Task[Any]) -> str:
-    """Where the innermost coroutine of a task stands."""
+    """Where the innermost coroutine of a task stands, or the thread whose life it is."""
+    thread = getattr(task, "thread", None)
+    if thread is not None:
+        return f" waits for {thread.waits_for}{thread.place()}"
     coro: Any = task.get_coro()
     place = ""
     while coro is not None:

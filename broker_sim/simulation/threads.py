@@ -1,0 +1,411 @@
+"""Synchronous programs on simulated hosts: threads that run one at a time, in virtual time.
+
+    host.spawn_sync(consume)                # an ordinary function: time.sleep, sockets, threads, kafka-python's clients
+
+A thread of a simulation is a real one that runs only while it has the baton. The loop hands it over in a callback and waits until the
+thread blocks - in a sleep, a lock, an event, a queue, a socket, a selector, a join - or ends. To the loop a thread's way from one wait
+to the next is one callback, so that crashes, pauses, links and the order of things are what they are for tasks.
+
+Rules:
+1. What blocks is virtual for these threads alone: `install` puts it behind ambient's doors when the first one starts.
+2. No thread is preempted: between two waits it is alone. But one that works on without a wait gives the baton away after `_WORK` looks
+   at a clock or a socket, so that who polls gets on; and to take the baton up again takes time.
+3. Threads that wait for each other's locks, or for each other's ends, in a ring end the run: `SimDeadlock` names them.
+4. Of a process that has crashed no thread ever runs again. At the end of the simulation they are ended where they wait, by an exception
+   that is no ``Exception``.
+5. What would reach the real world from such a thread raises `SimForbidden`, as it does elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import warnings
+from _thread import allocate_lock, get_ident
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker_sim.simulation import ambient
+from broker_sim.simulation.errors import SimDeadlock
+from broker_sim.simulation.process import PROCESS, context_of
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.ambient import _Patches
+    from broker_sim.simulation.loop import SimLoop
+
+__all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread"]
+
+T = TypeVar("T")
+
+_WORK = 256
+"""Looks at clocks, sockets and locks between two waits, before a thread has to wait for a moment."""
+
+_SWITCH_S = 2.0**-14
+"""61 us: how long it takes until a thread that may go on does. Without it one that waits for what is left of a millisecond, in whole
+milliseconds, looks at the clock a thousand times, as kafka-python does."""
+
+_PATIENCE_S = 5.0
+"""Real seconds that a thread has to end in, at the end of a simulation."""
+
+
+class _Ended(BaseException):
+    """The simulation is over, and so is this thread."""
+
+
+class SimThread:
+    """One thread. ``needs``: who must do something before it can go on, where that is known."""
+
+    def __init__(self, threads: Threads, name: str, run: Callable[[], Any]) -> None:
+        self.threads, self.name, self._run = threads, name, run
+        self.loop = threads.loop
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.needs: Callable[[], SimThread | None] = _nobody
+        self.waits_for = "the beginning"
+        self.ident: int | None = None
+        self._context = context_of(PROCESS.get())
+        self._go = allocate_lock()
+        self._go.acquire()
+        self._turn = 0
+        self._work = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._killed = False
+        self._watchers: list[SimThread] = []
+        self._end = self.loop.create_future()
+
+    # --- in the loop's thread
+
+    def begin(self) -> asyncio.Task[Any]:
+        """Its OS thread waits for the baton already; from now on it gets it. The task is its life: to cancel it ends the thread."""
+        task = self.loop.create_task(self._lives(), name=f"thread {self.name}", context=self._context)
+        task.thread = self  # type: ignore[attr-defined]
+        self.loop.call_soon(self._step, self._turn, context=self._context)
+        return task
+
+    async def _lives(self) -> Any:
+        try:
+            await self._end
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def _step(self, turn: int) -> None:
+        """Let it run to its next wait."""
+        if turn != self._turn or self.done:
+            return
+        self._turn += 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._hand_over(-1)
+        if self.done:
+            self._settle()
+
+    def _hand_over(self, patience_s: float) -> bool:
+        self._go.release()
+        return self.threads.back.acquire(True, patience_s)
+
+    def _settle(self) -> None:
+        for watcher in self._watchers:
+            watcher.wake()
+        if not self._end.done():
+            self._end.set_result(None)
+
+    def kill(self) -> None:
+        """End it where it waits."""
+        if self.done:
+            return
+        self._killed = True
+        with _silence():
+            ended = self._hand_over(_PATIENCE_S)
+        if not ended:
+            warnings.warn(f"thread {self.name} did not end with its simulation", ResourceWarning, stacklevel=2)
+
+    # --- in its own thread
+
+    def main(self) -> None:
+        """What its OS thread runs."""
+        self._go.acquire()
+        self.ident = get_ident()
+        self.threads.all[self.ident] = self
+        try:
+            if not self._killed:
+                self._context.copy().run(self._live)
+        finally:
+            del self.threads.all[self.ident]
+            self.done = True
+            self.threads.back.release()
+
+    def _live(self) -> None:
+        try:
+            self.result = self._run()
+        except _Ended:
+            pass
+        except BaseException as error:
+            self.error = error
+
+    def wait(self, timeout_s: float | None, what: str) -> None:
+        """Give the baton away until somebody calls ``wake``, or that much time has passed. Who waits looks himself at what has come."""
+        if self._killed:
+            raise _Ended
+        if timeout_s is not None:
+            self._timer = self.loop.call_later(max(timeout_s, 0.0), self._step, self._turn, context=self._context)
+        self._park(what)
+
+    def yield_(self) -> None:
+        """Let all go first who are ready."""
+        if self._killed:
+            raise _Ended
+        self.loop.call_later(_SWITCH_S, self._step, self._turn, context=self._context)
+        self._park("its turn")
+
+    def work(self) -> None:
+        """It did something that costs no virtual time; see rule 2."""
+        self._work += 1
+        if self._work > _WORK:
+            self.wait(_SWITCH_S, "its turn")
+
+    def _park(self, what: str) -> None:
+        self._work = 0
+        self.waits_for = what
+        self.threads.back.release()
+        self._go.acquire()
+        self.waits_for = ""
+        if self._killed:
+            raise _Ended
+
+    def wait_for(self, needs: Callable[[], SimThread | None], timeout_s: float | None, what: str) -> None:
+        """As ``wait``, for something that one other thread must do. Raises SimDeadlock where that one waits for this."""
+        self.needs = needs
+        try:
+            if timeout_s is None:
+                self._look_for_ring(what)
+            self.wait(timeout_s, what)
+        finally:
+            self.needs = _nobody
+
+    def _look_for_ring(self, what: str) -> None:
+        ring, other = [self], self.needs()
+        while other is not None and other not in ring:
+            ring.append(other)
+            other = other.needs()
+        if other is self:
+            self.waits_for = what
+            lines = "\n".join(f"  {one}" for one in ring)
+            error = SimDeadlock(f"threads wait for each other:\n{lines}")
+            self.loop.forbidden = error  # type: ignore[assignment]
+            raise error
+
+    # --- for others
+
+    def wake(self) -> None:
+        """It may go on, if it waits."""
+        self.loop.call_later(_SWITCH_S, self._step, self._turn, context=self._context)
+
+    def join(self, joiner: SimThread, timeout_s: float | None) -> None:
+        """Let ``joiner`` wait for its end."""
+        deadline_s = None if timeout_s is None else self.loop.time() + timeout_s
+        self._watchers.append(joiner)
+        try:
+            while not self.done:
+                left_s = None if deadline_s is None else deadline_s - self.loop.time()
+                if left_s is not None and left_s <= 0:
+                    return
+                joiner.wait_for(lambda: self, left_s, f"the end of thread {self.name}")
+        finally:
+            self._watchers.remove(joiner)
+
+    def __str__(self) -> str:
+        process = self._context.get(PROCESS)
+        host = f"{process.host}: " if process is not None else ""
+        return f"{host}thread {self.name} waits for {self.waits_for or 'nothing'}{self.place()}"
+
+    def place(self) -> str:
+        """Where its code stands."""
+        frame = sys._current_frames().get(self.ident or -1)
+        while frame is not None and frame.f_globals.get("__name__", "") in _PLUMBING:
+            frame = frame.f_back
+        return "" if frame is None else f" at {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+
+_PLUMBING = (__name__, "broker_sim.simulation.sockets", "threading", "queue", "selectors", "socket")
+
+
+def _nobody() -> None:
+    return None
+
+
+class Threads:
+    """All threads of one simulation. ``back``: the baton, as far as the loop waits for it."""
+
+    def __init__(self, patches: _Patches) -> None:
+        self.patches = patches
+        self.loop: SimLoop = patches.loop
+        self.all: dict[int, SimThread] = patches.threads
+        self.back = allocate_lock()
+        self.back.acquire()
+
+    def make(self, run: Callable[[], Any], name: str | None = None) -> SimThread:
+        """A thread that has not begun. Its OS thread is up."""
+        with self.patches.lifted():
+            thread = threading.Thread(name=name, daemon=True)
+            return self.adopt(thread, run)
+
+    def adopt(self, thread: threading.Thread, run: Callable[[], Any]) -> SimThread:
+        """As ``make``, of a thread that somebody has made and not started."""
+        sim_thread = SimThread(self, thread.name, run)
+        with self.patches.lifted():
+            thread.daemon = True  # if the worst comes to the worst, Python can end
+            thread.run = sim_thread.main  # type: ignore[method-assign]
+            thread.start()
+        thread._in_simulation = sim_thread  # type: ignore[attr-defined]
+        return sim_thread
+
+
+def current() -> SimThread | None:
+    """The simulation's thread that asks; None for all others."""
+    patches = ambient._current
+    return None if patches is None else patches.threads.get(get_ident())
+
+
+async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
+    """What the function returns or raises, which runs on a thread of the simulation, as code of the host of whoever calls."""
+    from broker_sim.simulation.blocking import install
+
+    patches = ambient._current
+    assert patches is not None
+    if patches.sync is None:
+        patches.sync = Threads(patches)
+        install(patches, patches.sync)
+    thread = patches.sync.make(function, name)
+    result: T = await thread.begin()
+    return result
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+class SimLock:
+    """As ``threading.Lock``. Who waits gets it in the order of coming."""
+
+    def __init__(self) -> None:
+        self._owner: object = None
+        self._waiting: deque[SimThread] = deque()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        me = current()
+        if self._owner is None:
+            self._owner = me or _SOMEBODY
+            if me is not None:
+                me.work()
+            return True
+        if not blocking or timeout == 0:
+            if me is not None:
+                me.work()
+            return False
+        if me is None:
+            raise RuntimeError("a lock that a simulation's thread holds: nobody else can wait for it")
+        return self._wait(me, None if timeout < 0 else timeout)
+
+    def _wait(self, me: SimThread, timeout_s: float | None) -> bool:
+        deadline_s = None if timeout_s is None else me.loop.time() + timeout_s
+        self._waiting.append(me)
+        try:
+            while self._owner is not me:
+                left_s = None if deadline_s is None else deadline_s - me.loop.time()
+                if left_s is not None and left_s <= 0:
+                    return False
+                me.wait_for(lambda: _thread_of(self._owner), left_s, "a lock")
+        except BaseException:
+            if self._owner is me:  # it was handed over, and is not wanted any more
+                self.release()
+            raise
+        finally:
+            if me in self._waiting:
+                self._waiting.remove(me)
+        return True
+
+    def release(self) -> None:
+        if self._owner is None:
+            raise RuntimeError("release unlocked lock")
+        self._owner = None
+        if self._waiting:
+            self._owner = heir = self._waiting.popleft()
+            heir.wake()
+
+    def locked(self) -> bool:
+        return self._owner is not None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+class SimRLock(SimLock):
+    """As ``threading.RLock``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if self._owner is not None and self._owner is (current() or _SOMEBODY):
+            self._count += 1
+            return True
+        taken = super().acquire(blocking, timeout)
+        if taken:
+            self._count = 1
+        return taken
+
+    def release(self) -> None:
+        if self._owner is not (current() or _SOMEBODY):
+            raise RuntimeError("cannot release un-acquired lock")
+        self._count -= 1
+        if not self._count:
+            super().release()
+
+    # what threading.Condition asks of a lock that can be taken twice
+
+    def _is_owned(self) -> bool:
+        return self._owner is not None and self._owner is (current() or _SOMEBODY)
+
+    def _release_save(self) -> int:
+        count, self._count = self._count, 0
+        super().release()
+        return count
+
+    def _acquire_restore(self, count: int) -> None:
+        super().acquire()
+        self._count = count
+
+
+_SOMEBODY = object()
+"""The owner of a lock that is no thread of the simulation: the test's own code."""
+
+
+def _thread_of(owner: object) -> SimThread | None:
+    return owner if isinstance(owner, SimThread) else None
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What a thread logs while it is ended is no part of the run."""
+    manager = logging.root.manager
+    before, manager.disable = manager.disable, logging.CRITICAL
+    try:
+        yield
+    finally:
+        manager.disable = before
