@@ -93,10 +93,10 @@ def log_partition_of(folder: str) -> tuple[str, int] | None:
 def segments_of(folder: str) -> list[Segment]:
     """The segments of a log, in order (rule 1). Raises UsageError."""
     found = _in_use(folder, files.listing(folder))
-    bases = [base for base, _ in found][1:]
+    untils = [*(base for base, _ in found[1:]), None]
     return [
         Segment(files.inside(folder, entry.name), base, entry.size, until)
-        for (base, entry), until in zip(found, [*bases, None], strict=True)
+        for (base, entry), until in zip(found, untils, strict=False)
     ]
 
 
