@@ -69,8 +69,9 @@ class SimThread:
         self.waits_for = "the beginning"
         self.ident: int | None = None
         self._context = context_of(PROCESS.get())
-        self._go = allocate_lock()
+        self._go, self._back = allocate_lock(), allocate_lock()
         self._go.acquire()
+        self._back.acquire()
         self._turn = 0
         self._work = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -105,13 +106,18 @@ class SimThread:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._hand_over(-1)
+        try:
+            self._hand_over(-1)
+        except BaseException as error:  # the test's time is up, or somebody's patience: it runs on, until it wants something
+            self._killed = True
+            error.add_note(str(self))
+            raise
         if self.done:
             self._settle()
 
     def _hand_over(self, patience_s: float) -> bool:
         self._go.release()
-        return self.threads.back.acquire(True, patience_s)
+        return self._back.acquire(True, patience_s)
 
     def _settle(self) -> None:
         for watcher in self._watchers:
@@ -142,7 +148,7 @@ class SimThread:
         finally:
             del self.threads.all[self.ident]
             self.done = True
-            self.threads.back.release()
+            self._back.release()
 
     def _live(self) -> None:
         try:
@@ -176,7 +182,7 @@ class SimThread:
     def _park(self, what: str) -> None:
         self._work = 0
         self.waits_for = what
-        self.threads.back.release()
+        self._back.release()
         self._go.acquire()
         self.waits_for = ""
         if self._killed:
@@ -244,14 +250,12 @@ def _nobody() -> None:
 
 
 class Threads:
-    """All threads of one simulation. ``back``: the baton, as far as the loop waits for it."""
+    """All threads of one simulation."""
 
     def __init__(self, patches: _Patches) -> None:
         self.patches = patches
         self.loop: SimLoop = patches.loop
         self.all: dict[int, SimThread] = patches.threads
-        self.back = allocate_lock()
-        self.back.acquire()
 
     def make(self, run: Callable[[], Any], name: str | None = None) -> SimThread:
         """A thread that has not begun. Its OS thread is up."""
