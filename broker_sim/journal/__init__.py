@@ -123,6 +123,8 @@ class Journal:
         """The generations of each group that were seen."""
         self.tell: Callable[[str | None], str] = self.last_events
         """``tell(group)``: what happened lately, for the text of a WaitTimeout; whoever can tell it better puts itself here."""
+        self.failed: Callable[[Exception], object] | None = None
+        """Who is told what a listener has raised; else the log is."""
         self._now_ms = clock.now_ms
         self._listeners: dict[int, Listener] = {}
         self._numbers = 0
@@ -150,9 +152,12 @@ class Journal:
         for number, listener in list(self._listeners.items()):
             try:
                 listener(record)
-            except Exception:
+            except Exception as error:
                 self._listeners.pop(number, None)
-                log.exception("a listener of the journal failed and is told no more")
+                if self.failed is None:
+                    log.exception("a listener of the journal failed and is told no more")
+                else:
+                    self.failed(error)
 
     def _note_request(self, record: Event) -> None:
         self.open_requests[record.get("request", 0)] = record

@@ -172,6 +172,11 @@ class SimCluster(Cluster):
     # --- the end of its process, and the next one
 
     @property
+    def kind_of_disk(self) -> str:
+        """For `swarm.Targets`: none, ``cached`` what was acknowledged, or ``synced``."""
+        return "" if self._disk is None else "synced" if self._sync else "cached"
+
+    @property
     def dead(self) -> bool:
         """Whether its process is."""
         return self.process.state == DEAD

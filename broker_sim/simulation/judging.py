@@ -8,11 +8,16 @@ Rules:
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.explain import recent
+from broker_sim.simulation import answers, cluster
+from broker_sim.simulation import invariants as invariants_of
 from broker_sim.simulation.answers import InvariantBroken
 from broker_sim.simulation.invariants import Invariants
 from broker_sim.simulation.liveness import NotAlive, Unsafe, bound_s
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["BROKEN_BY_FAULTS", "Judge"]
+__all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
 
 BROKEN_BY_FAULTS = ("parked requests are answered", "member ids are never reused")
 """Invariants that a plan breaks rightly, and which are not judged: rules hang requests; a static member has its old id again if the new
@@ -43,15 +48,34 @@ class Lack:
     group: str | None = None
 
 
+@cache
+def invariants() -> tuple[str, ...]:
+    """The names of all that there are, as the modules that check them call them."""
+    found: dict[str, None] = {}
+    for module in (answers, invariants_of, cluster):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _TELL:
+                first = node.args[0] if node.args else None
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    found[first.value] = None
+    return tuple(sorted(found))
+
+
+_TELL = ("fail", "_fail", "InvariantBroken")
+
+
 class Judge:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
     def __init__(self, sim: Simulation, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+        for name in waive:
+            if name not in invariants():
+                raise unknown("invariant", name, invariants())
         self.sim, self.kafka = sim, kafka
         self._timeouts: dict[str, tuple[int, int]] = {}  # group -> the longest session and rebalance timeout, ms
         self._ends: dict[tuple[str, int], int] = {}  # partition -> behind the last record that was acknowledged
         self._known: dict[bytes, str] = {}
-        self._invariants = Invariants(kafka, self._breach, waive=(*BROKEN_BY_FAULTS, *waive)) if watch else None
+        self._invariants = Invariants(kafka, self.breach, waive=(*BROKEN_BY_FAULTS, *waive)) if watch else None
 
     def event(self, event: dict[str, Any]) -> None:
         """What the journal has written."""
@@ -61,6 +85,8 @@ class Judge:
                 self._note_timeouts(event["group"], event["after"]["members"])
         elif kind == "response" and event["api"] == "Produce" and event["body"] is not None:
             self._note_produced(event["body"])
+        elif kind == "cluster" and event["action"] == "power lost":
+            self._ends.clear()  # what was not synced may be gone; the cluster itself looks at the rest
 
     def _note_timeouts(self, group: str, members: Iterable[Mapping[str, Any]]) -> None:
         session, rebalance = self._timeouts.get(group, (0, 0))
@@ -81,7 +107,8 @@ class Judge:
         found = self.kafka.state.topics_by_id.get(topic_id)
         return "" if found is None else found.name
 
-    def _breach(self, error: InvariantBroken) -> None:
+    def breach(self, error: InvariantBroken) -> None:
+        """An invariant is broken: the run ends, with the story of the group."""
         groups = [group for group in self._timeouts if group in str(error)]
         for group in groups[:1]:
             error.add_note(recent(self.kafka.journal.events, group))
@@ -137,6 +164,8 @@ class Judge:
         return quiet_s - began_s
 
     def _lacking(self, name: str, wanted: int | None, lag: int | None) -> list[Lack]:
+        if self.kafka.dead:
+            return [Lack("brokers", "the brokers are down: their disk does not let them start")]
         group = self.kafka.group(name)
         state, members = group.state, group.members
         right = ("Empty", "Dead") if wanted == 0 else ("Stable",)

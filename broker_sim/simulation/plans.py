@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from broker_sim.simulation.faults import Fault, FaultPlan, Injection, check
-from broker_sim.simulation.swarm import SWARM, Targets, draw
+from broker_sim.simulation.swarm import SWARM, Targets, draw, habits
 from broker_sim.words import UsageError, duration_ms, unknown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Swarm:
     ``brokers``: None stands for all that there are when time first runs; of hosts for those whose programs were given as functions,
     so that they can start again.
     ``kinds``: names of `swarm.SWARM`, ``*`` stands for anything; None: all. ``without``: kinds that are not to come.
-    ``most``: so many faults at most.
+    ``habits``: brokers do, too, what they seldom do (`buggify`). ``most``: so many faults at most.
     """
 
     during: object = "30s"
@@ -53,6 +53,7 @@ class Swarm:
     logs: Sequence[str] | None = None
     kinds: Sequence[str] | None = None
     without: Sequence[str] = ()
+    habits: bool = True
     most: int = 14
 
     def __post_init__(self) -> None:
@@ -78,6 +79,8 @@ class Swarm:
         after_s, during_s = (duration_ms(value) / 1000 for value in (self.after, self.during))
         every = None if self.kinds is None and not self.without else self.names()
         plan = draw(seed, during_s, targets, kinds=every, most=self.most)
+        if self.habits and every is None:
+            plan = habits(seed) + plan
         return [Fault(round(after_s + fault.t_s, 3), fault.kind, fault.args) for fault in plan]
 
     def _targets(self, sim: Simulation, kafka: SimCluster) -> Targets:
@@ -96,6 +99,7 @@ class Swarm:
             brokers=brokers,
             hosts=hosts,
             clients=tuple(name for name in sim.hangs if name in hosts),
+            disk=kafka.kind_of_disk,
         )
 
 

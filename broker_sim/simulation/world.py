@@ -43,6 +43,7 @@ from broker_sim.cluster import Cluster
 from broker_sim.journal import Journal
 from broker_sim.simulation.ambient import ambient
 from broker_sim.simulation.cluster import SimCluster
+from broker_sim.simulation.disk_faults import revive
 from broker_sim.simulation.errors import SimError
 from broker_sim.simulation.faults import Fault, FaultPlan
 from broker_sim.simulation.hashseed import is_pinned
@@ -79,6 +80,7 @@ class Simulation:
             raise unknown("order of tasks", order, ["fifo", "tasks"])
         if isinstance(waive, str):
             raise UsageError(f"waive= takes a list of invariants, as in [{waive!r}]")
+        self._to_come = [] if faults is None else [plan_from(faults)]
         self.seed = seed
         self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000)
         self.network = SimNetwork(self.loop, seed, link)
@@ -94,7 +96,6 @@ class Simulation:
         """What came true of the plans, and what was left out."""
         self.hangs: dict[str, Callable[[float], object]] = {}
         """Host -> what lets its application hang for so many seconds: targets of the fault ``hang``."""
-        self._to_come = [] if faults is None else [plan_from(faults)]
         self._instead = instead
         self._judges: list[Judge] = []
         self._listeners: list[Callable[[dict[str, Any]], object]] = []
@@ -140,6 +141,8 @@ class Simulation:
         self._judges.append(judge)
         if cluster.observed:
             cluster.journal.subscribe(judge.event)
+        if self._invariants:
+            cluster.on_loss = judge.breach
         return cluster
 
     def host(self, name: str) -> Host:
@@ -209,16 +212,24 @@ class Simulation:
         for injection in self.faults.injections:
             injection.end()
         for cluster in self.clusters:
-            cluster.conditions.heal_all()
-            for rule in cluster.faults.list():
-                rule.remove()
-                rule.release()
+            self._heal_brokers(cluster)
         self.network.heal()
         for host in list(self.hosts.values()):
             if host.state == "paused":
                 host.resume()
-            elif host.state == "crashed":
+            elif host.state == "crashed" and not (isinstance(host, BrokerHost) and host.cluster.dead):
                 host.restart()
+
+    def _heal_brokers(self, cluster: SimCluster) -> None:
+        revive(cluster, self)
+        if cluster.dead:  # its disk does not let it yet
+            return
+        cluster.state.buggify = None
+        if cluster.observed:
+            cluster.conditions.heal_all()
+            for rule in cluster.faults.list():
+                rule.remove()
+                rule.release()
 
     def check(
         self,
@@ -366,11 +377,9 @@ class Simulation:
             if len(self._unhashed) >= _PENDING:
                 self._digest_events()
             for listener in self._listeners:
-                try:
-                    listener(event)
-                except Exception as error:
-                    self.fail(error)
+                listener(event)
 
+        journal.failed = self.fail
         for event in journal.events:
             note(event)
         journal.subscribe(note)
