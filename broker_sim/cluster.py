@@ -372,7 +372,7 @@ class ClusterThread:
 
 def _lock(data_dir: Path, files: Files) -> Closable:
     """Make the directory, see that it can be written, and keep others out until that is closed. Raises ClusterError."""
-    files.make_dir(data_dir)
+    files.make_dir(data_dir, sync=True)
     try:
         return files.lock(data_dir / _LOCK_FILE)
     except BlockingIOError:

@@ -112,11 +112,8 @@ class SavedCluster:
     def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
         path = self._log_dir(topic, index)
         files = self.files
-        if path is not None and not files.is_dir(path):
-            files.make_dir(path)
-            if self.sync:
-                files.sync_dir(path.parent)
         if path is not None:
+            files.make_dir(path, sync=self.sync)
             store.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
         name = f"{topic.name}-{index}"
         return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=name, files=files)
@@ -163,6 +160,11 @@ class SavedCluster:
             self._texts[topic.name] = self._text(topic, planned)
         self._save()
 
+    def has_changed(self, *topics: Topic) -> None:
+        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change."""
+        with contextlib.suppress(KafkaError):
+            self.changed(*topics)
+
     def _text(self, topic: Topic, planned: Sequence[Any] = ()) -> str:
         entries = [entry(p.replicas, p.isr, p.leader, p.leader_epoch) for p in topic.partitions]
         return store.topic_text(topic.topic_id, topic.configs, [*entries, *planned])
@@ -197,7 +199,9 @@ class SavedCluster:
         """
         if self.data_dir is None:
             return
-        self.files.make_dir(self.data_dir)
+        self.files.make_dir(self.data_dir, sync=True)
+        if self.sync:  # a process that was killed may have made a log without getting here
+            self.files.sync_dir(self.data_dir)
         saved = store.read_state(self.data_dir, self.files) or {}
         try:
             self._load_state(saved)

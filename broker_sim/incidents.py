@@ -333,7 +333,7 @@ class Incidents:
             self._write("broker", broker=node_id, action="up")
         for broker in state.brokers.values():
             broker.alive = True
-        state.changed()
+        state.has_changed()
         for partition, leader in led.items():
             partition.isr = in_sync[partition]
             if leader >= 0 and not partition.deleted:

@@ -39,7 +39,7 @@ def fence(state: ClusterState, node_id: int) -> None:
     """A broker is gone: it leaves the ISRs, and what it led is led by others or by nobody."""
     left = [p for p in state.partitions() if p.leader < 0 and p.isr == [node_id]]
     state.brokers[node_id].alive = False
-    state.changed()
+    state.has_changed()
     _leave(state, node_id, f"broker {node_id} is down")
     if state.config.release < (3, 6):
         for partition in left:
@@ -66,7 +66,7 @@ def _leave(state: ClusterState, node_id: int, reason: str) -> None:
 def revive(state: ClusterState, node_id: int) -> None:
     """A broker is back: its replicas are in sync again, and it leads what waits for a leader and may have it."""
     state.brokers[node_id].alive = True
-    state.changed()
+    state.has_changed()
     for partition in list(state.partitions()):
         if node_id not in partition.replicas:
             continue

@@ -134,8 +134,9 @@ class ClusterState(SavedCluster):
         partition.leader = node_id
         partition.leader_epoch += 1
         partition.partition_epoch += 1
-        partition.log.assign_epoch(partition.leader_epoch)
-        self.changed(partition.topic)
+        with contextlib.suppress(StorageError):  # the first append of the epoch tries again
+            partition.log.assign_epoch(partition.leader_epoch)
+        self.has_changed(partition.topic)
         for told in self.on_election:
             told(partition, reason)
         if moved:
@@ -146,7 +147,7 @@ class ClusterState(SavedCluster):
     def isr_changed(self, partition: Partition) -> None:
         """The in-sync replicas of a partition are others: everyone who waits on it looks again."""
         partition.partition_epoch += 1
-        self.changed(partition.topic)
+        self.has_changed(partition.topic)
         partition.wake()
 
     # -------------------------------------------------------------------------------------------- look-ups

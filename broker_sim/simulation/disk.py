@@ -284,9 +284,7 @@ class SimDisk(Files):
         self._changed()
 
     def sync_dir(self, path: Path) -> None:
-        _, _, node = self._at(path)
-        if not isinstance(node, Directory):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        node = self._dir(path)
         self._change("sync", node.path)
         node.settle()
         self._changed()
@@ -331,12 +329,10 @@ class SimDisk(Files):
     def is_dir(self, path: Path) -> bool:
         return os.fspath(path) in self._platter.dirs
 
-    def make_dir(self, path: Path) -> None:
-        if self.is_dir(path):
+    def add_dir(self, path: Path) -> None:
+        directory, name, node = self._at(path)
+        if isinstance(node, Directory):
             return
-        if not self.is_dir(path.parent):
-            self.make_dir(path.parent)
-        directory, name, _ = self._at(path)
         self._change("mkdir", os.fspath(path))
         node = self._platter.dirs[os.fspath(path)] = Directory(os.fspath(path))
         directory.change((name, node))

@@ -73,7 +73,13 @@ def standing(state: ClusterState, disk: SimDisk) -> dict[str, Standing]:
 def _read(log: PartitionLog, image: Mapping[str, bytes]) -> Iterable[Batch]:
     for segment in log.segments:
         if isinstance(segment, DiskSegment):
-            data = image.get(str(segment.log_path), b"")[: segment.size]
+            stem = str(segment.path("log")).partition(".log")[0] + ".log"
+            paths = (
+                str(segment.log_path),
+                f"{stem}.swap",
+                stem,
+            )  # it may have died between a renaming and the note of it
+            data = next((image[path] for path in paths if path in image), b"")[: segment.size]
             try:
                 for pos, header in batches(data):
                     yield header.base_offset, header.last_offset, data[pos : pos + header.size]

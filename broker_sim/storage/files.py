@@ -94,9 +94,18 @@ class Files:
     def is_dir(self, path: Path) -> bool:
         return os.path.isdir(path)
 
-    def make_dir(self, path: Path) -> None:
-        """A directory, and those above it, unless they are there."""
-        path.mkdir(parents=True, exist_ok=True)
+    def make_dir(self, path: Path, *, sync: bool = False) -> None:
+        """A directory, and those above it, unless they are there; with `sync` they survive a loss of power."""
+        if not self.is_dir(path):
+            if not self.is_dir(path.parent):
+                self.make_dir(path.parent, sync=sync)
+            self.add_dir(path)
+            if sync:
+                self.sync_dir(path.parent)
+
+    def add_dir(self, path: Path) -> None:
+        """A directory in one that is there; it may be there already."""
+        path.mkdir(exist_ok=True)
 
     def drop_dir(self, path: Path) -> None:
         """An empty directory goes."""

@@ -51,7 +51,6 @@ logger = logging.getLogger(__name__)
 FAILURES = (OSError, RecordBatchError)
 """What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
 
-
 _LENGTH = struct.Struct(">i")
 _COORDINATOR_FIELDS = struct.Struct(">iqqq")  # from offset 23: last offset delta, both timestamps, producer id
 
@@ -110,6 +109,9 @@ class PartitionLog:
             self.clean_end_offset = found.clean_end_offset
             if not self.segments:
                 self._add_segment(self._new_segment(found.log_start_offset, now_ms))
+            elif self.sync:  # what a process that was killed had not synced yet is served from now on
+                self.segments[-1].sync()
+                self._files.sync_dir(directory)
         except OSError as error:
             raise KafkaStorageError(f"{directory}: {error}") from error
         self.log_end_offset = self.segments[-1].next_offset
@@ -279,9 +281,8 @@ class PartitionLog:
             raise self._failure(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
-        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then.
-
-        What the next start will not read whole has to be on the disk: else a loss of power could leave a hole.
+        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then. What the next start
+        will not read whole has to be on the disk: else a loss of power could leave a hole.
         """
         active = self.segments[-1]
         active.became_inactive()
@@ -289,8 +290,8 @@ class PartitionLog:
             if not self.sync:
                 active.sync()
                 self._save_epochs(sync=True)
-            path = self.directory / f"{self.log_end_offset:020d}.snapshot"
-            self._files.replace_file(path, encode_snapshot(self.producers), sync=self.sync)
+            snapshot = self.directory / f"{self.log_end_offset:020d}.snapshot"
+            self._files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
         self._add_segment(fresh)
         return fresh
