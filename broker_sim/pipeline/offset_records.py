@@ -25,8 +25,8 @@ __all__ = ["FARTHEST_MS", "Row", "row_of", "wrapped"]
 Row = dict[str, Any]
 """Column -> value; a column that is missing is null. Moments are in `_ms` columns alone."""
 
-FARTHEST_MS = 9_223_372_036_854_775
-"""The last ms that a timestamp column can hold; moments beyond it, and before 1970, are null for people."""
+FARTHEST_MS = 253_402_300_799_999
+"""The last ms of the year 9999; moments beyond it, and before 1970, are null for people."""
 
 _CONSUMER = "consumer"
 _NEWEST_CONSUMER_PROTOCOL = 3
