@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +145,8 @@ class Answers:
         self._removed: Counter[str] = Counter()
         self._lives: dict[tuple[str, int], _Life] = {}
         self._ids: dict[tuple[str, str], int] = {}
+        self.members: dict[tuple[str, str], None] = {}
+        """Group, member: has been one, as somebody knows who looks at the coordinator."""
         self._asks: dict[tuple[str, str], Ask] = {}  # the last one of a member
         self._timeouts: dict[str, tuple[float, float, float]] = {}  # group -> s: sessions from .. to, longest rebalance
         self._history: dict[str, deque[Ask]] = {}
@@ -164,6 +166,8 @@ class Answers:
         self.tick += 1
         now_s = self._now_s()
         group = _of(body, "group_id", "")
+        if api == "DeleteGroups" and len(_of(body, "groups_names")) == 1:
+            group = _of(body, "groups_names")[0]
         member = _of(body, "member_id", "") or ""
         instance = _of(body, "group_instance_id")
         generation = _of(body, "generation_id_or_member_epoch", _of(body, "generation_id", -1))
@@ -179,6 +183,8 @@ class Answers:
             self._note_timeouts(ask)
         if api in ("OffsetCommit", "OffsetDelete"):
             self._note_writes(ask)
+        elif api == "DeleteGroups":
+            self._note_removals(ask)
         if api == "SyncGroup":
             self._syncing[group, member, generation] = None
         if api == "LeaveGroup":
@@ -212,6 +218,13 @@ class Answers:
                 ask.writes.append(write)
                 key = ask.group, _of(topic, "name"), _of(each, "partition_index")
                 self.writes.setdefault(key, []).append(write)
+
+    def _note_removals(self, ask: Ask) -> None:
+        """Of a group, with all its offsets."""
+        for key in [key for key in self.writes if key[0] == ask.group]:
+            write = _Write(-1, ask.sent, begun=ask.sent)
+            ask.writes.append(write)
+            self.writes[key].append(write)
 
     def lost(self, ask: Ask) -> None:
         """It will not be answered: its connection is gone."""
@@ -421,7 +434,7 @@ class Answers:
             if life is not None and ask.generation >= 0:
                 self._check_generation(ask, life, ask.generation)
                 self._check_fenced(ask, life)
-                if (ask.group, ask.member) not in self._ids:
+                if (ask.group, ask.member) not in self._ids and (ask.group, ask.member) not in self.members:
                     self.fail("commits of strangers are refused", ask, "taken from an id that nobody was given")
         elif ask.error in _REFUSED:
             for write in ask.writes:
@@ -444,6 +457,13 @@ class Answers:
             elif ask.error is Err.NONE:
                 write.sent = _NEVER
 
+    def _group_deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
+        for write in ask.writes:
+            if ask.error is Err.NONE and self._awaits_tombstones:
+                write.done, write.acked = self.tick, True
+            elif ask.error in (Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND):
+                write.sent = _NEVER
+
     def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
         if ask.error is not Err.NONE:
             return
@@ -453,7 +473,23 @@ class Answers:
                     key = ask.group, _of(topic, "name"), _of(each, "partition_index")
                     self.saw(ask, key, _of(each, "committed_offset"))
 
-    def saw(self, ask: Ask, key: Key, value: int) -> None:
+    def deletes(self, group: str, topic: str, index: int) -> bool:
+        """Whether somebody has asked for that offset to be removed."""
+        return any(write.value == -1 for write in self.writes.get((group, topic, index), ()))
+
+    def loaded(self, index: int, offsets: Mapping[str, Mapping[str, Mapping[int, Any]]]) -> None:
+        """A coordinator has loaded the offsets partition ``index``: group -> topic -> partition -> offset. It is a read of all of them,
+        which settles nothing: what is not committed may yet be cut off."""
+        self.tick += 1
+        topic = self.state.topics[OFFSETS]
+        for key in self.writes:
+            if offsets_partition(key[0], len(topic.partitions)) == index:
+                now_s, leader = self._now_s(), topic.partitions[index].leader
+                ask = Ask("load", 0, None, leader, key[0], "", None, -1, self.tick, now_s, -1, True, now_s, self.tick)
+                found = offsets.get(key[0], {}).get(key[1], {}).get(key[2])
+                self.saw(ask, key, -1 if found is None else found.offset, settles=False)
+
+    def saw(self, ask: Ask, key: Key, value: int, *, settles: bool = True) -> None:
         """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
         tell, and is settled from here on."""
         writes = self.writes.get(key, [])
@@ -461,7 +497,7 @@ class Answers:
         assert ask.got is not None
         fitting = [w for w in writes if w.value == value and w.sent < ask.got and w.done >= floor]
         if fitting:
-            if len(fitting) == 1 and (value >= 0 or self._awaits_tombstones):
+            if settles and len(fitting) == 1 and (value >= 0 or self._awaits_tombstones):
                 fitting[0].done = min(fitting[0].done, ask.got)
         elif value != -1 or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
@@ -478,6 +514,7 @@ CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
     "LeaveGroup": Answers._left,
     "OffsetCommit": Answers._committed,
     "OffsetDelete": Answers._deleted,
+    "DeleteGroups": Answers._group_deleted,
     "OffsetFetch": Answers._fetched,
 }
 
@@ -493,6 +530,8 @@ def _names(ask: Ask) -> set[str]:
 
 def _error_of(ask: Ask, body: Any) -> Err:
     code = _of(body, "error_code", 0)
+    if not code and ask.api == "DeleteGroups":
+        code = next((_of(each, "error_code") for each in _of(body, "results") or ()), 0)
     if not code and ask.api == "OffsetCommit":
         codes = [_of(each, "error_code") for topic in _of(body, "topics") for each in _of(topic, "partitions")]
         code = next((each for each in codes if each), 0)

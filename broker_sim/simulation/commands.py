@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweep import Failure, Summary
@@ -27,10 +29,26 @@ examples:
   broker-sim simulate --replay found/group-not-alive-lag-17.json
       one of them again, with the story of its group
 
-workloads: group, alone (one broker), auto (auto-commit), static (instance ids), sticky (five slow consumers)
+  broker-sim simulate hostile --seeds 0..100000 --seconds 10 --for 10m --rows runs.jsonl
+      ten minutes of it, a line of JSON for each run; the same command again goes on where this one ended
+
+workloads:
+  group        three aiokafka consumers that commit after each batch; alone: on one broker
+  auto, static, sticky, several, pattern, assigned
+               auto-commit; instance ids; five slow ones; three groups; subscription by pattern; assign() and commit
+  admin        while topics and groups are made, grown, described, reset and deleted
+  idempotent   an idempotent producer
+  mixed        aiokafka members, and in their group a client that breaks all rules; hostile: members on the wire protocol with it
+  cooperative  members that rebalance cooperatively
 
 exit codes: 0 nothing found, 1 something failed, 2 a wrong argument or file
 """
+
+_BAR = 30
+"""Characters of the progress bar."""
+
+_LONG_S = 100 * 3600
+"""More than that is not worth telling."""
 
 _EVERY_RUNS = 100
 """Where stderr is no terminal, a line after so many runs."""
@@ -59,6 +77,16 @@ def register(commands: Any, name: str) -> None:
     add("--jobs", type=_whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
     add("--seconds", type=_seconds, default=30.0, metavar="S", help="virtual seconds with faults (default: 30)")
     add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: 3.4 or 4.1, as the seed draws)")
+    add(
+        "--for",
+        dest="limit",
+        type=_duration,
+        default=math.inf,
+        metavar="TIME",
+        help="begin nothing more after it, as in 10m",
+    )
+    add("--rows", type=Path, metavar="FILE", help="a line of JSON for each run; what stands there is not run again")
+    add("--timeline", type=Path, metavar="DIR", help="draw the groups of each failure into files there")
     add("--shrink", action="store_true", help="make what fails small")
     add("--budget", type=_whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
     add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
@@ -92,6 +120,15 @@ def _seconds(text: str) -> float:
     if not 1 <= seconds <= 86_400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to a day")
     return seconds
+
+
+def _duration(text: str) -> float:
+    from broker_sim.words import UsageError, duration_ms
+
+    try:
+        return duration_ms(text, "--for") / 1000
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def simulate(arguments: argparse.Namespace) -> int:
@@ -153,8 +190,11 @@ def _sweep(arguments: argparse.Namespace) -> int:
         shrink=arguments.shrink,
         budget=arguments.budget,
         corpus=arguments.corpus,
+        wall_s=arguments.limit,
+        rows=arguments.rows,
+        timeline=arguments.timeline,
     )
-    line = _Line(quiet=arguments.quiet)
+    line = _Line(quiet=arguments.quiet, limit_s=arguments.limit)
     summary = sweep(options, line.show)
     line.end()
     sys.stdout.write(json.dumps(summary.to_dict()) + "\n" if arguments.json else text_of(summary))
@@ -164,13 +204,18 @@ def _sweep(arguments: argparse.Namespace) -> int:
 class _Line:
     """The progress, in one line of a terminal that is written again and again, else now and then."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.quiet, self.terminal = quiet, sys.stderr.isatty()
+    def __init__(self, *, quiet: bool, limit_s: float = math.inf) -> None:
+        self.quiet, self.terminal, self.limit_s = quiet, sys.stderr.isatty(), limit_s
 
     def show(self, summary: Summary) -> None:
         if self.quiet or (not self.terminal and summary.runs % _EVERY_RUNS):
             return
-        text = f"{summary.runs}/{summary.wanted} runs, {summary.pace:.0f} virtual s/s, {summary.failed} failed"
+        done, left_s = summary.runs + summary.skipped, min(summary.left_s, self.limit_s - summary.wall_s)
+        left = f", {duration_text(max(0, round(left_s)) * 1000)} left" if left_s < _LONG_S else ""
+        text = f"{done}/{summary.wanted} runs, {summary.pace:.0f} virtual s/s, {summary.failed} failed{left}"
+        if self.terminal:
+            full = _BAR * done // max(1, summary.wanted)
+            text = f"[{'#' * full}{'.' * (_BAR - full)}] {text}"
         sys.stderr.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
         sys.stderr.flush()
 
@@ -188,10 +233,25 @@ def text_of(summary: Summary) -> str:
         f"{summary.wall_s:.1f} s, {summary.runs / wall_s:.1f} runs/s, {summary.pace:.0f} virtual s/s; "
         f"{summary.virtual_s / cpu_s:.0f} virtual s per CPU second",
     ]
+    if summary.skipped:
+        lines.append(f"{summary.skipped} runs had been done before")
     lines += [f"fails no more: {path}" for path in summary.mended]
+    lines += _reach(summary)
     for each in summary.failures.values():
         lines += ["", *_failure(each)]
     return "\n".join(lines) + "\n"
+
+
+def _reach(summary: Summary) -> list[str]:
+    """What came about, and what never did."""
+    lines = []
+    for what, counts in (("faults and sites", summary.hits), ("waived", summary.waived)):
+        if counts:
+            lines.append(f"{what}: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    for what, names in (("never reached", summary.unreached), ("sites that never fired", summary.unhit)):
+        if names:
+            lines.append(f"{what}: " + ", ".join(names))
+    return lines
 
 
 def _failure(each: Failure) -> list[str]:
@@ -206,4 +266,6 @@ def _failure(each: Failure) -> list[str]:
         f"  as {case.as_version}, {case.members} members, {case.duration_s:g} s, {len(plan)} faults{made}:",
         *(f"    {fault.text}" for fault in plan),
         *(f"  {line}" for line in each.text.splitlines()[:40]),
+        *(f"  {line}" for line in each.picture.splitlines()),
+        *(f"  timeline: {path}" for path in each.drawn),
     ]

@@ -20,8 +20,6 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.records import Loader
-from broker_sim.runtime import log_records
 from broker_sim.simulation.answers import (
     CHECKS,
     HISTORY,
@@ -32,9 +30,12 @@ from broker_sim.simulation.answers import (
     InvariantBroken,
     offsets_partition,
 )
+from broker_sim.simulation.replay import differences, told_by
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.coordinator.shard import Shard
+    from broker_sim.metadata import Partition
     from broker_sim.simulation.ledger import Ledger
 
 __all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
@@ -147,6 +148,7 @@ class Invariants:
         if members and after["leader"] not in members:
             self._fail("the leader is a member", group, f"{after['leader']} leads {list(members)}")
         for member in members:
+            self.answers.members[group, member] = None
             if (group, member) in self._gone:
                 self._fail("member ids are never reused", group, f"{member} is back")
         for each in before["members"] if before is not None else ():
@@ -219,6 +221,8 @@ class Invariants:
 
     def _load(self, event: dict[str, Any]) -> None:
         self._loads = self.answers.tick
+        if event["action"] == "finished":
+            self._check_load(event["log"])
 
     def _cluster(self, event: dict[str, Any]) -> None:
         """All brokers have died, or are there again and know what their disk has kept."""
@@ -245,17 +249,29 @@ class Invariants:
             shard = self.kafka.runtime.shard(partition.index)
             if shard is None or shard.writes or partition.log_end_offset != partition.high_watermark:
                 continue
-            loader = Loader(self.kafka.runtime.settings)
-            for offset, key, value, producer_id, marker in log_records(partition):
-                if marker is None:
-                    loader.add(offset, key, value, producer_id)
-                else:
-                    loader.end_transaction(producer_id, committed=marker)
-            read, live = _plain(loader.finish()), _plain(shard.groups)
-            for group in {**read, **live}:
-                if read.get(group) != live.get(group):
-                    what = f"{partition.name} has {read.get(group)}, its coordinator {live.get(group)}"
-                    self._fail("the log has what the coordinator has", group, what)
+            for group, what in self._compare(partition, shard, loaded=False):
+                self._fail("the log has what the coordinator has", group, f"{partition.name}: {what}")
+
+    def _compare(self, partition: Partition, shard: Shard, *, loaded: bool) -> list[tuple[str, str]]:
+        policy = self.kafka.runtime.settings.policy
+        told = told_by(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
+        if not loaded and not policy.tombstones_are_awaited:  # what 3.x has deleted may have come to nothing in its log
+            for group, says in told.items():
+                live = shard.groups[group].offsets if group in shard.groups else {}
+                gone = [k for k in says.offsets if k[1] not in live.get(k[0], {}) and self.answers.deletes(group, *k)]
+                for key in gone:
+                    del says.offsets[key]
+        return differences(told, shard.groups, loaded=loaded)
+
+    def _check_load(self, log: str) -> None:
+        """A coordinator that has read its log has what the log says, and that is what was acknowledged."""
+        partition = self.kafka.state.topics[OFFSETS].partitions[int(log.rpartition("-")[2])]
+        shard = self.kafka.runtime.shard(partition.index)
+        if shard is None:
+            return
+        for group, what in self._compare(partition, shard, loaded=True):
+            self._fail("a loaded coordinator has what its log says", group, f"{log}: {what}")
+        self.answers.loaded(partition.index, {name: group.offsets for name, group in shard.groups.items()})
 
 
 _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
@@ -273,12 +289,3 @@ _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
 
 def _short(shown: dict[str, Any] | None) -> str:
     return "-" if shown is None else f"{shown['state']} {shown['generation']} ({shown['size']})"
-
-
-def _plain(groups: dict[str, Any]) -> dict[str, dict[tuple[str, int], int]]:
-    found = {}
-    for group_id, group in groups.items():
-        offsets = {(topic, p): o.offset for topic, partitions in group.offsets.items() for p, o in partitions.items()}
-        if offsets:
-            found[group_id] = offsets
-    return found

@@ -5,11 +5,14 @@ Rules:
 2. A share of the runs is done twice, and the two journals compared: what differs is a failure, told by its first different event.
 3. A failure is kept as its fault list (``corpus``): JSON files that `replay` takes, and the next sweep with this corpus runs first.
 4. One failure of each kind is shrunk and kept, the first by its seed among those in hand; the others are counted.
+5. With ``rows`` each run leaves a line of JSON in a file (`trial.verdict_row`) as it ends; the next sweep with the same file leaves out
+   what stands there: a sweep that was interrupted goes on.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -17,20 +20,23 @@ import random
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from broker_sim.buggify import SITES
+from broker_sim.simulation.coverage import EXPECTED
 from broker_sim.simulation.hashseed import is_pinned, pinned_environment
 from broker_sim.simulation.shrink import BUDGET, shrink
-from broker_sim.simulation.trial import Case, Outcome, case_from, run
+from broker_sim.simulation.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.words import UsageError
 
-__all__ = ["Failure", "Options", "Summary", "read_case", "replay", "sweep"]
+__all__ = ["Failure", "Options", "Summary", "draw_case", "read_case", "replay", "sweep"]
 
 _RUNS_A_WORKER = 400
 """Then another one takes its place: whatever a run leaves behind is gone with it."""
@@ -38,7 +44,8 @@ _RUNS_A_WORKER = 400
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``seeds``: the numbers. ``repeat``: the share that is done twice. ``most``: kinds of failures after which it ends."""
+    """``seeds``: the numbers. ``repeat``: the share that is done twice. ``most``: kinds of failures after which it ends; ``wall_s``:
+    real seconds after which nothing more is begun. ``timeline``: where pictures of failures are drawn."""
 
     workloads: tuple[str, ...]
     seeds: range
@@ -50,12 +57,15 @@ class Options:
     corpus: Path | None = None
     repeat: float = 0.05
     most: int = 10
+    wall_s: float = math.inf
+    rows: Path | None = None
+    timeline: Path | None = None
 
 
 @dataclass(slots=True)
 class Failure:
     """A kind of failure, by its first case. ``shrunk``: the case has been made small, from ``before`` faults. ``old``: its file was in
-    the corpus before."""
+    the corpus before. ``picture``: the timeline of its groups, for a terminal; ``drawn``: for a browser."""
 
     failure: str
     text: str
@@ -66,6 +76,8 @@ class Failure:
     shrinking_runs: int = 0
     file: Path | None = None
     old: bool = False
+    picture: str = ""
+    drawn: tuple[Path, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `read_case` takes it."""
@@ -77,7 +89,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Summary:
-    """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone."""
+    """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone. ``hits``, ``reached``, ``waived``: the sums of
+    the runs' (`trial.Outcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
 
     wanted: int = 0
     runs: int = 0
@@ -87,6 +100,11 @@ class Summary:
     wall_s: float = 0.0
     faults: int = 0
     failed: int = 0
+    skipped: int = 0
+    hits: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    waived: Counter[str] = field(default_factory=Counter)
+    by_workload: dict[str, list[int]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     mended: list[Path] = field(default_factory=list)
     """Files of the corpus that fail no more."""
@@ -97,14 +115,37 @@ class Summary:
         """Virtual seconds per real second."""
         return self.virtual_s / self.wall_s if self.wall_s else 0.0
 
+    @property
+    def unreached(self) -> list[str]:
+        """What a sweep should reach and this one has not (`coverage.EXPECTED`)."""
+        return [name for name in EXPECTED if name not in self.reached]
+
+    @property
+    def unhit(self) -> list[str]:
+        """Sites of ``buggify`` that have not fired."""
+        return [name for name in SITES if f"site {name}" not in self.hits]
+
+    @property
+    def left_s(self) -> float:
+        """Real seconds that it will go on for at this pace."""
+        return (self.wanted - self.runs - self.skipped) * self.wall_s / self.runs if self.runs else math.inf
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        numbers = {
-            name: getattr(self, name) for name in ("wanted", "runs", "repeated", "faults", "failed", "interrupted")
-        }
+        names = ("wanted", "runs", "skipped", "repeated", "faults", "failed", "interrupted", "unreached", "unhit")
+        numbers = {name: getattr(self, name) for name in names}
+        counts = {name: dict(sorted(getattr(self, name).items())) for name in ("hits", "reached", "waived")}
         times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
         found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
-        return {**numbers, **times, "failures": found, "mended": [str(path) for path in self.mended]}
+        runs = {name: {"runs": runs, "failed": failed} for name, (runs, failed) in sorted(self.by_workload.items())}
+        return {
+            **numbers,
+            **times,
+            **counts,
+            "workloads": runs,
+            "failures": found,
+            "mended": [str(path) for path in self.mended],
+        }
 
 
 # --- in the workers ------------------------------------------------------------------------------------------------------
@@ -183,11 +224,33 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
             os.environ["PYTHONHASHSEED"] = before
 
 
-def _jobs(options: Options, kept: Sequence[tuple[Path, Case]]) -> Iterator[_Job]:
+_Key = tuple[str, int, float, str | None]
+"""Workload, seed, duration, and the version where it is given."""
+
+
+def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
+    """The runs that a file of rows has. Raises UsageError for one that is none."""
+    found: set[_Key] = set()
+    if rows is None or not rows.exists():
+        return found
+    for number, line in enumerate(rows.read_text().splitlines(), 1):
+        try:
+            row = json.loads(line)
+            if as_version in (None, row["as_version"]):
+                found.add((row["workload"], row["seed"], row["duration_s"], as_version))
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{rows}, line {number}: no row of a sweep") from None
+    return found
+
+
+def _jobs(options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], summary: Summary) -> Iterator[_Job]:
     for path, case in kept:
         yield _Job(case, False, path)
     for seed in options.seeds:
         workload = options.workloads[seed % len(options.workloads)]
+        if (workload, seed, options.duration_s, options.as_version) in done:
+            summary.skipped += 1
+            continue
         twice = random.Random(f"{seed}/twice").random() < options.repeat
         yield _Job(Case(workload, seed, options.duration_s, as_version=options.as_version), twice)
 
@@ -201,27 +264,47 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
     kept = [(path, read_case(path)) for path in sorted(options.corpus.glob("*.json"))] if options.corpus else []
     summary = Summary(wanted=len(kept) + len(options.seeds))
     began_s = _wall_s()
-    jobs = _jobs(options, kept)
-    with _pool(options.jobs) as pool:
+    jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary)
+    with _pool(options.jobs) as pool, _lines(options.rows) as write:
         running: dict[Future[_Result], _Job] = {}
         try:
             while len(summary.failures) < options.most:
-                for job in islice(jobs, 2 * options.jobs - len(running)):
+                late = _wall_s() - began_s >= options.wall_s
+                for job in () if late else islice(jobs, 2 * options.jobs - len(running)):
                     running[pool.submit(_work, job)] = job
                 if not running:
                     break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda each: running[each].case.seed):
-                    _note(summary, running.pop(future), future.result())
+                    job, result = running.pop(future), future.result()
+                    _note(summary, job, result)
+                    write(json.dumps(verdict_row(result.outcome)))
                 _keep_all(summary, options)
                 summary.wall_s = _wall_s() - began_s
                 progress(summary)
             if options.shrink:
                 _shrink_all(pool, summary, options)
+            _draw_all(pool, summary, options)
         except KeyboardInterrupt:
             summary.interrupted = True
     summary.wall_s = _wall_s() - began_s
     return summary
+
+
+@contextmanager
+def _lines(file: Path | None) -> Iterator[Callable[[str], object]]:
+    """What writes a line to the end of a file, at once."""
+    if file is None:
+        yield lambda line: None
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+
+        def write(line: str) -> None:
+            out.write(line + "\n")
+            out.flush()
+
+        yield write
 
 
 def _keep_all(summary: Summary, options: Options) -> None:
@@ -238,6 +321,11 @@ def _note(summary: Summary, job: _Job, result: _Result) -> None:
     summary.virtual_s += outcome.virtual_s * (1 + job.twice)
     summary.cpu_s += outcome.cpu_s * (1 + job.twice)
     summary.faults += outcome.begun
+    for name in ("hits", "reached", "waived"):
+        getattr(summary, name).update(getattr(outcome, name))
+    counts = summary.by_workload.setdefault(outcome.case.workload, [0, 0])
+    counts[0] += 1
+    counts[1] += outcome.failure is not None or result.difference is not None
     failure, text = outcome.failure, outcome.text
     if result.difference is not None:
         failure, text = "not deterministic", result.difference
@@ -268,6 +356,30 @@ def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -
         summary.failures[name] = small
         if options.corpus is not None:
             keep(small, options.corpus)
+
+
+def _draw_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+    """The timelines of what failed, each by one more run."""
+    asked = {name: pool.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
+    for name, future in asked.items():
+        summary.failures[name].picture, summary.failures[name].drawn = future.result()
+
+
+def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tuple[str, tuple[Path, ...]]:
+    """Run a case, and draw the timeline of each of its groups: in characters, one below the other, and for a browser into files of
+    ``directory``, which are named. Nothing where there was no journal."""
+    from broker_sim.explain.picture import html
+    from broker_sim.explain.terminal import timeline
+
+    events = [json.loads(event) for event in run(replace(case, journal=True), events=True).events]
+    groups = sorted({event["group"] for event in events if event["event"] == "group"})
+    files = []
+    for group in groups if directory is not None else ():
+        assert directory is not None
+        directory.mkdir(parents=True, exist_ok=True)
+        files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
+        files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
+    return "\n".join(timeline(events, group, width) for group in groups), tuple(files)
 
 
 # --- the corpus ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ def commits_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 LOST = (
+    "invariant: a loaded coordinator has what its log says",
     "invariant: an acked commit is never lost nor regressed",
     "invariant: the log has what the coordinator has",
     "not alive: lag",

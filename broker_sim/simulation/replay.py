@@ -1,0 +1,80 @@
+"""What an offsets partition's log says, read record by record by a reader of its own: what a coordinator that loads it must have.
+
+It shares nothing with the coordinator's loader but the format of the records: a mistake there is a difference here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from protocol.codec import DecodeError
+from protocol.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY, decode_key, decode_value
+
+if TYPE_CHECKING:
+    from broker_sim.metadata import Partition
+
+__all__ = ["Told", "differences", "told_by"]
+
+Offsets = dict[tuple[str, int], int]
+
+
+@dataclass(slots=True)
+class Told:
+    """Of one group: its offsets; its generation and members where there is a record of it."""
+
+    offsets: Offsets = field(default_factory=dict)
+    generation: int | None = None
+    members: frozenset[str] = frozenset()
+    protocol_type: str | None = None
+
+
+def told_by(partition: Partition, *, group_tombstone_ends_offsets: bool) -> dict[str, Told]:
+    """Group -> what its log says, to its end. Transactional batches are left out: nobody writes any here."""
+    found: dict[str, Told] = {}
+    for batch in partition.log.batches():
+        if batch.header.is_control or batch.header.is_transactional:
+            continue
+        for record in batch.records():
+            try:
+                kind, key = decode_key(record.key or b"")
+                value = decode_value(kind, record.value)
+            except DecodeError:
+                continue
+            if kind in (OFFSET_COMMIT, OFFSET_COMMIT_LEGACY):
+                told = found.setdefault(key.group, Told())
+                if value is None:
+                    told.offsets.pop((key.topic, key.partition), None)
+                else:
+                    told.offsets[key.topic, key.partition] = value.offset
+            elif kind == GROUP_METADATA:
+                told = found.setdefault(key.group, Told())
+                told.generation, told.members, told.protocol_type = None, frozenset(), None
+                if value is not None:
+                    told.generation, told.protocol_type = value.generation, value.protocol_type
+                    told.members = frozenset(member.member_id for member in value.members)
+                elif group_tombstone_ends_offsets:
+                    told.offsets.clear()
+    return found
+
+
+def differences(told: Mapping[str, Told], groups: Mapping[str, Any], *, loaded: bool) -> list[tuple[str, str]]:
+    """(group, in words) for each in which a coordinator's ``groups`` are others. ``loaded``: it has just been loaded, so members and
+    generation are the log's, too."""
+    found = []
+    for name in {**told, **groups}:
+        says, group = told.get(name, Told()), groups.get(name)
+        has = (
+            {} if group is None else {(t, p): o.offset for t, parts in group.offsets.items() for p, o in parts.items()}
+        )
+        if has != says.offsets:
+            keys = [key for key in {**has, **says.offsets} if says.offsets.get(key) != has.get(key)]
+            other = [f"{key[0]}-{key[1]} {says.offsets.get(key)}, not {has.get(key)}" for key in sorted(keys)]
+            found.append((name, f"the log says {'; '.join(other)}"))
+        if loaded and group is not None and says.generation is not None:
+            if group.generation != says.generation:
+                found.append((name, f"the log says generation {says.generation}, not {group.generation}"))
+            if frozenset(group.members) != says.members:
+                found.append((name, f"the log says members {sorted(says.members)}, not {sorted(group.members)}"))
+    return found
