@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -333,7 +334,8 @@ class Injection:
     def _end(self, number: int) -> None:
         end = self._ends.pop(number, None)
         if end is not None:
-            end()
+            with suppress(Killed):
+                end()
 
     def end(self) -> None:
         """End the plan: what has not come will not, states and rules end, hung requests are handled. Twice does nothing more."""
