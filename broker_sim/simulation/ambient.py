@@ -90,6 +90,16 @@ class _Patches:
         """The name of a door."""
         return f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
 
+    def real(self, owner: Any, name: str) -> Callable[..., Any]:
+        """What is behind a door for everybody else."""
+        made = _DOORS.get(self.key(owner, name))
+        return getattr(owner, name) if made is None else made[1]
+
+    def inside(self) -> bool:
+        """Whether simulated code asks."""
+        me = threading.get_ident()
+        return me == self.thread or me in self.threads
+
     def in_thread(self, key: str, args: Any, kwargs: Any) -> Any:
         """What one of the simulation's threads finds behind a door. What is forbidden ends the run, whatever the thread catches."""
         try:
@@ -181,12 +191,12 @@ def _dates(p: _Patches) -> None:
     real = {name: members[name] for name in ("now", "utcnow")}
 
     def now(cls: Any, tz: Any = None) -> Any:
-        if threading.get_ident() != p.thread:
+        if not p.inside():
             return real["now"].__get__(None, cls)(tz)
         return cls.fromtimestamp(p.loop.wall(), tz)
 
     def utcnow(cls: Any) -> Any:
-        if threading.get_ident() != p.thread:
+        if not p.inside():
             return real["utcnow"].__get__(None, cls)()
         return cls.fromtimestamp(p.loop.wall(), datetime.UTC).replace(tzinfo=None)
 

@@ -17,6 +17,7 @@ import socket
 import ssl
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -36,7 +37,8 @@ def install(p: _Patches, threads: Threads) -> None:
     for what in (_clocks, _locks, _waits, _threads, _sockets, _selectors):
         what(p, threads)
     if importlib.util.find_spec("kafka") is not None:
-        with p.lifted():
+        with p.lifted(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it reads its files in a way that is one
             importlib.import_module("kafka")
         for pin in KAFKA_PINS.values():
             pin(p)
@@ -193,6 +195,7 @@ def _sockets(p: _Patches, threads: Threads) -> None:
         return real_new(cls)
 
     p.put(socket.socket, "__new__", staticmethod(new))
+    _of_threads(p, socket, "create_connection", p.real(socket, "create_connection"))  # which comes to what is above
     _of_threads(p, socket, "socketpair", lambda *_, **__: PairSocket.pair())
     _of_threads(p, socket, "getaddrinfo", lambda host, port, *_, **__: p.loop.network.getaddrinfo(host, port))
     _of_threads(p, socket, "gethostbyname", lambda host: p.loop.network.getaddrinfo(host, 0)[0][4][0])

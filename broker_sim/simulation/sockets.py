@@ -43,9 +43,9 @@ class _Socket(socket.socket):
         self._io_refs, self._closed = 0, False
         thread = _thread()
         if fileno is not None or family not in (-1, socket.AF_UNSPEC, socket.AF_INET, socket.AF_INET6):
-            thread.loop.forbid("a socket that is not TCP's", "connect over TCP")
+            thread.forbid("a socket that is not TCP's", "connect over TCP")
         if type not in (-1, socket.SOCK_STREAM):
-            thread.loop.forbid("a socket that is not TCP's", "connect over TCP")
+            thread.forbid("a socket that is not TCP's", "connect over TCP")
         self.loop = thread.loop
         self.inbox = bytearray()
         self.eof = False
@@ -177,7 +177,7 @@ def _os_error(number: int) -> OSError:
 
 def _not_here(name: str) -> Callable[..., Any]:
     def method(self: _Socket, *_: Any, **__: Any) -> None:
-        self.loop.forbid(f"socket.{name}", "connect, send and recv are possible")
+        _thread().forbid(f"socket.{name}", "connect, send and recv are possible")
 
     return method
 
@@ -197,8 +197,13 @@ class TcpSocket(_Socket):
 
     # --- connecting
 
+    def _need_open(self) -> None:
+        super()._need_open()
+        if self._transport is None and self._connecting is None and not self.error:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
     def connect_ex(self, address: Any) -> int:
-        self._need_open()
+        super()._need_open()
         _thread().work()
         if self.error:
             error, self.error = self.error, 0
@@ -363,9 +368,7 @@ class SimSelector(selectors.DefaultSelector):
         if not events or events & ~(selectors.EVENT_READ | selectors.EVENT_WRITE):
             raise ValueError(f"Invalid events: {events!r}")
         if not isinstance(fileobj, _Socket):
-            _thread().loop.forbid(
-                f"waiting for {fileobj!r} in a selector", "sockets that this thread has made are possible"
-            )
+            _thread().forbid(f"waiting for {fileobj!r} in a selector", "sockets that this thread has made are possible")
         if fileobj.fileno() < 0:
             raise ValueError(f"Invalid file descriptor: {fileobj.fileno()}")
         if fileobj._fd in self._keys:

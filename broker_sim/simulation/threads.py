@@ -27,10 +27,10 @@ from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation import ambient
-from broker_sim.simulation.errors import SimDeadlock
+from broker_sim.simulation.errors import SimDeadlock, SimForbidden
 from broker_sim.simulation.process import PROCESS, context_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class SimThread:
             self._timer = None
         try:
             self._hand_over(-1)
-        except BaseException as error:  # the test's time is up, or somebody's patience: it runs on, until it wants something
+        except (
+            BaseException
+        ) as error:  # the test's time is up, or somebody's patience: it runs on, until it wants something
             self._killed = True
             error.add_note(str(self))
             raise
@@ -210,6 +212,14 @@ class SimThread:
             self.loop.forbidden = error  # type: ignore[assignment]
             raise error
 
+    def forbid(self, what: str, instead: str) -> NoReturn:
+        """As the loop's. It ends the run, whatever the thread catches."""
+        try:
+            self.loop.forbid(what, instead)
+        except SimForbidden as error:
+            self.loop.forbidden = error
+            raise
+
     # --- for others
 
     def wake(self) -> None:
@@ -242,7 +252,11 @@ class SimThread:
         return "" if frame is None else f" at {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
 
 
-_PLUMBING = (__name__, "broker_sim.simulation.sockets", "threading", "queue", "selectors", "socket")
+_PLUMBING = (
+    *(__name__, "broker_sim.simulation.blocking", "broker_sim.simulation.sockets", "broker_sim.simulation.ambient"),
+    *("threading", "queue", "selectors", "socket", "contextlib"),
+)
+"""Modules whose lines say nothing about where a program stands."""
 
 
 def _nobody() -> None:
@@ -297,12 +311,21 @@ async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
+class _Place:
+    """A thread's place in the queue for a lock."""
+
+    __slots__ = ("granted", "thread")
+
+    def __init__(self, thread: SimThread) -> None:
+        self.thread, self.granted = thread, False
+
+
 class SimLock:
     """As ``threading.Lock``. Who waits gets it in the order of coming."""
 
     def __init__(self) -> None:
         self._owner: object = None
-        self._waiting: deque[SimThread] = deque()
+        self._waiting: deque[_Place] = deque()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         me = current()
@@ -321,20 +344,21 @@ class SimLock:
 
     def _wait(self, me: SimThread, timeout_s: float | None) -> bool:
         deadline_s = None if timeout_s is None else me.loop.time() + timeout_s
-        self._waiting.append(me)
+        place = _Place(me)
+        self._waiting.append(place)
         try:
-            while self._owner is not me:
+            while not place.granted:
                 left_s = None if deadline_s is None else deadline_s - me.loop.time()
                 if left_s is not None and left_s <= 0:
                     return False
                 me.wait_for(lambda: _thread_of(self._owner), left_s, "a lock")
         except BaseException:
-            if self._owner is me:  # it was handed over, and is not wanted any more
-                self.release()
+            if place.granted:  # it is not wanted any more
+                SimLock.release(self)
             raise
         finally:
-            if me in self._waiting:
-                self._waiting.remove(me)
+            if not place.granted:
+                self._waiting.remove(place)
         return True
 
     def release(self) -> None:
@@ -342,8 +366,9 @@ class SimLock:
             raise RuntimeError("release unlocked lock")
         self._owner = None
         if self._waiting:
-            self._owner = heir = self._waiting.popleft()
-            heir.wake()
+            heir = self._waiting.popleft()
+            heir.granted, self._owner = True, heir.thread
+            heir.thread.wake()
 
     def locked(self) -> bool:
         return self._owner is not None
@@ -406,10 +431,17 @@ def _thread_of(owner: object) -> SimThread | None:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What a thread logs while it is ended is no part of the run."""
-    manager = logging.root.manager
+    """What a thread logs while it is ended is no part of the run, nor what its finalisers can't do any more."""
+    manager, hook = logging.root.manager, sys.unraisablehook
+
+    def unraisable(what: sys.UnraisableHookArgs) -> None:
+        if not isinstance(what.exc_value, _Ended):
+            hook(what)
+
     before, manager.disable = manager.disable, logging.CRITICAL
+    sys.unraisablehook = unraisable
     try:
         yield
     finally:
         manager.disable = before
+        sys.unraisablehook = hook

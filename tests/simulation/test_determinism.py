@@ -18,12 +18,15 @@ from tests.simulation.workload import begin, twenty_minutes, two_minutes
 
 
 def in_fresh_processes(
-    arguments: Sequence[str], hash_seeds: Sequence[str], meanwhile: Callable[[], object] = lambda: None
+    arguments: Sequence[str],
+    hash_seeds: Sequence[str],
+    meanwhile: Callable[[], object] = lambda: None,
+    module: str = "tests.simulation.workload",
 ) -> list[dict[str, Any]]:
-    """What `workload` tells, run side by side under each of the hash seeds."""
+    """What the module tells, run side by side under each of the hash seeds."""
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.simulation.workload", *arguments],
+            [sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
