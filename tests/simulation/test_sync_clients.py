@@ -1,0 +1,641 @@
+"""Synchronous programs: kafka-python's clients as they are, and everything that blocks, in virtual time."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import concurrent.futures
+import contextlib
+import datetime
+import errno
+import queue
+import select
+import selectors
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.simulation import LibraryMoved, SimDeadlock, SimForbidden, SimStuck, SimTimeLimit, Simulation, simulate
+from broker_sim.simulation.blocking import KAFKA_PINS
+from tests.simulation.sync_group import SENT, SyncProducer, play
+from tests.simulation.test_determinism import in_fresh_processes
+
+pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+"""kafka-python reads its files so."""
+
+
+def result_of(function: Callable[[], Any], within: object = "1h", **options: Any) -> Any:
+    """What the function returns on a host of a fresh simulation."""
+    with simulate(1, **options) as sim:
+        task = sim.host("sync").spawn_sync(function)
+        sim.run_until(task.done, within=within)
+        return task.result()
+
+
+@contextlib.contextmanager
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if "patience" not in thread.name:
+            thread.join(5)
+            assert not thread.is_alive(), thread
+
+
+# --- kafka-python --------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_synchronous_and_other_consumers_goes_through_a_crash_a_pause_and_restarts() -> None:
+    with no_thread_is_left(), simulate(7) as sim:
+        group = play(sim)
+        assert group.lost() == set()
+        assert sum(map(len, group.producer.sent.values())) == SENT
+        assert all(one.batches for one in group.sync)
+        assert group.other.assignments
+        assert group.kafka.group("billing").lag() == dict.fromkeys(group.kafka.group("billing").lag(), 0)
+        assert sim.errors == []
+
+
+def test_the_same_seed_is_the_same_run_in_processes_with_other_hash_seeds() -> None:
+    told = in_fresh_processes(["7"], ["1", "2", "random"], module="tests.simulation.sync_group")
+    assert len({(one["journal"], one["schedule"]) for one in told}) == 1
+    assert {one["lost"] for one in told} == {0}
+
+
+def test_other_seeds_are_other_runs() -> None:
+    hashes = set()
+    for seed in range(3):
+        with simulate(seed) as sim:
+            kafka = sim.cluster(2, {"orders": 3})
+            sim.host("producer").spawn_sync(SyncProducer())
+            sim.run_for(5)
+            assert kafka.topic("orders")
+            hashes.add(sim.schedule_hash)
+    assert len(hashes) == 3
+
+
+def test_idle_consumers_cost_little() -> None:
+    def consume() -> None:
+        from kafka import KafkaConsumer
+
+        consumer = KafkaConsumer("orders", bootstrap_servers="broker-1:9092", group_id="billing")
+        while True:
+            consumer.poll(timeout_ms=1000)
+
+    with simulate(1) as sim:
+        sim.cluster(1, {"orders": 3})
+        sim.host("sync").spawn_sync(consume)
+        sim.run_for(10)
+        before = sim.loop.steps
+        sim.run_for(100)
+        assert sim.loop.steps - before < 10_000, "what is left of a millisecond is not polled away"
+
+
+@pytest.mark.parametrize("name", KAFKA_PINS)
+def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import kafka.net.selector
+    import kafka.structs
+
+    if name == "kafka-python's partitions":
+        monkeypatch.setattr(kafka.structs.TopicPartition, "_fields", ("topic", "number"))
+    elif name == "kafka-python's tasks":
+        monkeypatch.setattr(kafka.net.selector.Task, "__init__", lambda self, coro, name: None)
+    else:
+        monkeypatch.setitem(kafka.net.selector.NetworkSelector.DEFAULT_CONFIG, "selector", selectors.SelectSelector)
+    with pytest.raises(LibraryMoved, match="kafka-python's "):
+        result_of(lambda: None)
+
+
+def test_every_pin_of_kafka_python_has_an_effect_while_a_simulation_runs() -> None:
+    from kafka.net.selector import Task
+    from kafka.structs import TopicPartition
+
+    def look() -> tuple[int, list[int], bool]:
+        tasks = [Task(lambda: None) for _ in range(100)]
+        return (
+            hash(TopicPartition("orders", 1)),
+            [hash(task) - hash(tasks[0]) for task in tasks],
+            sorted(tasks) == tasks,
+        )
+
+    first, second = result_of(look), result_of(look)
+    assert first == second
+    assert first[1] == list(range(100))
+    assert first[2]
+    outside = Task(lambda: None), TopicPartition("orders", 1)
+    assert hash(outside[0]) == object.__hash__(outside[0])
+    assert hash(outside[1]) == hash(("orders", 1)) != first[0]
+
+
+# --- time and what waits -------------------------------------------------------------------------------------------------
+
+
+def test_sleeping_takes_virtual_time_and_no_other() -> None:
+    def sleep() -> tuple[float, float, float]:
+        wall, monotonic, now = time.time(), time.monotonic(), datetime.datetime.now()
+        time.sleep(3600)
+        took = datetime.datetime.now() - now
+        return time.time() - wall, time.monotonic() - monotonic, took.total_seconds()
+
+    started = time.perf_counter()
+    assert result_of(sleep, within="2h") == (3600, 3600, 3600)
+    assert time.perf_counter() - started < 5
+
+
+def together(*functions: Callable[[], Any]) -> list[Any]:
+    """Each on a thread of its own; their results."""
+    results: list[Any] = [None] * len(functions)
+
+    def run(number: int) -> None:
+        results[number] = functions[number]()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+        assert not thread.is_alive()
+    return results
+
+
+def an_event() -> Any:
+    event, began = threading.Event(), time.monotonic()
+
+    def waits() -> float:
+        assert not event.wait(1)
+        assert event.wait()
+        return time.monotonic() - began
+
+    def sets() -> None:
+        time.sleep(5)
+        event.set()
+
+    return round(together(waits, sets)[0], 3)
+
+
+def a_queue() -> Any:
+    inbox: queue.Queue[int] = queue.Queue(2)
+    gone: list[float] = []
+
+    def puts() -> None:
+        for number in range(5):
+            inbox.put(number)
+            gone.append(round(time.monotonic()))
+
+    def gets() -> list[int]:
+        taken = []
+        for _ in range(5):
+            time.sleep(1)
+            taken.append(inbox.get())
+        with pytest.raises(queue.Empty):
+            inbox.get(timeout=2)
+        return taken
+
+    taken = together(puts, gets)[1]
+    return taken, [each - gone[0] for each in gone]
+
+
+def a_lock() -> Any:
+    lock, order, held = threading.Lock(), [], []
+
+    def takes(name: int) -> Callable[[], None]:
+        def run() -> None:
+            time.sleep(name / 100)
+            with lock:
+                order.append(name)
+                held.append(round(time.monotonic()))
+                time.sleep(10)
+
+        return run
+
+    def gives_up() -> bool:
+        time.sleep(0.5)
+        return lock.acquire(timeout=3)
+
+    together(takes(2), takes(1), takes(3), gives_up)
+    assert not lock.locked()
+    return order, [each - held[0] for each in held]
+
+
+def a_lock_that_can_be_taken_twice() -> Any:
+    lock, order = threading.RLock(), []
+
+    def twice() -> None:
+        with lock, lock:
+            time.sleep(1)
+            order.append("twice")
+
+    def once() -> None:
+        time.sleep(0.1)
+        with lock:
+            order.append("once")
+
+    together(twice, once)
+    with pytest.raises(RuntimeError):
+        lock.release()
+    return order
+
+
+def a_condition() -> Any:
+    condition, ready = threading.Condition(), []
+
+    def waits() -> bool:
+        with condition:
+            return condition.wait_for(lambda: len(ready) == 3, timeout=60)
+
+    def notifies() -> None:
+        for number in range(3):
+            time.sleep(1)
+            with condition:
+                ready.append(number)
+                condition.notify_all()
+
+    return together(waits, waits, notifies)[:2]
+
+
+def a_pool() -> Any:
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(lambda number=number: (time.sleep(10), number)[1]) for number in range(4)]
+        return [future.result() for future in futures], round(time.monotonic() - began, 1)
+
+
+def a_timer() -> Any:
+    began, fired = time.monotonic(), []
+    threading.Timer(7, lambda: fired.append(round(time.monotonic() - began, 2))).start()
+    time.sleep(8)
+    return fired
+
+
+def a_barrier_and_semaphores() -> Any:
+    barrier, slots = threading.Barrier(3), threading.BoundedSemaphore(1)
+    most, inside = [0], [0]
+
+    def run() -> int:
+        barrier.wait()
+        with slots:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(1)
+            inside[0] -= 1
+        return most[0]
+
+    return together(run, run, run)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (an_event, 5.0),
+        (a_queue, ([0, 1, 2, 3, 4], [0, 0, 1, 2, 3])),
+        (a_lock, ([1, 2, 3], [0, 10, 20])),
+        (a_lock_that_can_be_taken_twice, ["twice", "once"]),
+        (a_condition, [True, True]),
+        (a_pool, ([0, 1, 2, 3], 20.0)),
+        (a_timer, [7.0]),
+        (a_barrier_and_semaphores, [1, 1, 1]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_threads_wait_for_is_virtual(function: Callable[[], Any], expected: object) -> None:
+    with no_thread_is_left():
+        assert result_of(function) == expected
+
+
+def test_threads_know_who_they_are() -> None:
+    def who() -> list[str]:
+        names = [threading.current_thread().name]
+        thread = threading.Thread(target=lambda: names.append(threading.current_thread().name), name="other")
+        assert not thread.is_alive()
+        with pytest.raises(RuntimeError, match="before it is started"):
+            thread.join()
+        thread.start()
+        assert thread.is_alive()
+        with pytest.raises(RuntimeError, match="only be started once"):
+            thread.start()
+        thread.join(60)
+        return names
+
+    assert result_of(who) == ["who", "other"]
+
+
+def test_the_test_and_its_programs_may_share_an_event_and_a_queue() -> None:
+    stop, told = threading.Event(), queue.Queue[float]()
+
+    def program() -> None:
+        while not stop.wait(10):
+            told.put(time.monotonic())
+
+    with simulate(1) as sim:
+        task = sim.host("sync").spawn_sync(program)
+        sim.run_for(35)
+        stop.set()
+        sim.run_until(task.done, within="1s")
+        assert [round(told.get() - 1024) for _ in range(told.qsize())] == [10, 20, 30]
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Notes the time once a second, on two threads."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim, self.noted, self.cleaned_up = sim, list[int](), 0
+
+    def __call__(self) -> None:
+        threading.Thread(target=self.run).start()
+        self.run()
+
+    def run(self) -> None:
+        try:
+            while True:
+                time.sleep(1)
+                self.noted.append(round(self.sim.elapsed_s))
+        finally:
+            self.cleaned_up += 1
+
+
+def test_of_a_host_that_has_crashed_nothing_runs_and_one_that_is_paused_stands_still() -> None:
+    with no_thread_is_left(), simulate(1) as sim:
+        clock = Clock(sim)
+        sim.host("sync").spawn_sync(clock)
+        sim.run_for(3.5)
+        assert clock.noted == [1, 1, 2, 2, 3, 3]
+        sim.pause("sync")
+        sim.run_for(10)
+        sim.resume("sync")
+        sim.run_for(0.01)
+        assert clock.noted[6:] == [14, 14], "a sleep that is over while it stands still"
+        sim.crash("sync")
+        sim.run_for(10)
+        assert len(clock.noted) == 8
+        assert clock.cleaned_up == 0, "no finally runs in a crash"
+        sim.restart("sync")
+        sim.run_for(1.5)
+        assert len(clock.noted) == 10
+    assert clock.cleaned_up == 4, "they end with the simulation"
+
+
+def test_a_task_that_is_cancelled_ends_its_thread() -> None:
+    with simulate(1) as sim:
+        clock = Clock(sim)
+        task = sim.host("sync").spawn_sync(clock.run)
+        sim.run_for(1.5)
+        task.cancel()
+        sim.run_for(5)
+        assert (clock.noted, clock.cleaned_up) == ([1], 1)
+
+
+def test_what_a_program_raises_ends_the_run_and_what_its_threads_raise_is_kept() -> None:
+    def fails() -> None:
+        time.sleep(2)
+        raise ValueError("no")
+
+    def run() -> None:
+        with simulate(1) as sim:
+            sim.host("sync").spawn_sync(fails)
+            sim.run_for(10)
+
+    with pytest.raises(ValueError, match="no") as error:
+        run()
+    assert "on sync, 2.000 s from the beginning" in error.value.__notes__[0]
+    with simulate(1) as sim:
+        sim.host("sync").spawn_sync(lambda: together(fails))
+        sim.run_for(10)
+        assert [(one["message"], str(one["exception"])) for one in sim.errors] == [
+            ("Exception in thread Thread-1", "no")
+        ] or ("Exception in thread" in sim.errors[0]["message"])
+
+
+# --- sockets -------------------------------------------------------------------------------------------------------------
+
+
+def echo(sim: Simulation, name: str = "server") -> None:
+    """A host that sends back what it gets, half a second later."""
+
+    async def serve() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1000):
+                await asyncio.sleep(0.5)
+                writer.write(data)
+            writer.close()
+
+        server = await asyncio.start_server(answer, "0.0.0.0", 7)
+        await server.serve_forever()
+
+    sim.host(name).spawn(serve)
+    sim.run_for(0.1)
+
+
+def with_echo(function: Callable[[], Any]) -> Any:
+    with simulate(1) as sim:
+        echo(sim)
+        task = sim.host("sync").spawn_sync(function)
+        sim.run_until(task.done, within="1h")
+        return task.result()
+
+
+def test_blocking_sockets_connect_send_and_receive() -> None:
+    def talk() -> list[Any]:
+        with socket.create_connection(("server", 7), timeout=5) as sock:
+            assert isinstance(sock, socket.socket)
+            assert (sock.family, sock.type, sock.gettimeout()) == (socket.AF_INET, socket.SOCK_STREAM, 5)
+            assert sock.getpeername()[1] == 7
+            began = time.monotonic()
+            sock.sendall(b"hello")
+            heard = sock.recv(3) + sock.recv(100)
+            took = time.monotonic() - began
+            sock.settimeout(0.1)
+            sock.send(b"too slow")
+            with pytest.raises(TimeoutError):
+                sock.recv(1)
+            sock.settimeout(None)
+            buffer = bytearray(100)
+            size = sock.recv_into(buffer)
+            sock.shutdown(socket.SHUT_WR)
+            return [heard, 0.5 < took < 0.6, bytes(buffer[:size]), sock.recv(1)]
+
+    assert with_echo(talk) == [b"hello", True, b"too slow", b""]
+
+
+def test_large_amounts_wait_for_room() -> None:
+    def flood() -> int:
+        sock = socket.create_connection(("server", 7))
+        sock.setblocking(False)
+        sent, data = 0, b"x" * 100_000
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sent += sock.send(data)
+        sock.setblocking(True)
+        got = 0
+        while got < sent:
+            got += len(sock.recv(65_536))
+        return got - sent
+
+    assert with_echo(flood) == 0
+
+
+def test_what_cannot_be_reached_is_told_as_by_a_kernel() -> None:
+    def look() -> list[Any]:
+        found: list[Any] = []
+        for address in (("server", 8), ("nowhere", 7)):
+            try:
+                socket.create_connection(address, timeout=5)
+            except OSError as error:
+                found.append(error.errno if not isinstance(error, socket.gaierror) else "unknown")
+        sock = socket.socket()
+        with pytest.raises(OSError) as error:
+            sock.send(b"x")
+        sock.close()
+        with pytest.raises(OSError):
+            sock.recv(1)
+        return [*found, error.value.errno, sock.fileno()]
+
+    assert with_echo(look) == [errno.ECONNREFUSED, "unknown", errno.ENOTCONN, -1]
+
+
+def test_a_selector_waits_for_several_sockets() -> None:
+    def talk() -> list[Any]:
+        one, other = socket.socketpair()
+        sock = socket.socket()
+        sock.setblocking(False)
+        assert sock.connect_ex(("server", 7)) == errno.EINPROGRESS
+        found: list[Any] = []
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_WRITE, "connected")
+            selector.register(one, selectors.EVENT_READ, "woken")
+            found += [key.data for key, _ in selector.select(5)]
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            sock.send(b"x")
+            selector.modify(sock, selectors.EVENT_READ, "answered")
+            threading.Timer(0.2, lambda: other.send(b"!")).start()
+            found += [key.data for key, _ in selector.select()]
+            assert one.recv(10) == b"!"
+            found += [key.data for key, _ in selector.select(5)]
+            assert sock.recv(10) == b"x"
+            assert selector.select(3) == selector.select(0) == []
+            assert len(selector.get_map()) == 2
+            selector.unregister(sock)
+            with pytest.raises(KeyError):
+                selector.get_key(sock)
+        return found
+
+    assert with_echo(talk) == ["connected", "woken", "answered"]
+
+
+def test_a_crash_of_the_other_side_is_seen() -> None:
+    def talk() -> Any:
+        sock = socket.create_connection(("server", 7))
+        try:
+            return sock.recv(1)
+        except ConnectionResetError:
+            return "reset"
+
+    with simulate(1) as sim:
+        echo(sim)
+        task = sim.host("sync").spawn_sync(talk)
+        sim.run_for(1)
+        sim.crash("server", reset=True)
+        sim.run_until(task.done, within="1s")
+        assert task.result() == "reset"
+
+
+# --- what can't be -------------------------------------------------------------------------------------------------------
+
+
+FORBIDDEN: dict[str, Callable[[], object]] = {
+    "starting a program": lambda: subprocess.run(["true"], check=False),
+    "making another event loop": lambda: asyncio.run(asyncio.sleep(0)),
+    "socket.listen": lambda: socket.socket().listen(),
+    "socket.bind": lambda: socket.socket().bind(("", 0)),
+    "a socket that is not TCP's": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    "TLS": lambda: ssl.create_default_context().wrap_socket(socket.socket(), server_hostname="broker-1"),
+    "the module select": lambda: select.select([], [], [], 1),
+    "starting a process": lambda: concurrent.futures.ProcessPoolExecutor(1),
+    "starting a thread past threading": lambda: _thread.start_new_thread(print, ()),
+    "waiting for thread MainThread": lambda: threading.main_thread().join(),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_what_would_reach_the_real_world_is_forbidden_caught_or_not(what: str) -> None:
+    def swallows() -> None:
+        try:
+            FORBIDDEN[what]()
+        except Exception:
+            time.sleep(1)
+
+    for function in (FORBIDDEN[what], swallows):
+        with pytest.raises(SimForbidden, match=f"{what}.* is not possible in a simulation on host sync"):
+            result_of(function)
+
+
+def test_threads_that_wait_for_each_other_end_the_run_with_their_names() -> None:
+    def deadlock() -> None:
+        one, other = threading.Lock(), threading.Lock()
+
+        def takes(first: Any, second: Any) -> None:
+            with first:
+                time.sleep(1)
+                with second:
+                    pass
+
+        thread = threading.Thread(target=takes, args=(one, other), name="second")
+        thread.start()
+        takes(other, one)
+
+    with no_thread_is_left(), pytest.raises(SimDeadlock) as error:
+        result_of(deadlock)
+    assert "threads wait for each other:\n" in str(error.value)
+    assert "sync: thread deadlock waits for a lock at test_sync_clients.py:" in str(error.value)
+    assert "sync: thread second waits for a lock at test_sync_clients.py:" in str(error.value)
+
+    def alone() -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+
+    with pytest.raises(SimDeadlock):
+        result_of(alone)
+
+
+def test_who_waits_for_ever_is_named_with_his_place() -> None:
+    told = r"(?s)sync: thread .* waits for an event.* at test_sync_clients.py:\d+"
+    with pytest.raises(SimDeadlock, match=told):
+        result_of(lambda: threading.Event().wait())
+
+    def others_go_on() -> None:
+        threading.Timer(3600, print).start()
+        threading.Event().wait()
+
+    with pytest.raises(SimTimeLimit, match=told):
+        result_of(others_go_on, within="1m")
+
+
+def test_polling_the_clock_gets_on() -> None:
+    def spin() -> float:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.05:
+            pass
+        return time.monotonic() - began
+
+    assert 0.05 <= result_of(spin) < 0.06
+
+
+def test_code_that_computes_without_end_is_stopped_with_its_place() -> None:
+    def computes() -> None:
+        began = threading.Event()
+        while True:
+            if began is None:
+                break
+
+    with pytest.raises(SimStuck) as error:
+        result_of(computes, patience="1s")
+    assert "thread computes" in "".join(error.value.__notes__)
