@@ -79,6 +79,8 @@ class SimFuture(asyncio.Future[Any]):
 
     __slots__ = ("_number",)
 
+    _number: int
+
     __hash__ = _numbered
 
 
