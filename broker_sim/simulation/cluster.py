@@ -295,6 +295,13 @@ class SimCluster(Cluster):
             lambda _, context: None if isinstance(context.get("exception"), Killed) else told(loop, context)
         )
 
+    def at_ease(self) -> None:
+        """Nothing is wrong with its disk, and no death of it is planned."""
+        if self._disk is not None:
+            self._disk.live_on()
+            for fault in self._disk.faults:
+                fault.heal()
+
     # --- a disk that makes it wait
 
     def _wait(self, fault: DiskFault) -> None:

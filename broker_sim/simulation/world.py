@@ -420,6 +420,7 @@ class Simulation:
         loop.stopped = 0
         loop.forbidden = loop.after_turn = None
         for cluster in self.clusters:
+            cluster.at_ease()
             self._stop(cluster)
         self.network.close()
         for _ in range(_ROUNDS):
