@@ -35,7 +35,7 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     """Fill ``facts`` from the tables by their names; ``facts`` has its name, inputs and span already."""
     from pyspark.sql import functions as f
 
-    facts.counts = {name: table.count() for name, table in tables.items()}
+    facts.counts |= {name: table.count() for name, table in tables.items() if name not in facts.counts}
     facts.stuck = _top(facts, tables, "stuck_partitions", MOST_STUCK, f.desc("stuck_ms"))
     facts.stuck.sort(key=lambda row: row["from_ms"])
     facts.regressions = _top(facts, tables, "offset_regressions", MOST_REGRESSIONS, f.desc("by"), f.col("log_offset"))

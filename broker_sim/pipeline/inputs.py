@@ -14,7 +14,7 @@ from broker_sim.pipeline import files, journal_files
 from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of
 from broker_sim.words import UsageError
 
-__all__ = ["Inputs", "find"]
+__all__ = ["Inputs", "find", "run_name"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -48,8 +48,12 @@ def find(directory: str | None, journal: str | None, run_id: str | None, *, look
             )
     if journal is not None and not journal_files.find([journal]):
         raise UsageError(f"--journal {journal}: no journal file is in it")
-    name = run_id or _NOT_IN_IDS.sub("-", files.base_name(directory or journal or "")).strip("-") or "run"
-    return Inputs(name[:100], directory if found else None, journal, found)
+    return Inputs(run_name(run_id, directory or journal or ""), directory if found else None, journal, found)
+
+
+def run_name(run_id: str | None, place: str) -> str:
+    """The run's name: the one that was told, else that of the folder."""
+    return (run_id or _NOT_IN_IDS.sub("-", files.base_name(place)).strip("-") or "run")[:100]
 
 
 def _log_folders(directory: str) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from broker_sim.clock import stopwatch
 __all__ = ["Steps"]
 
 TICK_S = 0.5
+CLEAR = "\r\x1b[K"
+"""Begins a terminal's line anew."""
 
 
 class Step:
@@ -51,19 +53,19 @@ class Steps:
             over.set()
             if self.tty:
                 ticker.join()
-                self._write("\r\x1b[K")
+                self._write(CLEAR)
         self.say(f"{name}: {step.words or 'done'} ({watch():.1f} s)")
 
     def say(self, words: str) -> None:
         """A line."""
         if not self.quiet:
-            self._write(f"{words}\n")
+            self._write(f"{CLEAR if self.tty else ''}{words}\n")
 
     def _tick(self, name: str, watch: Callable[[], float], over: threading.Event) -> None:
         while not over.wait(TICK_S if watch() > TICK_S else 0.05):
             tasks = self.tasks()
             shown = f", {tasks[0]} of {tasks[1]} tasks" if tasks else ""
-            self._write(f"\r\x1b[K{name} ... {watch():.0f} s{shown}")
+            self._write(f"{CLEAR}{name} ... {watch():.0f} s{shown}")
 
     def _write(self, words: str) -> None:
         self.stream.write(words)

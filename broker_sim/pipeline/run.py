@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.clock import stopwatch
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import findings as told
 from broker_sim.pipeline import inputs
@@ -27,7 +29,11 @@ from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, win
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "Outcome", "SparkFailed", "derived", "pipeline"]
+__all__ = ["Options", "Outcome", "Run", "SparkFailed", "derived", "pipeline", "spark_s_reason"]
+
+
+AT_ONCE = 2
+"""Tables that are made at the same time."""
 
 
 class SparkFailed(RuntimeError):
@@ -96,9 +102,9 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
     try:
         folder = folder or Folder.remote(options.out, spark)
         folder.prepare(found.run_id, overwrite=options.overwrite)
-        return _Run(spark, found, folder, options, steps).all()
+        return Run(spark, found, folder, options, steps).all()
     except Exception as error:
-        reason = _spark_s_reason(error)
+        reason = spark_s_reason(error)
         if reason is None:
             raise
         raise SparkFailed(reason) from error
@@ -107,7 +113,7 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
             spark.stop()
 
 
-def _spark_s_reason(error: Exception) -> str | None:
+def spark_s_reason(error: Exception) -> str | None:
     """One line of an exception that Spark or Java raised, None for any other."""
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         return None
@@ -139,7 +145,9 @@ def derived(
     }
 
 
-class _Run:
+class Run:
+    """One making of everything, in a session. `watching` makes it again and again of what its streams have brought."""
+
     def __init__(
         self, spark: SparkSession, found: inputs.Inputs, folder: Folder, options: Options, steps: Steps
     ) -> None:
@@ -166,10 +174,13 @@ class _Run:
 
         where = self.folder.table(table.name, self.inputs.run_id)
         rows = table.conform(frame).drop("run_id")
-        (rows if files is None else rows.coalesce(files)).write.mode("overwrite").parquet(where)
+        self._write(rows if files is None else rows.coalesce(files), where)
         kept = self.spark.read.schema(rows.schema).parquet(where)
         self.tables[table.name] = kept.select(f.lit(self.inputs.run_id).alias("run_id"), *kept.columns)
         return self.tables[table.name]
+
+    def _write(self, rows: DataFrame, where: str) -> None:
+        rows.write.mode("overwrite").parquet(where)
 
     def _read(self) -> None:
         from broker_sim.pipeline.tables import events as journal
@@ -183,7 +194,8 @@ class _Run:
                 events = source.load(self.inputs.journal)
                 events = self._keep(journal.EVENTS, events)
                 skipped = skipped.unionByName(journal.skipped(events))
-                step.done(count(events.count(), "event"))
+                self.facts.counts["events"] = events.count()
+                step.done(count(self.facts.counts["events"], "event"))
         else:
             events = self._keep(journal.EVENTS, events, 1)
         with self.steps.step("reading __consumer_offsets") as step:
@@ -194,9 +206,9 @@ class _Run:
                 skipped = skipped.unionByName(SKIPPED.conform(gone))
             else:
                 log = self._keep(OFFSET_LOG, journal_log(events))
-            step.done(
-                f"{count(log.count(), 'record')}{'' if self.inputs.log else ', from the journal: there is no log'}"
-            )
+            self.facts.counts["offset_log"] = log.count()
+            instead = "" if self.inputs.log else ", from the journal: there is no log"
+            step.done(f"{count(self.facts.counts['offset_log'], 'record')}{instead}")
         self._keep(SKIPPED, skipped, 1)
         self._span(events, log)
 
@@ -211,10 +223,22 @@ class _Run:
     # --- the tables -----------------------------------------------------------------------------------------------------
 
     def _make(self) -> None:
-        with self.steps.step("tables") as step:
-            for table, make in self._tables().items():
-                self._keep(table, make(), 1)
-            step.done(", ".join(f"{name}" for name in self.tables))
+        """All tables, two at a time: while one is planned, the other one computes."""
+        tables = self._tables()
+        with self.steps.step("tables") as step, ThreadPoolExecutor(AT_ONCE) as pool:
+            made = [pool.submit(self._one, table, make) for table, make in tables.items()]
+            try:
+                rows = [each.result() for each in made]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+            step.done(f"{len(rows)} with {count(sum(rows), 'row')}")
+        self.facts.counts |= {table.name: number for table, number in zip(tables, rows, strict=True)}
+
+    def _one(self, table: Table, make: Callable[[], DataFrame]) -> int:
+        watch = stopwatch()
+        number = self._keep(table, make(), 1).count()
+        self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
+        return number
 
     def _tables(self) -> dict[Table, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]

@@ -71,26 +71,22 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     from pyspark.sql import functions as f
 
     kept = _kept(log, window_ms)
-    ends = _ends(log_ends, window_ms)
-    firsts = kept.groupBy(*_KEY).agg(f.min("window").alias("first"))
-    grown = (
-        ends.join(firsts, ["run_id", "topic", "partition"])
-        .where(f.col("window") >= f.col("first"))
-        .select(*_KEY, "window", "stood")
-    )
-    # ends from before the first commit count for its window
-    earlier = ends.join(firsts, ["run_id", "topic", "partition"]).where(f.col("window") < f.col("first"))
-    earlier = earlier.groupBy(*_KEY, f.col("first").alias("window")).agg(
-        f.max_by("stood", f.struct("ends_window")).alias("before")
-    )
-    rows = kept.join(grown, [*_KEY, "window"], "full").join(earlier, [*_KEY, "window"], "left")
-    so_far = Window.partitionBy(*_KEY).orderBy("window").rowsBetween(Window.unboundedPreceding, 0)
-    filled = rows.select(
-        *_KEY,
-        "window",
-        f.coalesce("commits", f.lit(0)).alias("commits"),
-        f.last("kept", ignorenulls=True).over(so_far).alias("kept"),
-        f.last(f.coalesce("stood", "before"), ignorenulls=True).over(so_far).alias("stood"),
+    # all that happens to a key, in one frame; RANGE takes what happens in the same window together
+    moves = kept.unionByName(_stood(kept, _ends(log_ends, window_ms)), allowMissingColumns=True)
+    so_far = Window.partitionBy(*_KEY).orderBy("window").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    filled = (
+        moves.select(
+            *_KEY,
+            *("window", "commits"),
+            f.last("kept", ignorenulls=True).over(so_far).alias("kept"),
+            f.last("stood", ignorenulls=True).over(so_far).alias("stood"),
+        )
+        .groupBy(*_KEY, "window")
+        .agg(
+            f.sum(f.coalesce("commits", f.lit(0))).alias("commits"),
+            f.first("kept").alias("kept"),
+            f.first("stood").alias("stood"),
+        )
     )
     told = filled.select(
         "*",
@@ -159,6 +155,16 @@ def journal_ends(events: DataFrame) -> DataFrame:
             f.lit("journal").alias("source"),
         )
     )
+
+
+def _stood(kept: DataFrame, ends: DataFrame) -> DataFrame:
+    """By key and window, from the key's first commit on: where the log ended. What was known before counts for the first window."""
+    from pyspark.sql import functions as f
+
+    firsts = kept.groupBy(*_KEY).agg(f.min("window").alias("first"))
+    known = ends.join(firsts, ["run_id", "topic", "partition"])
+    window = f.greatest("window", "first").alias("window")
+    return known.groupBy(*_KEY, window).agg(f.max_by("stood", "ends_window").alias("stood"))
 
 
 def _kept(log: DataFrame, window_ms: int) -> DataFrame:
