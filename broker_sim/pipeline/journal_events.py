@@ -23,6 +23,7 @@ from broker_sim.explain.events import Call, Snapshot, items, names_in, number, t
 from broker_sim.explain.model import History
 from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
+from broker_sim.pipeline.schemas import Table
 from broker_sim.pipeline.tables.events import EVENTS
 from protocol.api_keys import ApiKey
 from protocol.errors import Err
@@ -72,16 +73,17 @@ def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:
         yield row
 
 
-def batches(rows: Iterable[Row]) -> Iterator[Any]:
-    """Record batches of rows."""
+def batches(rows: Iterable[Row], table: Table = EVENTS) -> Iterator[Any]:
+    """Record batches of rows; ``table``: `EVENTS`, or some of its columns."""
+    schema = table.arrow()
     waiting: list[Row] = []
     for row in rows:
         waiting.append(row)
         if len(waiting) >= BATCH_ROWS:
-            yield _batch(waiting)
+            yield _batch(waiting, schema)
             waiting = []
     if waiting:
-        yield _batch(waiting)
+        yield _batch(waiting, schema)
 
 
 def row_of(line: bytes, position: int, where: Where) -> Row:
@@ -142,11 +144,10 @@ def _short(error: Exception) -> str:
     return (str(error) or type(error).__name__)[:120]
 
 
-def _batch(rows: list[Row]) -> Any:
+def _batch(rows: list[Row], schema: Any) -> Any:
     """The rows as a record batch."""
     import pyarrow
 
-    schema = _schema()
     filled: dict[str, list[Any]] = {}
     for place, row in enumerate(rows):
         for name, value in row.items():
@@ -191,15 +192,6 @@ def _fitting(value: Any, kind: Any) -> Any:
             return tuple(_fitting(one, kind.field(place).type) for place, one in enumerate(value))
         return None
     return value
-
-
-_SCHEMA: list[Any] = []
-
-
-def _schema() -> Any:
-    if not _SCHEMA:
-        _SCHEMA.append(EVENTS.arrow())
-    return _SCHEMA[0]
 
 
 # ------------------------------------------------------------------------------------------------ fields of every kind

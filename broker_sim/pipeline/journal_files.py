@@ -69,12 +69,11 @@ class JournalFile:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of a file. ``to_end``: its last line may lack its end. ``refused``: why nothing of it is read."""
+    """Bytes of a file. ``refused``: why nothing of it is read."""
 
     file: JournalFile
     start: int
     end: int
-    to_end: bool = False
     refused: str = ""
 
 
@@ -144,7 +143,7 @@ def number_journals(files: Iterable[JournalFile], known: dict[str, int] | None =
         told = (known or {}).get(one.name)
         if told is not None:
             journal = told
-        elif _first_seq(one) in (None, 1):
+        elif _first_seq(one) == 1:
             journal = one.number
         found.append(replace(one, journal=journal))
     return found
@@ -206,9 +205,12 @@ def refusal(file: JournalFile) -> str:
     return "no journal: none of its first lines is an event, a JSON object with seq, ts_ms and event"
 
 
-def complete_to(file: JournalFile, start: int) -> int:
-    """The byte behind its last whole line; ``start`` where no line has ended since. Raises OSError."""
+def complete_to(file: JournalFile, start: int, most: int | None = None) -> int:
+    """The byte behind the last whole line, of those that begin within ``most`` bytes from ``start``, at least one; ``start`` where no
+    line has ended since. Raises OSError."""
     with _open(file.path) as source:
+        if most is not None and file.size - start > most:
+            return next((end for _, end in _pieces(source, start) if end >= start + most), start)
         end = max(file.size, start)
         while end > start:
             begin = max(start, end - _BLOCK)
@@ -230,7 +232,7 @@ def tasks(files: Iterable[Range], number: int, least: int = LEAST_TASK) -> list[
         start = one.start
         while not one.refused and one.end - start > room and len(found) < number:
             if room > share // 8:  # no crumbs
-                found[-1].append(replace(one, start=start, end=start + room, to_end=False))
+                found[-1].append(replace(one, start=start, end=start + room))
                 start += room
             found.append([])
             room = share

@@ -1,17 +1,25 @@
 """The journal as a source of Spark's: `sim_journal`, batch and stream, and `sim_journal_skipped`, what of it can't be read.
 
-    spark.read.format("sim_journal").load("JOURNAL")                               # a file, a directory, wildcards, a URI
-    spark.readStream.format("sim_journal").option("runId", "friday").load("JOURNAL")
+    spark.read.format("sim_journal").load("JOURNAL")
+    spark.readStream.format("sim_journal").option("runId", "friday").option("maxBytesPerTrigger", "64000000").load("JOURNAL")
+    spark.read.format("sim_journal").schema("run_id string, seq bigint, type string").load("JOURNAL")   # those columns alone
 
-Options: ``path`` (several with commas between); ``runId``: the run's name (default: the directory's); ``body``: whether the column
-`body` holds the whole line (default true; false is quicker); ``tasks``: how many tasks a batch is read in at most (default: as many as
-this machine has cores).
+Paths: a journal file, a directory with all journals that are below it, patterns (`runs/*`), several with commas between; `file:` URIs;
+`hdfs://`, `s3a://` and so on as far as Arrow opens them.
+
+Options (of both formats, unless told):
+  runId               the run's name; default: the directory's
+  body                whether the column `body` holds the whole line; default `true`, `false` is quicker
+  tasks               how many tasks a batch is read in at most (default: the session's default parallelism)
+  maxBytesPerTrigger  stream: about how many bytes a micro-batch reads at most (default: to the end)
+  startingOffsets     stream: `earliest` (default) or `latest`; what a checkpoint knows goes on from there
 
 Rules:
 1. Rows are `EVENTS`. Lines that can't be read are rows of the type `skipped`, which say where they stand and why; a file that is no
    journal at all is one such row. Where no file is a journal, that is an error of one line.
 2. A stream's offset is {"positions": {file: byte}, "journals": {file: number}}: up to the end of the last whole line of each file,
-   which is known by its name without `.part`. So every line is read once over restarts, growing and rotated files included.
+   which is known by its name without `.part`. So every line is read once over restarts, growing and rotated files included; a line
+   that has no end yet is waited for.
 3. A file of which a stream has read and which is gone, or has become shorter, is told as a skipped row.
 """
 
@@ -24,7 +32,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from broker_sim.pipeline.files import names_of
+from broker_sim.pipeline.files import base_name, names_of, parent
 from broker_sim.pipeline.journal_events import Row, Where, batches, rows_of, skipped_row
 from broker_sim.pipeline.journal_files import (
     JournalFile,
@@ -37,39 +45,73 @@ from broker_sim.pipeline.journal_files import (
     refusal,
     tasks,
 )
+from broker_sim.pipeline.offsets_source import TASKS
 from broker_sim.pipeline.schemas import SKIPPED
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.words import UsageError, unknown
 
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before 4.2 that trigger reads all there is in one batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
 __all__ = ["SimJournal", "SkippedJournal"]
 
-_OPTIONS = ("path", "paths", "runId", "body", "tasks")
+_OPTIONS = ("path", "paths", "runId", "body", "tasks", "maxBytesPerTrigger", "startingOffsets")
+_STARTS = ("earliest", "latest")
+
+Offsets = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say. Raises UsageError."""
+    """What a user may say."""
 
     paths: tuple[str, ...]
     run_id: str | None
     body: bool
     tasks: int
+    most_bytes: int | None
+    from_latest: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Options:
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """Raises UsageError."""
         known = {name.lower(): name for name in _OPTIONS}
-        given = {}
-        for name, value in options.items():
+        told = {}
+        for name, value in given.items():
             if name.lower() not in known:
                 raise unknown("option of sim_journal", name, _OPTIONS)
-            given[known[name.lower()]] = value
-        body = given.get("body", "true").lower()
-        if body not in ("true", "false"):
-            raise UsageError(f"sim_journal: body is true or false, not {body!r}")
-        number = given.get("tasks", str(os.cpu_count() or 1))
-        if not number.isdecimal() or not 1 <= int(number) <= 100_000:
-            raise UsageError(f"sim_journal: tasks is a number from 1 to 100000, not {number!r}")
-        return cls(tuple(names_of(options)), given.get("runId"), body == "true", int(number))
+            told[known[name.lower()]] = value
+        return cls(
+            tuple(names_of(told)),
+            told.get("runId"),
+            _one_of("body", told.get("body", "true"), ("true", "false")) == "true",
+            _number("tasks", told.get("tasks")) or int(os.environ.get(TASKS) or os.cpu_count() or 1),
+            _number("maxBytesPerTrigger", told.get("maxBytesPerTrigger")),
+            _one_of("startingOffsets", told.get("startingOffsets", "earliest"), _STARTS) == "latest",
+        )
+
+    def files(self) -> list[JournalFile]:
+        """What the paths lead to. Raises UsageError."""
+        return find(self.paths, self.run_id)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value.lower() not in known:
+        raise unknown(f"{name} of sim_journal", value, known)
+    return value.lower()
+
+
+def _number(name: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"{name} of sim_journal is a whole number from 1 on, not {value!r}")
+    return int(value)
 
 
 class Ranges(InputPartition):
@@ -119,70 +161,97 @@ def _names(schema: Any) -> list[str]:
     return list(schema.names)
 
 
-class JournalReader(DataSourceReader):
-    """A batch."""
+class _Reading:
+    """How ranges become rows: the same for batch and stream."""
 
     def __init__(self, options: Options, names: list[str]) -> None:
         self.options, self.names = options, names
 
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Ranges)
+        body = self.options.body and "body" in self.names
+        return batches(_rows(partition.ranges, body), EVENTS.only(self.names))
+
+
+class JournalReader(_Reading, DataSourceReader):
+    """A batch."""
+
     def partitions(self) -> list[Ranges]:
-        files = number_journals(find(self.options.paths, self.options.run_id))
+        files = number_journals(self.options.files())
         if not files:
-            raise JournalUnreadable(
-                f"{', '.join(self.options.paths)}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)"
-            )
-        whole = [Range(file, 0, file.size, to_end=True, refused=refusal(file)) for file in files]
+            where = ", ".join(self.options.paths)
+            raise JournalUnreadable(f"{where}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)")
+        whole = [Range(file, 0, file.size, refused=refusal(file)) for file in files]
         if all(one.refused for one in whole):
             more = f", and {len(whole) - 1} more files like it" if len(whole) > 1 else ""
             raise JournalUnreadable(f"{whole[0].file.path} is {whole[0].refused}{more}")
         return [Ranges(task) for task in tasks(whole, self.options.tasks)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
-        return _chosen(batches(_rows(partition.ranges, self.options.body)), self.names)
 
 
 class SkippedReader(JournalReader):
     """Of a batch what can't be read."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options, [])
+        super().__init__(options, list(SKIPPED.names))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        import pyarrow
-
         assert isinstance(partition, Ranges)
-        rows = (row for row in _rows(partition.ranges, body=False) if row["type"] == "skipped")
-        for row in rows:
-            values = {"run_id": row["run_id"], "file": row["file"], "position": row["position"], "bytes": row["bytes"]}
-            yield pyarrow.RecordBatch.from_pylist([{**values, "reason": row["text"]}], schema=SKIPPED.arrow())
+        for row in _rows(partition.ranges, body=False):
+            if row["type"] == "skipped":
+                yield row["run_id"], row["file"], row["position"], row["bytes"], row["text"]
 
 
-class JournalStream(DataSourceStreamReader):
-    """A stream: every line once."""
+class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: every line once. It remembers which files it has looked at, to look no further at those that are done; nothing hangs
+    on it."""
 
     def __init__(self, options: Options, names: list[str]) -> None:
-        self.options, self.names = options, names
-        find(options.paths)  # says at once what is wrong
+        super().__init__(options, names)
+        self.options.files()  # says at once what is wrong
+        self.judged: dict[str, str] = {}
+        self.target: Offsets | None = None
 
-    def initialOffset(self) -> dict[str, Any]:
-        return {"positions": {}, "journals": {}}
+    def initialOffset(self) -> Offsets:
+        return self._ends(_nowhere()) if self.options.from_latest else _nowhere()
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        begun = start or self.initialOffset()
-        positions, journals = dict(begun["positions"]), dict(begun["journals"])
-        for file in number_journals(find(self.options.paths, self.options.run_id), journals):
+    def getDefaultReadLimit(self) -> Any:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+        most = self.options.most_bytes
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.target = self._ends(_nowhere())
+
+    def latestOffset(self, start: Offsets | None = None, limit: object = None) -> Offsets:
+        """Where the last whole lines end, no further than the limit allows."""
+        return self._ends(start or _nowhere(), getattr(limit, "max_bytes", None), self.target)
+
+    def _ends(self, start: Offsets, most: int | None = None, target: Offsets | None = None) -> Offsets:
+        positions, journals = dict(start["positions"]), dict(start["journals"])
+        for file in number_journals(self.options.files(), journals):
             known = positions.get(file.name, 0)
+            if target is not None:
+                file = replace(file, size=min(file.size, target["positions"].get(file.name, 0)))
+            if file.size <= known or most == 0:
+                continue
             try:
-                end = file.size if refusal(file) else complete_to(file, known)
+                end = file.size if self._refused(file) else complete_to(file, known, most)
             except OSError:
-                continue  # deleted meanwhile: told once a range of it is read
+                continue  # deleted meanwhile: told where a range of it is to be read
             if end > known:
                 positions[file.name], journals[file.name] = end, file.journal
+                most = None if most is None else max(0, most - (end - known))
         return {"positions": positions, "journals": journals}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Ranges]:
-        there = {file.name: file for file in find(self.options.paths, self.options.run_id)}
+    def _refused(self, file: JournalFile) -> str:
+        """Why it is no journal; a file that is one stays one."""
+        if self.judged.get(file.name) != "":
+            self.judged[file.name] = refusal(file)
+        return self.judged[file.name]
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
+        there = {file.name: file for file in self.options.files()}
         ranges = []
         for name, position in end["positions"].items():
             begin = start["positions"].get(name, 0)
@@ -193,16 +262,16 @@ class JournalStream(DataSourceStreamReader):
 
     def _range(self, file: JournalFile | None, name: str, begin: int, end: int, journal: int) -> Range:
         if file is None:
-            gone = JournalFile(name, self.options.run_id or "", 0, 0, journal)
+            gone = JournalFile(name, self.options.run_id or base_name(parent(name)), 0, 0, journal)
             return Range(gone, begin, end, refused="the file is gone")
         file = replace(file, journal=journal)
         if file.size < end:
             return Range(file, begin, end, refused=f"the file had {end} bytes and has {file.size} now")
-        return Range(file, begin, end, refused=refusal(file))
+        return Range(file, begin, end, refused=self._refused(file))
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Ranges)
-        return _chosen(batches(_rows(partition.ranges, self.options.body)), self.names)
+
+def _nowhere() -> Offsets:
+    return {"positions": {}, "journals": {}}
 
 
 def _rows(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
@@ -219,9 +288,3 @@ def _rows(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
                 yield row
         except OSError as error:
             yield skipped_row(where, read_to, one.end - read_to, f"can't be read: {error.strerror or error}")
-
-
-def _chosen(found: Iterable[Any], names: list[str]) -> Iterator[Any]:
-    """Of record batches the columns that are asked for."""
-    for batch in found:
-        yield batch if names == list(EVENTS.names) else batch.select(names)

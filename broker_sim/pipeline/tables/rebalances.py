@@ -225,7 +225,7 @@ def _told(found: DataFrame) -> DataFrame:
             F.col("f.coordinator_partition").alias("coordinator_partition"),
             F.when(in_completing, F.col("f.generation_from")).otherwise(F.col("closed.generation")).alias("generation"),
             F.when(in_completing, F.col("f.generation_from") - 1)
-            .otherwise(F.coalesce(F.col("f.generation_from"), F.when(known, 0)))
+            .otherwise(F.coalesce(F.col("f.generation_from"), F.when(known, 0), F.col("f.generation")))
             .alias("generation_before"),
             *moments("started", F.when(known, F.col("f.ts_ms"))),
             *moments("closed", closed_ms),

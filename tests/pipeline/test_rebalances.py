@@ -1,0 +1,337 @@
+"""The table `rebalances`: of steps made by hand, of every shipped scenario beside `explain`, of scripts with exact times, of logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow
+import pytest
+
+from broker_sim.explain import history
+from broker_sim.pipeline.schemas import OFFSET_LOG
+from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
+from tests.pipeline.support_journal import (
+    SCENARIOS,
+    Book,
+    all_played,
+    arrow,
+    by_run,
+    frame,
+    large,
+    mark_ms,
+    member,
+    picked,
+    played,
+    rows,
+    snapshot,
+)
+
+pytestmark = pytest.mark.spark
+
+ONE, TWO, THREE = member("one"), member("two"), member("three")
+LOG = "__consumer_offsets-9"
+BOOKS: dict[str, Book] = {}
+"""Journals made by hand, each a run: all of them go through Spark at once."""
+
+
+def book(name: str, ts_ms: int = 1_000_000) -> Book:
+    BOOKS[name] = Book(ts_ms)
+    return BOOKS[name]
+
+
+@pytest.fixture(scope="module")
+def hand(spark: Any) -> dict[str, list[dict[str, Any]]]:
+    """The table of each of them."""
+    events = frame(spark, **{name: one.events for name, one in BOOKS.items()})
+    return by_run(rebalances(events), "started_ms")
+
+
+def joins(one: Book) -> Book:
+    """Member two joins member one: the window is open for 300 ms, the assignment takes 20 ms."""
+    one.step(snapshot("Stable", 1, ONE), snapshot("PreparingRebalance", 1, ONE, TWO), api="JoinGroup", member="two")
+    one.later(300)
+    one.step(
+        snapshot("PreparingRebalance", 1, ONE, TWO),
+        snapshot("CompletingRebalance", 2, ONE, TWO),
+        api="JoinGroup",
+        member="one",
+    )
+    one.later(20)
+    one.step(snapshot("CompletingRebalance", 2, ONE, TWO), snapshot("Stable", 2, ONE, TWO))
+    return one
+
+
+# ------------------------------------------------------------------------------------------------ by hand
+
+leaves = joins(book("leaves"))
+leaves.later(4000)
+leaves.step(snapshot("Stable", 2, ONE, TWO), snapshot("PreparingRebalance", 2, ONE), api="LeaveGroup", member="two")
+
+
+def test_phases_of_a_join(hand: Any) -> None:
+    first, second = hand["leaves"]
+    assert first == {
+        "run_id": "leaves",
+        "group": "billing",
+        "coordinator_partition": 9,
+        "generation": 2,
+        "generation_before": 1,
+        "started_ms": 1_000_000,
+        "closed_ms": 1_000_300,
+        "ended_ms": 1_000_320,
+        "end": "stable",
+        "preparing_ms": 300,
+        "completing_ms": 20,
+        "stable_ms": 4000,
+        "cause": "join",
+        "cause_detail": "joined",
+        "who": ["two"],
+        "who_clients": ["two"],
+        "error": None,
+        "size_before": 1,
+        "size_after": 2,
+        "members_before": ["one"],
+        "members_after": ["one", "two"],
+        "timed_out": [],
+        "from_empty": False,
+        "whole": True,
+        "missing_before": None,
+        "source": "journal",
+    }
+    names = ("cause", "who", "who_clients", "end", "ended_ms", "generation", "preparing_ms", "stable_ms")
+    assert picked([second], *names) == [("leave", ["two"], ["two"], None, None, None, None, None)]
+
+
+_STABLE, _OPEN, _ALONE = (
+    snapshot("Stable", 3, ONE, TWO),
+    snapshot("PreparingRebalance", 3, ONE, TWO),
+    snapshot("PreparingRebalance", 3, ONE),
+)
+STEPS: dict[str, tuple[str, list[str], Any, Any, dict[str, str]]] = {
+    "first": ("join", ["one"], None, snapshot("PreparingRebalance", 0, ONE), {"api": "JoinGroup"}),
+    "joined": ("join", ["two"], snapshot("Stable", 3, ONE), _OPEN, {"api": "JoinGroup"}),
+    "left": ("leave", ["two"], _STABLE, _ALONE, {"api": "LeaveGroup", "member": "two"}),
+    "expired": ("session timeout", ["two"], _STABLE, _ALONE, {"timer": "session", "member": "two", "group": "billing"}),
+    "subscribed": (
+        "metadata change",
+        ["two"],
+        _STABLE,
+        snapshot("PreparingRebalance", 3, ONE, member("two", topics=["orders", "returns"])),
+        {"api": "JoinGroup", "member": "two"},
+    ),
+    "leader": ("metadata change", ["one"], _STABLE, _OPEN, {"api": "JoinGroup", "member": "one"}),
+    "no sync": ("sync failed", ["two"], _STABLE, _ALONE, {"timer": "sync", "group": "billing"}),
+    "static": (
+        "join",
+        ["again"],
+        snapshot("Stable", 3, member("old", instance="web-1")),
+        snapshot("PreparingRebalance", 3, member("again", instance="web-1")),
+        {"api": "JoinGroup"},
+    ),
+}
+"""What it is called, who did it, the group before and after, and the cause in the journal."""
+
+for _name, (_, _, _before, _after, _cause) in STEPS.items():
+    book(_name).step(_before, _after, **_cause)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_cause_has_its_word(hand: Any, name: str) -> None:
+    assert picked(hand[name], "cause", "who") == [STEPS[name][:2]]
+
+
+refused = joins(book("refused"))
+refused.events.pop()
+refused.later(5000)
+refused.step(snapshot("CompletingRebalance", 2, ONE, TWO), snapshot("PreparingRebalance", 2, ONE, TWO), timer="append")
+refused.later(100)
+refused.step(
+    snapshot("PreparingRebalance", 2, ONE, TWO),
+    snapshot("CompletingRebalance", 3, ONE, TWO),
+    api="JoinGroup",
+    member="one",
+)
+refused.later(10)
+refused.step(
+    snapshot("CompletingRebalance", 3, ONE, TWO),
+    snapshot("PreparingRebalance", 3, ONE, TWO),
+    error="NOT_ENOUGH_REPLICAS",
+)
+
+
+def test_a_log_that_takes_no_assignment(hand: Any) -> None:
+    assert picked(hand["refused"], "generation", "end", "cause", "error", "preparing_ms", "completing_ms") == [
+        (2, "failed", "join", None, 300, 5020),
+        (3, "failed", "sync failed", "REQUEST_TIMED_OUT", 100, 10),
+        (None, None, "sync failed", "NOT_ENOUGH_REPLICAS", None, None),
+    ]
+
+
+slow = book("slow")
+slow.step(
+    snapshot("Stable", 1, ONE, TWO), snapshot("PreparingRebalance", 1, ONE, TWO, THREE), api="JoinGroup", member="three"
+)
+slow.later(60_000)
+slow.step(
+    snapshot("PreparingRebalance", 1, ONE, TWO, THREE),
+    snapshot("CompletingRebalance", 2, ONE, THREE),
+    timer="rebalance",
+    group="billing",
+)
+
+
+def test_who_did_not_rejoin_in_time(hand: Any) -> None:
+    assert picked(hand["slow"], "timed_out", "preparing_ms", "members_before", "members_after") == [
+        (["two"], 60_000, ["one", "two"], ["one", "three"])
+    ]
+
+
+book("last").step(snapshot("Stable", 4, ONE), snapshot("Empty", 5), api="LeaveGroup", member="one")
+
+
+def test_the_last_member_leaves(hand: Any) -> None:
+    names = ("generation", "generation_before", "end", "cause", "preparing_ms", "completing_ms", "size_after")
+    assert picked(hand["last"], *names) == [(5, 4, "empty", "leave", 0, None, 0)]
+
+
+moved = joins(book("moved"))
+moved.events.pop()
+moved.later(50)
+moved.write(
+    "group",
+    log=LOG,
+    group="billing",
+    cause={"kind": "unload"},
+    before=snapshot("CompletingRebalance", 2, ONE),
+    after=None,
+)
+moved.later(100)
+moved.write("group", log=LOG, group="billing", cause={"kind": "load"}, before=None, after=snapshot("Stable", 1, ONE))
+
+
+def test_a_coordinator_that_moves_ends_a_rebalance(hand: Any) -> None:
+    assert picked(hand["moved"], "end", "ended_ms", "stable_ms", "completing_ms") == [("moved", 1_000_370, None, 70)]
+
+
+book("completing").step(snapshot("CompletingRebalance", 7, ONE, TWO), snapshot("Stable", 7, ONE, TWO))
+shown = book("preparing")
+shown.write(
+    "group", log=LOG, group="billing", cause={"kind": "load"}, before=None, after=snapshot("PreparingRebalance", 7, ONE)
+)
+shown.later(30)
+shown.step(
+    snapshot("PreparingRebalance", 7, ONE), snapshot("CompletingRebalance", 8, ONE), api="JoinGroup", member="one"
+)
+
+
+def test_a_journal_that_begins_in_the_middle(hand: Any) -> None:
+    names = ("generation_before", "generation", "started_ms", "closed_ms", "cause", "end", "whole")
+    assert picked(hand["completing"], *names) == [(6, 7, None, None, None, "stable", False)]
+    assert picked(hand["preparing"], *names) == [(7, 8, None, 1_000_030, None, None, False)]
+
+
+def test_a_second_process_goes_on_in_the_same_directory(spark: Any) -> None:
+    """Its journal counts from 1 again; what it loads is no end of a rebalance of the first."""
+    first, second = joins(Book()), Book(2_000_000)
+    stable = snapshot("Stable", 2, ONE, TWO)
+    second.write("load", log=LOG, action="finished", groups=1, records=2, skipped=0)
+    second.write("group", log=LOG, group="billing", cause={"kind": "load"}, before=None, after=stable)
+    second.later(500)
+    second.step(stable, snapshot("PreparingRebalance", 2, ONE), timer="session", member="two", group="billing")
+    both = pyarrow.concat_tables([arrow(second.events, "run", 3), arrow(first.events, "run", 1)])
+    found = rows(rebalances(spark.createDataFrame(both)), "started_ms")
+    assert picked(found, "generation_before", "cause", "started_ms", "stable_ms") == [
+        (1, "join", 1_000_000, 2_000_500 - 1_000_320),
+        (2, "session timeout", 2_000_500, None),
+    ]
+
+
+def test_no_events_no_rebalances(spark: Any) -> None:
+    empty = rebalances(frame(spark, run=[]), OFFSET_LOG.frame(spark))
+    assert [field.simpleString() for field in empty.schema] == [field.simpleString() for field in REBALANCES.spark()]
+    assert empty.collect() == []
+
+
+# ------------------------------------------------------------------------------------------------ real runs
+
+
+@pytest.fixture(scope="module")
+def real(spark: Any) -> dict[str, list[dict[str, Any]]]:
+    """The table of every scenario."""
+    events = frame(spark, **all_played(), large=large().events)
+    return by_run(rebalances(events), "group", "started_ms", "generation_before")
+
+
+def billing(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in table if row["group"] == "billing"]
+
+
+NAMES = (
+    "started_ms",
+    "generation_before",
+    "generation",
+    "closed_ms",
+    "ended_ms",
+    "end",
+    "cause_detail",
+    "who",
+    "members_after",
+)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_is_told_as_explain_tells_it(real: Any, name: str) -> None:
+    outcome = played(name)
+    for group in outcome.groups:
+        expected = [
+            (
+                one.began_ms,
+                one.generation_before,
+                one.generation,
+                one.closed_ms,
+                one.ended_ms,
+                one.end or None,
+                one.cause.kind,
+                one.cause.members,
+                one.members if one.closed_ms is not None else None,
+            )
+            for one in history(outcome.events, group).rebalances
+        ]
+        assert picked([row for row in real[name] if row["group"] == group], *NAMES) == expected
+
+
+INCIDENTS: dict[str, list[tuple[str, list[str]]]] = {
+    "crash-without-leave": [("session timeout", ["app-2"])],
+    "max-poll-interval-expiry": [("leave", ["app-1"]), ("join", ["app-1"])],
+    "partition-count-grows": [("metadata change", ["app-2"])],
+    "stuck-offsets-partition-3.4": [("sync failed", []), ("sync failed", [])],
+    "stuck-offsets-partition-4.1": [("sync failed", []), ("sync failed", [])],
+    "rolling-restart-of-static-members": [],
+    "leader-changes": [],
+}
+"""What a scenario does once its members are in: why the group rebalances, and whose client did it."""
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_what_the_scripts_did(real: Any, name: str) -> None:
+    later = [row for row in billing(real[name]) if row["generation_before"] > 1]
+    assert picked(later, "cause", "who_clients") == INCIDENTS[name]
+
+
+@pytest.mark.parametrize("version", ["3.4", "4.1"])
+def test_the_stuck_partition_s_loop(real: Any, version: str) -> None:
+    """Every SyncGroup takes offsets.commit.timeout.ms, 1 s here, until the partition is healed."""
+    name = f"stuck-offsets-partition-{version}"
+    table, events = billing(real[name]), played(name).events
+    jammed, healed = mark_ms(events, "jam"), mark_ms(events, "heal")
+    failed = [row for row in table if row["end"] == "failed"]
+    assert [row["error"] for row in table] == [None, None, "REQUEST_TIMED_OUT", "REQUEST_TIMED_OUT"]
+    assert all(jammed < row["started_ms"] < healed for row in failed)
+    assert all(1000 <= row["completing_ms"] <= 1010 for row in failed)
+    assert table[-1]["end"] == "stable"
+    assert table[-1]["ended_ms"] > healed
+
+
+def test_a_group_of_more_members_than_snapshots_show(real: Any) -> None:
+    (row,) = [row for row in real["large"] if row["generation"] == 1]
+    assert (row["cause"], row["size_after"], row["end"], row["from_empty"]) == ("join", 80, "stable", True)
