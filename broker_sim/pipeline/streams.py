@@ -1,6 +1,6 @@
 """Streams whose batches are appended to Parquet, each line of the input once, over restarts.
 
-    events = Appended(spark, "events", EVENTS, folder, checkpoint, lock)
+    events = Appended(spark, EVENTS, "run-1", folder, checkpoint, lock)
     events.begin(frame, every_ms=2000, then=lambda batch: ...)     # a streaming DataFrame; `then` gets each batch as it was written
     events.frame()                                                 # all that was appended, as a batch DataFrame
     events.stop()
@@ -35,10 +35,12 @@ class StreamFailed(RuntimeError):
 
 
 class Appended:
-    """One stream. ``folder``: where Spark finds its batches; ``batches``: how many were appended by this process."""
+    """One stream of one run. ``folder``: where its batches go, as Spark writes it; ``batches``: how many this process has appended."""
 
-    def __init__(self, spark: Any, table: Table, folder: str, checkpoint: str, lock: threading.RLock) -> None:
-        self.spark, self.table, self.folder, self.checkpoint = spark, table, folder, checkpoint
+    def __init__(
+        self, spark: Any, table: Table, run_id: str, folder: str, checkpoint: str, lock: threading.RLock
+    ) -> None:
+        self.spark, self.table, self.run_id, self.folder, self.checkpoint = spark, table, run_id, folder, checkpoint
         self.batches = 0
         self._lock = lock
         self._then: Callable[[DataFrame], object] = lambda batch: None
@@ -63,10 +65,10 @@ class Appended:
             if self._stopping:
                 raise _Stopping
             path = f"{self.folder}/batch={number:08d}"
-            batch.write.mode("overwrite").parquet(path)
+            self.table.conform(batch).drop("run_id").write.mode("overwrite").parquet(path)
             self.batches += 1
             try:
-                self._then(self.spark.read.schema(self.table.spark()).parquet(path))
+                self._then(self._read(path))
             except Exception as error:  # Spark would tell it as a Java exception of many lines
                 self._ours = error
                 raise
@@ -74,8 +76,17 @@ class Appended:
     def frame(self) -> DataFrame:
         """All batches. The lock is to be held while the frame is used."""
         if not self._is_there():
-            return self.table.frame(self.spark)
-        found: DataFrame = self.spark.read.schema(self.table.spark()).parquet(f"{self.folder}/batch=*")
+            nothing: DataFrame = self.table.frame(self.spark)
+            return nothing
+        return self._read(f"{self.folder}/batch=*")
+
+    def _read(self, path: str) -> DataFrame:
+        """Batches with their run: the name of the folder above tells it to others."""
+        from pyspark.sql import functions as f
+
+        table = self.table.only(name for name in self.table.names if name != "run_id")
+        rows = self.spark.read.schema(table.spark()).parquet(path).withColumn("run_id", f.lit(self.run_id))
+        found: DataFrame = rows.select(*self.table.names)
         return found
 
     def _is_there(self) -> bool:

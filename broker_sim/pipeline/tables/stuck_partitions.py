@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["STUCK_PARTITIONS", "UNAVAILABLE", "coordinators", "stuck_partitions"]
+__all__ = ["APIS", "ASKING", "STUCK_PARTITIONS", "UNAVAILABLE", "coordinators", "stuck_partitions"]
 
 UNAVAILABLE = (
     "COORDINATOR_NOT_AVAILABLE",
@@ -41,7 +41,7 @@ UNAVAILABLE = (
 )
 """Answers about a group that say that its log, or its coordinator, can't be used."""
 
-_APIS = (
+APIS = (
     "JoinGroup",
     "SyncGroup",
     "LeaveGroup",
@@ -51,7 +51,10 @@ _APIS = (
     "OffsetDelete",
     "DeleteGroups",
 )
-_ASKING = (*_APIS, "Heartbeat", "FindCoordinator")
+"""APIs whose answers come out of a group's log."""
+
+ASKING = (*APIS, "Heartbeat", "FindCoordinator")
+"""And those that tell no more than that there is a coordinator."""
 
 _BOTH = "both"
 
@@ -156,9 +159,9 @@ def _answers(events: DataFrame, logs: DataFrame) -> DataFrame:
 
     bad = F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False))
     told = events.where((F.col("type") == "response") & F.col("action").isNull())
-    told = told.where((bad & F.col("api").isin(*_ASKING)) | (~bad & F.col("api").isin(*_APIS)))
+    told = told.where((bad & F.col("api").isin(*ASKING)) | (~bad & F.col("api").isin(*APIS)))
     told = told.select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
-    asked = events.where((F.col("type") == "request") & F.col("api").isin(*_ASKING) & F.col("group").isNotNull())
+    asked = events.where((F.col("type") == "request") & F.col("api").isin(*ASKING) & F.col("group").isNotNull())
     asked = asked.select(*PER_JOURNAL, "request", "group")
     both = told.join(asked, [*PER_JOURNAL, "request"]).join(F.broadcast(logs), ["run_id", "group"])
     return both.select(

@@ -1,0 +1,173 @@
+"""Stuck offsets partitions while they happen: a line as soon as the journal shows one, and a line when it takes appends again.
+
+    jams = Jams(tell)
+    jams.look(batch)                   # each batch of events, in the journal's order
+    jams.older(1500)                   # and where nothing has come for 1500 ms
+
+Rules:
+1. What a jam is says the table `stuck_partitions`; a test holds this to it. Asking Spark for that table costs seconds after each batch,
+   most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
+2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
+   producers suffer is told with the tables.
+3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.explain.phrases import clock, count, joined
+from broker_sim.pipeline.phrases import named
+from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, UNAVAILABLE
+from broker_sim.words import duration_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["LEAST_MS", "Jams", "Period"]
+
+LEAST_MS = 1000
+"""Shorter periods are not told: an append that is committed a little later is no incident."""
+
+_COLUMNS = (
+    *("type", "journal", "seq", "ts_ms", "log", "error", "high_watermark", "last_offset", "groups"),
+    *("group", "api", "request", "took_ms", "action"),
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Period:
+    """From the first attempt without success; ``to_ms`` None while it goes on. As a row of `stuck_partitions`."""
+
+    log: str
+    from_ms: int
+    to_ms: int | None = None
+    attempts: int = 0
+    waiting: int = 0
+    errors: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    told: bool = False
+
+
+@dataclass(slots=True)
+class _Log:
+    """``last_ms``: when a period ended last; ``jammed``: a write was refused or waits, and none has had success since."""
+
+    last_ms: int | None = None
+    jammed: bool = False
+    period: Period | None = None
+
+
+class Jams:
+    """``tell(line)`` is called for each beginning and each end; ``ended`` for each period that is over, however short."""
+
+    def __init__(self, tell: Callable[[str], object], ended: Callable[[Period], object] = lambda period: None) -> None:
+        self.tell, self.ended = tell, ended
+        self.homes: dict[str, str] = {}
+        """Group -> its offsets partition, as far as the journal has told it."""
+        self.now_ms = 0
+        self._logs: dict[str, _Log] = {}
+        self._asked: dict[tuple[int, int], str] = {}
+
+    @property
+    def open(self) -> list[Period]:
+        """What goes on, the oldest first."""
+        found = [one.period for one in self._logs.values() if one.period is not None]
+        return sorted(found, key=lambda period: period.from_ms)
+
+    def look(self, batch: DataFrame, *, past: bool = False) -> None:
+        """A batch, or with ``past`` all that there was before this watch, of which only what goes on is told."""
+        wanted = (
+            "(type in ('append', 'committed') and coordinator_partition is not null)"
+            " or (type in ('group', 'offsets') and log is not null)"
+            f" or (type in ('request', 'response') and api in {ASKING})"
+        )
+        rows = batch.where(wanted).select(*_COLUMNS).toArrow().to_pylist()
+        last = batch.selectExpr("max(ts_ms) as last").first()
+        self.now_ms = max(self.now_ms, (last.last if last is not None else None) or 0)
+        self.take(rows, past=past)
+
+    def take(self, rows: Iterable[Row], *, past: bool = False) -> None:
+        """Events as rows, in any order within the batch."""
+        for row in sorted(rows, key=lambda row: (row["journal"], row["seq"])):
+            self._take(row, past)
+        self.older(0)
+
+    def older(self, ms: float) -> None:
+        """``ms`` have gone by since the last batch, and the journal has nothing new: it may be stuck itself."""
+        for period in self.open:
+            if not period.told and self.now_ms + ms - period.from_ms >= LEAST_MS:
+                period.told = True
+                self.tell(f"{clock(period.from_ms)}  {self._words(period, 'takes')}, since then")
+
+    # --- signs ----------------------------------------------------------------------------------------------------------
+
+    def _take(self, row: Row, past: bool) -> None:
+        kind = row["type"]
+        if kind in ("group", "offsets"):
+            self.homes[row["group"]] = row["log"]
+        elif kind == "request":
+            if row["group"] is not None:
+                self._asked[row["journal"], row["request"]] = row["group"]
+        elif kind == "response":
+            self._answered(row, past)
+        else:
+            taken = row["error"] is None and (row["high_watermark"] or 0) > (row["last_offset"] or 0)
+            if kind == "committed" or taken:
+                self._success(row["log"], row["ts_ms"], past, write=True)
+            else:
+                period = self._attempt(row["log"], row["ts_ms"], row["groups"] or (), row["error"])
+                period.waiting += row["error"] is None
+                self._logs[row["log"]].jammed = True
+
+    def _answered(self, row: Row, past: bool) -> None:
+        group = self._asked.pop((row["journal"], row["request"]), None)
+        log = self.homes.get(group) if group is not None else None
+        if log is None or group is None or row["action"] is not None:
+            return
+        if row["error"] in UNAVAILABLE:
+            self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], row["error"])
+        elif row["api"] in APIS:
+            self._success(log, row["ts_ms"], past, write=False)
+
+    def _attempt(self, name: str, since_ms: int, groups: Iterable[str], error: str | None) -> Period:
+        """One without success, which was made at ``since_ms``."""
+        log = self._logs.setdefault(name, _Log())
+        from_ms = since_ms if log.last_ms is None else max(since_ms, log.last_ms)
+        if log.period is None:
+            log.period = Period(name, from_ms)
+        period = log.period
+        period.from_ms = min(period.from_ms, from_ms)
+        period.attempts += 1
+        period.groups.update(groups)
+        period.errors.update([error] if error is not None else [])
+        return period
+
+    def _success(self, name: str, ts_ms: int, past: bool, *, write: bool) -> None:
+        """``write``: of an append; other answers don't end what a refused append began."""
+        log = self._logs.setdefault(name, _Log())
+        if not write and log.jammed:
+            return
+        log.jammed, log.last_ms = False, ts_ms
+        period, log.period = log.period, None
+        if period is None:
+            return
+        period.to_ms = ts_ms
+        self.ended(period)
+        lasted = duration_text(ts_ms - period.from_ms)
+        if period.told:
+            self.tell(f"{clock(ts_ms)}  {name} takes appends again, after {lasted}")
+        elif ts_ms - period.from_ms >= LEAST_MS and not past:
+            self.tell(f"{clock(period.from_ms)}  {self._words(period, 'took')}, for {lasted}")
+
+    def _words(self, period: Period, takes: str) -> str:
+        hit = sorted(period.groups)
+        errors = f", answered {joined(sorted(period.errors))}" if period.errors else ""
+        whose = f" of {named(hit)}" if hit else ""
+        others = sorted(group for group, log in self.homes.items() if log == period.log and group not in period.groups)
+        share = f" ({count(len(others), 'other group')} in it: {named(others)})" if others else ""
+        return f"{period.log} {takes} no append{share}: {count(period.attempts, 'attempt')}{whose}{errors}"

@@ -1,0 +1,106 @@
+"""The verb ``broker-sim pipeline watch``: what `run` does, while it happens. How it is done stands in `watching.py`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.pipeline.commands import setting
+from broker_sim.words import UsageError, duration_ms
+
+__all__ = ["register", "watch"]
+
+_EXAMPLES = """\
+examples:
+  broker-sim serve --data ./kafka-data --journal ./kafka-data/journal &
+  broker-sim pipeline watch --input ./kafka-data --out ./watched
+      tables, report and findings that keep up; Ctrl-C ends it, after the tables are made once more; the same command goes on
+  broker-sim pipeline watch --input ./kafka-data --out ./watched --for 10min
+      for a while
+  broker-sim pipeline watch --input ./kafka-data --out ./watched --for 0s
+      what has come since the last time, then end: for cron
+
+OUT gets what `run` writes; tables/events and tables/offset_log grow by a folder with each batch.
+
+exit codes: 0 it was ended, 1 Spark failed, 2 a wrong argument, or an OUT that belongs to something else
+"""
+
+
+def register(verbs: Any, name: str) -> None:
+    """Add the parser."""
+    verb = add_command(
+        verbs,
+        name,
+        watch,
+        help="the same as a stream, while it happens",
+        description="Follow a journal and __consumer_offsets: append to the tables, tell what is found when it is found.",
+        epilog=_EXAMPLES,
+    )
+    add = verb.add_argument
+    add("--input", metavar="DIR", help="data directory: the simulator's, or that of a broker on this machine")
+    add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
+    add("--out", metavar="DIR", required=True, help="where tables and report go; a watch that was ended goes on in it")
+    add("--checkpoint", metavar="DIR", help="where the streams keep how far they are (default: OUT/checkpoint)")
+    add(
+        "--every",
+        type=_duration,
+        default=1000,
+        metavar="TIME",
+        help="a batch so often, if there is anything new (default: 1s)",
+    )
+    add(
+        "--for",
+        dest="for_ms",
+        type=_duration,
+        metavar="TIME",
+        help="end after that time; 0s: when what is there has been read",
+    )
+    add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
+    add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")
+    add("--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable")
+    add("--quiet", action="store_true", help="no progress, findings alone")
+
+
+def _duration(text: str) -> int:
+    try:
+        return duration_ms(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def watch(arguments: argparse.Namespace) -> int:
+    """See ``broker-sim pipeline watch --help``."""
+    from broker_sim.pipeline.progress import Steps
+    from broker_sim.pipeline.run import SparkFailed
+    from broker_sim.pipeline.streams import StreamFailed
+    from broker_sim.pipeline.watching import Options, Watch
+
+    options = Options(
+        out=arguments.out,
+        input=arguments.input,
+        journal=arguments.journal,
+        checkpoint=arguments.checkpoint,
+        every_ms=max(arguments.every, 100),
+        for_ms=arguments.for_ms,
+        run_id=arguments.run_id,
+        master=arguments.master,
+        conf=dict(arguments.conf),
+    )
+    try:
+        Watch(options, _tell, Steps(sys.stderr, quiet=arguments.quiet)).run()
+    except KeyboardInterrupt:  # before anything began, or asked twice: the next start goes on all the same
+        return DONE
+    except UsageError as error:
+        sys.stderr.write(f"broker-sim pipeline watch: {error}\n")
+        return USAGE
+    except (SparkFailed, StreamFailed) as error:
+        sys.stderr.write(f"broker-sim pipeline watch: {error}\n")
+        return BROKEN
+    return DONE
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

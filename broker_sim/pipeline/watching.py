@@ -1,0 +1,351 @@
+"""A watch: streams over the journal and `__consumer_offsets`, what they bring appended, all else made of that; findings as they come.
+
+Rules:
+1. What comes is appended to OUT/tables/events and OUT/tables/offset_log, each line and record once, over restarts (`streams.py`).
+2. All other tables are functions of these two. They are made again, whole, from all that was appended, by the very code of `run`: so
+   nothing that crosses a batch (a rebalance that goes on, a member's tenure) is kept anywhere else, and they are what `run` would make
+   of the same input. That takes the longer the more there is, so it is done a fifth of the time at most, and at the end.
+3. What is stuck can't wait for that: `jams.py` looks at each batch as it comes.
+4. A finding is told once, over restarts, too: what was told stands in OUT/findings.json.
+5. OUT and checkpoint belong together: a watch goes on where both are as the last one left them, else it refuses.
+6. It ends after the batch that is under way, and then makes the tables once more; asked twice, it ends without.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.clock import stopwatch
+from broker_sim.explain.phrases import clock, count
+from broker_sim.pipeline import files
+from broker_sim.pipeline import inputs as places
+from broker_sim.pipeline.output import Folder, is_remote
+from broker_sim.pipeline.run import Options as RunOptions
+from broker_sim.pipeline.run import Run, SparkFailed, spark_s_reason
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.words import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from broker_sim.pipeline.findings import Finding
+    from broker_sim.pipeline.inputs import Inputs
+    from broker_sim.pipeline.progress import Steps
+
+__all__ = ["LEDGER", "Options", "Watch"]
+
+LEDGER = "broker-sim-watch.json"
+"""In OUT: which input and which checkpoint it belongs to."""
+
+TICK_S = 0.1
+LOOK_S = 1.0
+"""An input that isn't there yet is looked for so often."""
+
+SHARE = 4
+"""The tables are made again when so many times as long has passed as it took, and `LEAST_PAUSE_S`."""
+
+LEAST_PAUSE_S = 5.0
+
+SETTINGS = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.codegen.wholeStage": False,
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+}
+"""Small batches, over and over: to plan and to compile them costs more than to run them. That way it is half (measured)."""
+
+_ONCE = ("lag", "hot", "placed", "churn", "skipped")
+"""Kinds of findings that go on: they are told once, whenever they began."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say: see ``broker-sim pipeline watch --help``."""
+
+    out: str
+    input: str | None = None
+    journal: str | None = None
+    checkpoint: str | None = None
+    every_ms: int = 1000
+    for_ms: int | None = None
+    run_id: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+class Watch:
+    """``tell(line)``: a finding; ``steps``: progress. `stop` may be called from any thread."""
+
+    def __init__(self, options: Options, tell: Callable[[str], object], steps: Steps) -> None:
+        self.options, self.tell, self.steps = options, tell, steps
+        self._over = threading.Event()
+        self._told: set[str] = set()
+
+    def stop(self) -> None:
+        """End it, as a signal does."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Until it is stopped. Raises UsageError, SparkFailed, StreamFailed."""
+        from broker_sim.pipeline.session import need_pyspark, spark_session
+
+        inputs = _inputs(self.options)
+        remote = is_remote(self.options.out)
+        if not remote:
+            _belongs(Folder.local(self.options.out), _ledger(self.options, inputs))
+        need_pyspark()
+        from pyspark.sql import SparkSession
+
+        ours = SparkSession.getActiveSession() is None
+        with self.steps.step("starting Spark") as step:
+            conf = {**SETTINGS, **self.options.conf}
+            spark = spark_session(self.options.master, "broker-sim pipeline watch", conf)
+            step.done(f"{spark.version}, {spark.sparkContext.master}")
+        try:
+            with _signals(self.stop):
+                folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
+                _Watching(self, spark, folder, inputs).all()
+        except Exception as error:
+            reason = spark_s_reason(error)
+            if reason is None:
+                raise
+            raise SparkFailed(reason) from error
+        finally:
+            if ours:
+                spark.stop()
+
+    def over(self, wait_s: float) -> bool:
+        """Whether it shall end; waits so long for that."""
+        return self._over.wait(wait_s)
+
+    def tell_new(self, found: list[Finding], *, stuck: bool) -> None:
+        """Findings that were not told yet. ``stuck``: those of stuck partitions, too."""
+        for one in sorted(found, key=lambda one: one.at_ms or 0):
+            if one.kind != "nothing" and _key(one.to_dict()) not in self._told:
+                self._told.add(_key(one.to_dict()))
+                if one.kind != "stuck" or stuck:
+                    self.tell(f"{clock(one.at_ms)}  {one.text}" if one.at_ms is not None else one.text)
+
+    def was_told(self, text: str | None) -> None:
+        """``text``: findings.json of an earlier watch."""
+        if text is not None:
+            self._told.update(_key(one) for one in json.loads(text)["findings"])
+
+
+def _key(finding: Mapping[str, Any]) -> str:
+    """What makes it the same finding."""
+    began = None if finding["kind"] in _ONCE else finding["at_ms"]
+    return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
+
+
+@contextmanager
+def _signals(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM end the watch; on the main thread alone, as signals are its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ended(number: int, frame: object) -> None:
+        stop()
+        signal.signal(number, signal.default_int_handler)  # who can't wait for the tables asks twice
+
+    before = {number: signal.signal(number, ended) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ------------------------------------------------------------------------------------------------ what belongs together
+
+
+def _inputs(options: Options) -> Inputs:
+    """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
+    try:
+        return places.find(options.input, options.journal, options.run_id)
+    except UsageError:
+        known = [name for name in (options.input, options.journal) if name is not None]
+        there = [files.entry(name) for name in known]
+        if options.for_ms == 0 or not known or not all(one is not None and one.is_dir for one in there):
+            raise
+        return places.Inputs(places.run_name(options.run_id, known[0]), None, None)
+
+
+def _ledger(options: Options, inputs: Inputs) -> dict[str, Any]:
+    checkpoint = Folder.local(options.checkpoint).where if options.checkpoint else None
+    return {"run_id": inputs.run_id, "input": options.input, "journal": options.journal, "checkpoint": checkpoint}
+
+
+def _belongs(folder: Folder, ledger: Mapping[str, Any]) -> bool:
+    """Whether OUT is that of an earlier watch of the same. Raises UsageError for one that is something else's."""
+    names = folder.names()
+    text = None if names is None else folder.read(LEDGER)
+    where = Folder.local(ledger["checkpoint"]) if ledger["checkpoint"] else None
+    if text is None:
+        if names is None or names:
+            raise UsageError(f"--out {folder.path}: it is there, and no watch made it; nothing was changed")
+        if where is not None and where.names():
+            raise UsageError(f"--checkpoint {where.path}: it belongs to another --out; nothing was changed")
+        return False
+    known = json.loads(text)
+    for name, value in ledger.items():
+        if known.get(name) != value:
+            raise UsageError(
+                f"--out {folder.path}: the watch that made it had {known.get(name)!r} as {name.replace('_', '-')}, not {value!r};"
+                " tell another --out"
+            )
+    if "checkpoint" not in (names or ()) and not (where is not None and where.names()):
+        raise UsageError(f"--out {folder.path}: the checkpoint of the watch that made it is gone; tell another --out")
+    return True
+
+
+# ------------------------------------------------------------------------------------------------ watching
+
+
+class _Watching:
+    """A watch in its session."""
+
+    def __init__(self, watch: Watch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
+        from broker_sim.pipeline.jams import Jams
+        from broker_sim.pipeline.streams import Appended
+        from broker_sim.pipeline.tables.events import EVENTS
+
+        self.watch, self.spark, self.folder, self.inputs = watch, spark, folder, inputs
+        self.steps, self.options = watch.steps, watch.options
+        self.lock = threading.RLock()
+        self.jams = Jams(watch.tell)
+        checkpoint = _ledger(self.options, inputs)["checkpoint"] or f"{folder.where}/checkpoint"
+
+        def appended(table: Table, name: str) -> Appended:
+            return Appended(
+                spark, table, inputs.run_id, folder.table(table.name, inputs.run_id), f"{checkpoint}/{name}", self.lock
+            )
+
+        self.events, self.log = appended(EVENTS, "journal"), appended(OFFSET_LOG, "offsets")
+        self._looked = self._quiet = stopwatch()
+        self._made: tuple[int, int] | None = None
+        self._next_s = 0.0
+        self._watch_s = stopwatch()
+
+    def all(self) -> None:
+        ledger = _ledger(self.options, self.inputs)
+        if _belongs(self.folder, ledger):
+            self.watch.was_told(self.folder.read("findings.json"))
+        else:
+            self.folder.prepare(self.inputs.run_id, overwrite=False)
+            self.folder.write(LEDGER, json.dumps(ledger) + "\n")
+        self.jams.look(self.events.frame(), past=True)
+        try:
+            self._begin()
+            self._follow()
+        finally:
+            for stream in (self.events, self.log):
+                stream.stop()
+        self._make()
+
+    def _follow(self) -> None:
+        if self.options.for_ms == 0:
+            for stream in (self.events, self.log):
+                stream.caught_up()
+            return
+        while not self.watch.over(TICK_S):
+            if self.options.for_ms is not None and self._watch_s() * 1000 >= self.options.for_ms:
+                return
+            if not (self.events.begun and self.log.begun) and self._looked() > LOOK_S:
+                self._looked = stopwatch()
+                self._begin()
+            for stream in (self.events, self.log):
+                stream.check()
+            if self.lock.acquire(blocking=False):
+                try:
+                    self.jams.older(self._quiet() * 1000)
+                finally:
+                    self.lock.release()
+            if self._watch_s() >= self._next_s:
+                self._make()
+
+    def _begin(self) -> None:
+        """The streams whose input is there by now."""
+        found = _inputs(self.options)
+        self.spark.sparkContext.setLocalProperty(
+            "spark.scheduler.pool", "streams"
+        )  # a share of the cores while tables are made
+        try:
+            self._begin_with(found)
+        finally:
+            self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        self.inputs = found
+
+    def _begin_with(self, found: Inputs) -> None:
+        reader = self.spark.readStream.option("runId", self.inputs.run_id)
+        if found.journal is not None and not self.events.begun:
+            frame = reader.format("sim_journal").option("body", "false").load(found.journal)
+            self.events.begin(frame, self.options.every_ms, self._came)
+            self.steps.say(f"following the journal {found.journal}")
+        reader = self.spark.readStream.option("runId", self.inputs.run_id)
+        if found.log is not None and not self.log.begun:
+            self.log.begin(reader.format("consumer_offsets").load(found.log), self.options.every_ms, lambda batch: None)
+            self.steps.say(f"following __consumer_offsets in {found.log}")
+
+    def _came(self, batch: DataFrame) -> None:
+        """A batch of events, on a thread of Spark's that holds the lock."""
+        self.jams.look(batch)
+        self._quiet = stopwatch()
+
+    def _make(self) -> None:
+        """The tables, the report and the findings, if anything has come since the last time."""
+        state = (self.events.batches, self.log.batches)
+        if state == self._made or state == (0, 0):
+            return
+        took = stopwatch()
+        with self.steps.step("tables and report") as step:
+            with self.lock:
+                events, log = self.events.frame(), self.log.frame()
+            made = _Again(self, events, log).all()
+            step.done(count(len(made.findings), "finding"))
+        self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
+        self._made = state
+        self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
+
+
+class _Again(Run):
+    """`run` over what was appended, into the same folder."""
+
+    def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame) -> None:
+        from broker_sim.pipeline.progress import Steps
+
+        options = RunOptions(watching.options.out, watching.options.input, watching.options.journal)
+        quiet = Steps(watching.steps.stream, quiet=True)
+        super().__init__(watching.spark, watching.inputs, watching.folder, options, quiet)
+        self._appended = {"events": events, "offset_log": log}
+
+    def _read(self) -> None:
+        from broker_sim.pipeline.tables.events import skipped
+        from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
+
+        events, log = self._appended["events"], self._appended["offset_log"]
+        gone = skipped(events)
+        if self.inputs.log is not None:
+            reader = self.spark.read.format("consumer_offsets_skipped").option("runId", self.inputs.run_id)
+            gone = gone.unionByName(SKIPPED.conform(reader.load(self.inputs.log)))
+        log = offset_log(log) if self.inputs.log is not None else journal_log(events)
+        self.tables = {"events": events, "offset_log": log}
+        self._keep(SKIPPED, gone, 1)
+        self._span(events, log)
+
+    def _write(self, rows: DataFrame, where: str) -> None:
+        """Readers of the folder see the old table or the new one."""
+        new = f"{self.folder.where}/tables/_new/{where.removeprefix(self.folder.where)}"
+        rows.write.mode("overwrite").parquet(new)
+        jvm: Any = self.spark.sparkContext._jvm
+        old, made = jvm.org.apache.hadoop.fs.Path(where), jvm.org.apache.hadoop.fs.Path(new)
+        system = old.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
+        system.mkdirs(old.getParent())
+        system.delete(old, True)
+        system.rename(made, old)
