@@ -17,6 +17,8 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": False,
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "20s",
+    "spark.sql.codegen.wholeStage": False,
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
 
