@@ -12,6 +12,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.runtime import settings_of
@@ -31,6 +32,7 @@ _REFUSED = {Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.FENCED_INSTANCE_I
 """A commit with such an answer has not been taken."""
 _PARKED = ("JoinGroup", "SyncGroup")
 _NEVER = 2**62
+_MANY = 8
 OFFSETS = "__consumer_offsets"
 
 Key = tuple[str, str, int]
@@ -46,6 +48,7 @@ class InvariantBroken(SimError, AssertionError):
         super().__init__(f"{name}: {what}{told}")
 
 
+@lru_cache(maxsize=1024)
 def offsets_partition(group: str, partitions: int) -> int:
     """As Kafka: the absolute value of Java's hash of the name, 0 for the number that has none."""
     value = 0
@@ -112,6 +115,7 @@ class _Life:
     """A group under one coordinator."""
 
     announced: dict[int, int] = field(default_factory=dict)  # generation -> when somebody was told of it first
+    newest: int = -1
     lineup: dict[int, frozenset[str]] = field(default_factory=dict)  # generation -> members, as the leader was told
     leaders: dict[int, str] = field(default_factory=dict)
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
@@ -152,6 +156,9 @@ class Answers:
         self._history: dict[str, deque[Ask]] = {}
         self._static: dict[str, None] = {}
         self._leaving: dict[tuple[str, str], None] = {}
+        self._said: dict[
+            tuple[str, int], dict[str, list[Any]]
+        ] = {}  # group, generation -> member -> what leaders gave it
         self._syncing: dict[tuple[str, str, int], None] = {}  # group, member, generation: has sent a SyncGroup
 
     # --- what is told
@@ -187,6 +194,9 @@ class Answers:
             self._note_removals(ask)
         if api == "SyncGroup":
             self._syncing[group, member, generation] = None
+            for each in _of(body, "assignments") or ():
+                said = self._said.setdefault((group, generation), {})
+                said.setdefault(_of(each, "member_id"), []).append(_of(each, "assignment"))
         if api == "LeaveGroup":
             for gone in (member, *(_of(each, "member_id", "") for each in _of(body, "members") or ())):
                 self._leaving[group, gone] = None
@@ -245,7 +255,11 @@ class Answers:
         steady = partition is not None and partition.leader_epoch == ask.epoch and ask.made == self._removed[ask.group]
         if steady and not ask.led and ask.error in _OWNED and ask.api in CHECKS:
             self.fail("one coordinator per group", ask, "answered by a broker that does not lead the group's partition")
-        life = self._lives.setdefault((ask.group, ask.epoch), _Life()) if steady else None
+        life = None
+        if steady:
+            life = self._lives.get((ask.group, ask.epoch))
+            if life is None:
+                life = self._lives[ask.group, ask.epoch] = _Life()
         check = CHECKS.get(ask.api)
         if check is not None:
             check(self, ask, body, life)
@@ -292,8 +306,10 @@ class Answers:
             self._tell(error)
 
     def _check_generation(self, ask: Ask, life: _Life, generation: int) -> None:
+        if generation >= life.newest or generation < 0:
+            return
         newer = max((g for g, told in life.announced.items() if told < ask.sent), default=-1)
-        if newer > generation >= 0:
+        if newer > generation:
             self.fail("older generations are refused", ask, f"taken as of {generation} when {newer} was known")
 
     def _check_fresh(self, ask: Ask, member_id: str) -> None:
@@ -319,8 +335,8 @@ class Answers:
             and life.synced.get(ask.member) is not None
             and before.api in ("Heartbeat", "SyncGroup")
             and before.error is Err.NONE
-            and self._alone(ask)
             and ask.sent_s - max(before.got_s, before.sent_s) > longest + 1
+            and self._alone(ask)
         ):
             self.fail("silent members expire", ask, f"not heard of since {before.got_s:.3f} s, session {longest} s")
         beat = life.beat.get(ask.member)
@@ -353,10 +369,13 @@ class Answers:
             return
         self._check_generation(ask, life, generation)
         life.announced.setdefault(generation, self.tick)
+        life.newest = max(life.newest, generation)
         life.joined[member_id] = generation, ask.got_s
         if ask.instance is not None:
             life.issued.setdefault(ask.instance, []).append((member_id, ask.sent, self.tick))
         leader = _of(body, "leader")
+        if leader != member_id and _of(body, "members"):
+            self.fail("the leader alone is told the members", ask, f"{member_id} is told, {leader} leads")
         members = frozenset(_of(each, "member_id") for each in _of(body, "members") or ())
         if ask.group in self._static:
             return
@@ -377,8 +396,10 @@ class Answers:
         self._check_generation(ask, life, ask.generation)
         self._check_fenced(ask, life)
         life.announced.setdefault(ask.generation, self.tick)
+        life.newest = max(life.newest, ask.generation)
         life.synced[ask.member] = ask.generation
         given = _of(body, "assignment")
+        self._check_given(ask, given)
         parts = assigned_partitions(given) if isinstance(given, bytes) else _of(given, "assigned_partitions")
         owners = life.owners.setdefault(ask.generation, {})
         mine = ask.instance or ask.member
@@ -387,6 +408,14 @@ class Answers:
                 owner = owners.setdefault((topic, index), mine)
                 if owner != mine:
                     self.fail("one owner of a partition", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
+
+    def _check_given(self, ask: Ask, given: Any) -> None:
+        """An assignment is what a leader of this generation has said, to the byte, or nothing."""
+        said = self._said.get((ask.group, ask.generation))
+        if said is None or not given or ask.group in self._static:  # a static member may have another one's place
+            return
+        if given not in said.get(ask.member, ()):
+            self.fail("a member gets what its leader gave it", ask, f"{given!r}, which no leader said of it")
 
     def _check_fenced(self, ask: Ask, life: _Life) -> None:
         issued = life.issued.get(ask.instance or "", [])
@@ -493,7 +522,10 @@ class Answers:
         """``value`` is what a read shows that was sent and answered as ``ask`` was. It must be the last one, as far as anybody can
         tell, and is settled from here on."""
         writes = self.writes.get(key, [])
-        floor = max((w.sent for w in writes if w.done < ask.sent), default=-1)
+        if len(writes) > _MANY:  # what came before the floor of the oldest read that is under way can't be seen again
+            floor = _floor(writes, min(ask.sent, *(each.sent for each in self.open)) if self.open else ask.sent)
+            writes = self.writes[key] = [w for w in writes if w.done >= floor]
+        floor = _floor(writes, ask.sent)
         assert ask.got is not None
         fitting = [w for w in writes if w.value == value and w.sent < ask.got and w.done >= floor]
         if fitting:
@@ -517,6 +549,15 @@ CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
     "DeleteGroups": Answers._group_deleted,
     "OffsetFetch": Answers._fetched,
 }
+
+
+def _floor(writes: list[_Write], sent: int) -> int:
+    """When the last write was sent that was done at ``sent``; -1 for none."""
+    floor = -1
+    for write in writes:
+        if write.done < sent and write.sent > floor:
+            floor = write.sent
+    return floor
 
 
 def _names(ask: Ask) -> set[str]:

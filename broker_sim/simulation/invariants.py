@@ -31,6 +31,7 @@ from broker_sim.simulation.answers import (
     offsets_partition,
 )
 from broker_sim.simulation.replay import differences, told_by
+from protocol.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -59,6 +60,7 @@ class Invariants:
         self._since_ms: dict[str, int] = {}  # when the group entered its state
         self._gone: dict[tuple[str, str], int] = {}  # who was a member -> answers that had been given until then
         self._marks: dict[str, int] = {}  # log -> high watermark
+        self._lasts: dict[str, int] = {}  # log -> last offset of its last append
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
         self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
         self._loads = 0  # answers that had been given when a log was loaded last
@@ -106,6 +108,11 @@ class Invariants:
             self.answers.answered(ask, event["body"])
             if ask.api == "OffsetFetch":
                 self._check_shown(ask, event["body"])
+            gone = self._gone.get((ask.group, ask.member))
+            if gone is not None and gone < ask.sent and ask.error is Err.NONE and ask.generation >= 0:
+                self._fail(
+                    "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
+                )
 
     def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
         """What a commit of this coordinator's life says shows when it was published, and no earlier."""
@@ -202,8 +209,16 @@ class Invariants:
         return next((each for each in members if each["member"] == member), None)
 
     def _append(self, event: dict[str, Any]) -> None:
-        self._marks[event["log"]] = event["high_watermark"]
+        log, mark = event["log"], event["high_watermark"]
+        mark_before = self._marks.get(log, 0)
+        if mark < mark_before:
+            self._fail("a high watermark only grows", "-", f"that of {log} is {mark}, it was {mark_before}")
+        self._marks[log] = mark
         if "error" not in event:
+            base = event["base_offset"]
+            if base <= self._lasts.get(log, -1) and base < mark_before:
+                self._fail("a committed offset is given once", "-", f"{base} of {log}, committed up to {mark_before}")
+            self._lasts[log] = event["last_offset"]
             for number in event["requests"]:
                 self._placed[number] = event["last_offset"]
 
@@ -239,7 +254,7 @@ class Invariants:
                 max((each["rebalance_timeout_ms"] for each in shown["members"]), default=0)
                 + self.answers.slack_s * 1000
             )
-            lasts_ms = self.now_ms - self._since_ms[group]
+            lasts_ms = self.now_ms - self._since_ms.get(group, self.now_ms)
             if shown["state"] == "CompletingRebalance" and lasts_ms > longest_ms:
                 self._fail("who owes a SyncGroup goes", group, f"CompletingRebalance for {lasts_ms} ms")
 

@@ -6,7 +6,8 @@ timeout; a client whose request got lost asks again after its request timeout, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,7 @@ def _not_alive(kafka: SimCluster, groups: list[Expected], found: list[tuple[str,
     return error
 
 
-def safe(consumers: Iterable[Consumer], producers: Iterable[Producer], kafka: SimCluster) -> None:
+def safe(consumers: Iterable[Consumer], producers: Sequence[Producer], kafka: SimCluster) -> None:
     """After `converge`: what was acknowledged has been given to a consumer, as it was, and is committed. Raises Unsafe."""
     given: dict[tuple[str, int, int], bytes | None] = {}
     members = list(consumers)
@@ -151,6 +152,8 @@ def safe(consumers: Iterable[Consumer], producers: Iterable[Producer], kafka: Si
                 )
             if given[place] != value:
                 raise _unsafe("other record", f"{name}: {value!r} was acknowledged, {given[place]!r} was read")
+    for producer in producers:
+        _once(producer, kafka)
     for consumer in members:
         committed = kafka.group(consumer.group).committed()
         for place_, end in consumer.committed.items():
@@ -159,6 +162,27 @@ def safe(consumers: Iterable[Consumer], producers: Iterable[Producer], kafka: Si
                     "lost commit",
                     f"{place_[0]}-{place_[1]}: {end} was acknowledged to {consumer.host.name}, {committed.get(place_)} is there",
                 )
+
+
+def _once(producer: Producer, kafka: SimCluster) -> None:
+    """What an idempotent producer sends is in the log in its order, and once; raises Unsafe. What an application sends again that has
+    started its client anew is another record."""
+    if not producer.options.get("enable_idempotence"):
+        return
+    values: Counter[bytes | None] = Counter()
+    for partition in kafka.state.topics[producer.topic].partitions:
+        last: dict[tuple[int, int], int] = {}
+        for batch in partition.log.batches():
+            header = batch.header
+            records = list(batch.records())
+            values.update(record.value for record in records)
+            key, sequence = (header.producer_id, header.producer_epoch), header.base_sequence
+            if header.producer_id >= 0 and last.get(key, sequence - 1) != sequence - 1:
+                raise _unsafe("sequence", f"{partition.name}: producer {key[0]} has {sequence} behind {last[key]}")
+            last[key] = sequence + len(records) - 1
+    twice = [value for value, count in values.items() if count > 1]
+    if twice and producer.starts == 1:
+        raise _unsafe("record twice", f"{producer.topic}: {twice[:5]} of an idempotent producer")
 
 
 def _unsafe(broken: str, text: str) -> Unsafe:

@@ -43,6 +43,7 @@ class Producer:
     count: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
     sent: int = 0
+    starts: int = 0
     acked: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """(partition, offset) -> value."""
     failures: list[str] = field(default_factory=list)
@@ -53,6 +54,7 @@ class Producer:
         from aiokafka.errors import KafkaError
 
         while self.count is None or self.sent < self.count:
+            self.starts += 1
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap, client_id=self.host.name, **{"acks": "all", **self.options}
             )
