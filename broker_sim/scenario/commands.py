@@ -41,7 +41,7 @@ examples:
       twenty times: whether the verdict holds each time, and whether the runs went alike
   broker-sim run incident.yaml --virtual --seed 7
       in virtual time, where an hour takes seconds and a seed gives the same run again, to the byte;
-      with --repeat 2 that is looked at, event by event. The clients are aiokafka's, or a crowd
+      with --repeat 2 that is looked at, event by event. The clients are aiokafka's, kafka-python's, or a crowd
 
 exit codes: 0 held, 1 broken, 2 a wrong file or argument, 3 a deadline passed before a step's sign was seen
 """

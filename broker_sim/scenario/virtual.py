@@ -9,28 +9,32 @@ Rules:
    connections; a freeze pauses it.
 3. The clock is the simulation's: a file's ``clock`` is not looked at. ``advance`` lets that time pass for brokers and clients alike,
    and who is to ``expire`` is frozen meanwhile.
-4. Only apps on asyncio can live here. Another client is refused by its name before anything runs.
+4. Only apps in pure Python can live here. Another client is refused by its name before anything runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import json
 import logging
 import random
 import tempfile
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.scenario.apps.common import Line, Obey, Settings, told
+from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
 from broker_sim.scenario.clients import Client, Clients, Tell, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.process import DEAD, PROCESS, context_of
+from broker_sim.simulation.threads import in_thread
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -40,13 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = ["APPS", "play"]
 
-APPS = {"aiokafka": "aiokafka_app", "crowd": "crowd"}
+APPS = {"aiokafka": "aiokafka_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
 
 _LONGEST = "3650d"
 """No scenario is longer; each of its waits has a limit of its own."""
-
-Live = Callable[[Settings, Line], Coroutine[Any, Any, int]]
 
 
 def play(scenario: Scenario, options: Options | None = None, **simulation: Any) -> Outcome:
@@ -90,9 +92,18 @@ def _check(scenario: Scenario, options: Options) -> None:
         if kind not in APPS:
             what = "somebody else's" if kind == "outside" else f"{kind}, a process of its own,"
             raise UsageError(
-                f"the client {plan.name} is {what} and can't live in virtual time: there clients are {' or '.join(APPS)}"
+                f"the client {plan.name} is {what} and can't live in virtual time: there clients are {', '.join(APPS)}"
             )
         need(kind)
+        _app(kind)  # now, so that its library takes nothing for good that is virtual
+
+
+def _app(kind: str) -> Live:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own
+        module = importlib.import_module(f"broker_sim.scenario.apps.{APPS[kind]}")
+    live: Live = module.live
+    return live
 
 
 class HostClient(Client):
@@ -101,8 +112,7 @@ class HostClient(Client):
     def __init__(self, plan: ClientPlan, sim: Simulation, kind: str, bootstrap: str, tell: Tell) -> None:
         super().__init__(plan, tell)
         self.host = _host(sim, plan.name)
-        module = importlib.import_module(f"broker_sim.scenario.apps.{APPS[kind]}")
-        self._live: Live = module.live
+        self._live = _app(kind)
         self._settings = settings_of(plan, bootstrap)
         self._line = _HostLine(self)
         self._task: SimTask | None = None
@@ -127,7 +137,9 @@ class HostClient(Client):
     async def _lives(self, line: _HostLine) -> int:
         await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
-            return await self._live(Settings(self._settings), line)
+            live = partial(self._live, Settings(self._settings), line)
+            found = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
+            return int(found)
         except Exception:
             self.errors += traceback.format_exc().splitlines()
             return 1
@@ -229,11 +241,14 @@ class _Logs(logging.Handler):
 @contextmanager
 def _logs(sim: Simulation) -> Iterator[_Logs]:
     """While it is played the library's log goes to the clients."""
-    logger, handler = logging.getLogger("aiokafka"), _Logs()
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
+    loggers, handler = [logging.getLogger(name) for name in ("aiokafka", "kafka")], _Logs()
+    propagated = [logger.propagate for logger in loggers]
+    for logger in loggers:
+        logger.propagate = False
+        logger.addHandler(handler)
     try:
         yield handler
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
+        for logger, propagates in zip(loggers, propagated, strict=True):
+            logger.removeHandler(handler)
+            logger.propagate = propagates

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from broker_sim.cluster import Cluster
+from broker_sim.journal import problems
+from broker_sim.journal import read as read_journal
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import Scenario, parse, read
@@ -66,6 +69,12 @@ def test_the_verdict_is_that_of_real_time(name: str) -> None:
 def test_both_coordinators_keep_the_verdict(name: str, version: str) -> None:
     outcome = play(shipped_one(name), Options(as_version=version))
     assert outcome.code == expected_code(name), outcome.report()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_kafka_python_keeps_the_verdict_on_threads_of_the_simulation(name: str) -> None:
+    outcome = play(shipped_one(name), Options(clients={"*": "kafka-python"}))
+    assert (outcome.code, outcome.ended) == (0, {}), outcome.report()
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -172,6 +181,25 @@ def test_what_cannot_be_virtual_is_refused_by_its_name(text: str, options: dict[
     assert str(error.value).startswith(told)
 
 
+def test_a_client_on_threads_leaves_hangs_crashes_and_starts_again() -> None:
+    text = CONSUMER.replace("name: app,", "name: app, kind: kafka-python,").partition("expect")[0]
+    outcome = play_text(
+        text
+        + """\
+  - {name: hang, do: {client: app, action: hang, for: 5s}}
+  - {name: crash, after: 6s, do: [{client: app, action: crash}, {client: app, action: start}]}
+  - {name: it is back, when: {client: app, says: assigned}, within: 60s}
+  - {name: freeze, do: {client: app, action: freeze, for: 5s}}
+  - {name: it goes, after: 6s, do: {client: app, action: leave}}
+  - {name: it has gone, when: {client: app, says: exited}}
+expect:
+  - {group: billing, state: Empty}
+"""
+    )
+    assert (outcome.code, outcome.ended) == (0, {}), outcome.report()
+    assert said(outcome, "exited", "left") == [("app", "exited"), ("app", "left"), ("app", "exited")]
+
+
 def test_a_kind_may_be_replaced_by_one_that_can_be_virtual() -> None:
     outcome = play_text(HELD.replace("kind: crowd, members: 1", "kind: confluent"), clients={"*": "aiokafka"})
     assert outcome.code == 0, outcome.report()
@@ -222,6 +250,16 @@ def test_a_log_directory_is_played_on(tmp_path: Path) -> None:
 
 
 # --- the same again ------------------------------------------------------------------------------------------------------
+
+
+def test_what_kafka_consumer_groups_told_is_played_on(tmp_path: Path) -> None:
+    (tmp_path / "groups.txt").write_text(
+        "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
+        "billing  orders  0          5               9               4    -            -     -\n"
+    )
+    text = "import: {describe: groups.txt}\nclients: [{name: app, group: billing, topics: [orders]}]\n"
+    text += "expect: [{group: billing, state: Stable, committed: {orders-0: 5}}]\n"
+    assert play(parse(loads(text), tmp_path / "story.yaml")).code == 0
 
 
 def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
@@ -310,6 +348,28 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(MARKS + "  - {never: {event: mark, text: second}}\n")
     assert cli(str(path), "--virtual", "--quiet").returncode == 1
+
+
+def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
+    path, journal = tmp_path / "story.yaml", tmp_path / "journal"
+    path.write_text(CONSUMER)
+    assert cli(str(path), "--virtual", "--quiet", "--journal", str(journal)).returncode == 0
+    assert [wrong for event in read_journal(journal) for wrong in problems(event)] == []
+    path.write_text(CONSUMER.replace("expect", "  - {name: years, after: 10000h}\nexpect"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "broker_sim", "run", str(path), "--virtual"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert process.stderr is not None
+        while "Stable" not in process.stderr.readline():
+            pass
+        process.send_signal(number)
+        told = process.communicate(timeout=30)[1]
+        assert (process.returncode, told.splitlines()[-1]) == (130, "broker-sim run: interrupted")
 
 
 # --- pytest --------------------------------------------------------------------------------------------------------------

@@ -1,18 +1,19 @@
 """What the apps share: their settings, telling, listening.
 
-An app on asyncio is a function ``live(settings, line)`` that returns its exit code; `program` makes a process of it, and
+An app is a function ``live(settings, line)`` that returns its exit code, or a coroutine function; `program` makes a process of it, and
 ``broker_sim.scenario.virtual`` runs it in virtual time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_TEXT = 500
@@ -94,19 +95,28 @@ def listen(obey: Obey) -> None:
 
 
 class Line:
-    """What an app on asyncio and its scenario talk over: the stdout and stdin of a process."""
+    """What an app and its scenario talk over: the stdout and stdin of a process."""
 
     def tell(self, says: str, **details: Any) -> None:
         """One line for the scenario."""
         tell(says, **details)
 
     def listen(self, obey: Obey) -> None:
-        """From now on call ``obey`` for each command, in the running loop."""
-        loop = asyncio.get_running_loop()
-        listen(lambda command, argument: loop.call_soon_threadsafe(obey, command, argument))
+        """From now on call ``obey`` for each command: in the running loop, or on a thread where there is none."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            listen(obey)
+        else:
+            listen(lambda command, argument: loop.call_soon_threadsafe(obey, command, argument))
 
 
-def program(live: Callable[[Settings, Line], Coroutine[Any, Any, int]]) -> None:
-    """The process of an app on asyncio."""
+Live = Callable[[Settings, Line], Any]
+"""An app: a coroutine function, or an ordinary one; what it returns is its exit code."""
+
+
+def program(live: Live) -> None:
+    """The process of an app."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    sys.exit(asyncio.run(live(Settings(sys.argv[1]), Line())))
+    settings, line = Settings(sys.argv[1]), Line()
+    sys.exit(asyncio.run(live(settings, line)) if inspect.iscoroutinefunction(live) else live(settings, line))

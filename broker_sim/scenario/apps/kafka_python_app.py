@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -11,7 +10,7 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from broker_sim.scenario.apps.common import Orders, Settings, listen, tell
+from broker_sim.scenario.apps.common import Line, Orders, Settings, program
 
 
 def _logs(partitions: Any) -> list[str]:
@@ -21,9 +20,9 @@ def _logs(partitions: Any) -> list[str]:
 class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, line: Line) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.tell = settings, line.tell
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
             "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
@@ -50,7 +49,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         if settings.assign:
             found = [TopicPartition(t, p) for t in settings.topics for p in consumer.partitions_for_topic(t) or ()]
             consumer.assign(found)
-            tell("assigned", partitions=_logs(found))
+            self.tell("assigned", partitions=_logs(found))
         else:
             consumer.subscribe(settings.topics, listener=self)
         while not self.leaving:
@@ -59,20 +58,20 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
                 time.sleep(hang)
             self.turn()
         consumer.close()
-        tell("left")
+        self.tell("left")
 
     def turn(self) -> None:
         """One poll, its records and what was told meanwhile."""
         try:
             batches = self.consumer.poll(timeout_ms=200)
         except KafkaError as error:
-            tell("error", text=f"{type(error).__name__}: {error}")
+            self.tell("error", text=f"{type(error).__name__}: {error}")
             return
         for partition, records in batches.items():
             for record in records:
                 if self.settings.work_s:
                     time.sleep(self.settings.work_s)
-                tell("read", log=f"{partition.topic}-{partition.partition}", offset=record.offset)
+                self.tell("read", log=f"{partition.topic}-{partition.partition}", offset=record.offset)
                 if self.settings.commit == "each":
                     self.commit()
         if (batches and self.settings.commit == "batch") or self.wants_commit:
@@ -85,25 +84,26 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             self.consumer.commit(offsets)
         except KafkaError as error:
-            tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
         else:
-            tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
+            self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """A rebalance begins."""
-        tell("revoked", partitions=_logs(revoked))
+        self.tell("revoked", partitions=_logs(revoked))
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """It is over."""
-        tell("assigned", partitions=_logs(assigned))
+        self.tell("assigned", partitions=_logs(assigned))
 
 
-def main() -> None:
-    """Run until told to leave."""
-    app = App(Settings(sys.argv[1]))
-    listen(app.obey)
+def live(settings: Settings, line: Line) -> int:
+    """The whole program; its exit code."""
+    app = App(settings, line)
+    line.listen(app.obey)
     app.run()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    program(live)
