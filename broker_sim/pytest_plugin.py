@@ -300,7 +300,8 @@ class ScenarioItem(pytest.Item):
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test with the marker plays its scenario whether or not it asks for the fixture. What tests with ``sim`` need is loaded."""
-    if not config.pluginmanager.has_plugin("broker_sim_sim") and any("sim" in _arguments(item) for item in items):
+    wants = any("sim" in getattr(item, "fixturenames", ()) or item.get_closest_marker("sim") for item in items)
+    if wants and not config.pluginmanager.has_plugin("broker_sim_sim"):
         from broker_sim.pytest_sim import SimPlugin
 
         config.pluginmanager.register(SimPlugin(sim, timelines), "broker_sim_sim")
@@ -311,10 +312,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             and SCENARIO not in item.fixturenames
         ):
             item.fixturenames.insert(0, SCENARIO)
-
-
-def _arguments(item: pytest.Item) -> Iterable[str]:
-    return getattr(item, "fixturenames", ())
 
 
 @pytest.fixture

@@ -161,6 +161,13 @@ class SimPlugin:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """What the marker can't mean is told before anything is set up."""
         if not is_ours(item, self.fixture):
+            marker = item.get_closest_marker(MARKER)
+            if (
+                marker is not None
+                and "sim" not in getattr(item, "fixturenames", ())
+                and set(marker.kwargs) & set(OPTIONS)
+            ):
+                pytest.fail(f"@pytest.mark.{MARKER}: the test has no argument sim, which is the world", pytrace=False)
             return
         if inspect.iscoroutinefunction(getattr(item, "obj", None)):
             pytest.fail(

@@ -378,6 +378,50 @@ def _broker_hashes(p: _Patches) -> None:
     p.put(BrokerMetadata, "__hash__", broker_hash)
 
 
+def _producer_names(p: _Patches) -> None:
+    """A producer without a client id is called by how many there have been: those of this simulation."""
+    from aiokafka import AIOKafkaProducer
+
+    name = "_PRODUCER_CLIENT_ID_SEQUENCE"
+    if not isinstance(vars(AIOKafkaProducer).get(name), int):
+        raise LibraryMoved(f"aiokafka's AIOKafkaProducer has no {name}")
+    p.put(AIOKafkaProducer, name, 0)
+
+
+def _sticky_memory(p: _Patches) -> None:
+    """The sticky assignor keeps what it was assigned on its class, as a process has but one: here each process has its own."""
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    kept: dict[tuple[Any, Any, str], Any] = {}
+    names = ("member_assignment", "generation")
+    missing = [name for name in names if name not in vars(StickyPartitionAssignor)]
+    if missing:
+        raise LibraryMoved(f"aiokafka's StickyPartitionAssignor has no {' and no '.join(missing)}")
+    first = {name: vars(StickyPartitionAssignor)[name] for name in names}
+
+    def of_process(name: str) -> property:
+        def read(cls: Any) -> Any:
+            return kept.get((cls, PROCESS.get(), name), first[name])
+
+        def write(cls: Any, value: Any) -> None:
+            kept[cls, PROCESS.get(), name] = value
+
+        return property(read, write)
+
+    usual: Any = type(StickyPartitionAssignor)
+    meta = type("PerProcess", (usual,), {name: of_process(name) for name in names})
+    kinds = [StickyPartitionAssignor]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        kind.__class__ = meta
+
+    def as_before() -> None:
+        for kind in kinds:
+            kind.__class__ = usual
+
+    p.then(as_before)
+
+
 # --- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -406,6 +450,8 @@ PINS: dict[str, Callable[[_Patches], None]] = {
     "aiokafka's record times": _record_times,
     "aiokafka's partitions": _partition_hashes,
     "aiokafka's brokers": _broker_hashes,
+    "aiokafka's producer names": _producer_names,
+    "aiokafka's sticky memory": _sticky_memory,
     "garbage": _garbage,
 }
 """What is pinned, by name. Those of aiokafka only where it is installed."""

@@ -22,8 +22,11 @@ from random import choice as chosen_before
 from typing import Any
 from zlib import crc32
 
+import aiokafka
 import aiokafka.producer.message_accumulator as accumulator
 import pytest
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
@@ -215,6 +218,42 @@ def test_moved_named_tuples_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None
             patch.setattr(kind, "_fields", ("other",))
             with pytest.raises(LibraryMoved, match=kind.__name__), simulate(1):
                 pass
+
+
+def test_producers_are_numbered_from_one_in_every_simulation() -> None:
+    async def names() -> list[str]:
+        producers = [aiokafka.AIOKafkaProducer(bootstrap_servers="x") for _ in range(2)]
+        for each in producers:
+            each._closed = True  # it has nothing to close
+        return [each.client._client_id for each in producers]
+
+    for _ in range(2):
+        with simulate(1) as sim:
+            assert sim.run(names()) == ["aiokafka-producer-1", "aiokafka-producer-2"]
+
+
+def test_the_sticky_assignor_of_each_process_remembers_its_own() -> None:
+    class Own(StickyPartitionAssignor):  # type: ignore[misc]
+        pass
+
+    seen: list[Any] = []
+
+    async def work(number: int) -> None:
+        for kind in (StickyPartitionAssignor, Own):
+            seen.append(kind.generation)
+            kind.on_generation_assignment(number)
+        await asyncio.sleep(1)
+        seen.extend(kind.generation for kind in (StickyPartitionAssignor, Own))
+
+    with simulate(1) as sim:
+        for number in (1, 2):
+            sim.host(f"h{number}").spawn(lambda number=number: work(number))  # type: ignore[misc]
+        sim.run_for(2)
+        sim.restart("h1")
+        sim.run_for(2)
+    assert seen == [-1, -1, -1, -1, 1, 1, 2, 2, -1, -1, 1, 1]
+    assert StickyPartitionAssignor.generation == Own.generation == -1
+    assert type(Own) is type(AbstractPartitionAssignor)
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------------
