@@ -36,12 +36,19 @@ def install(p: _Patches, threads: Threads) -> None:
     """Everything. Raises LibraryMoved."""
     for what in (_clocks, _locks, _waits, _threads, _sockets, _selectors):
         what(p, threads)
-    if importlib.util.find_spec("kafka") is not None:
-        with p.lifted(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it reads its files in a way that is one
-            importlib.import_module("kafka")
+    if _import_kafka(p):
         for pin in KAFKA_PINS.values():
             pin(p)
+
+
+def _import_kafka(p: _Patches) -> bool:
+    """Whether kafka-python is installed. It is imported before a program does it, so that it takes no virtual function for good."""
+    if importlib.util.find_spec("kafka") is None:
+        return False
+    with p.lifted(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the way in which it reads its files
+        importlib.import_module("kafka")
+    return True
 
 
 def _me() -> SimThread:

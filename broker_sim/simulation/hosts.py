@@ -72,9 +72,10 @@ class Host:
 
     def spawn_sync(self, function: Callable[[], object], name: str | None = None) -> SimTask:
         """As ``spawn``, of an ordinary function that may block: it runs on a thread of the simulation, again after every restart. Its
-        sleeps, sockets, locks and threads are virtual: see ``threads``. Raises UsageError where the host is down."""
-        from broker_sim.simulation.threads import in_thread
+        sleeps, sockets, locks and threads are virtual: see ``threads``. Raises UsageError where the host is down, LibraryMoved."""
+        from broker_sim.simulation.threads import in_thread, prepare
 
+        prepare()
         name = name or getattr(function, "__name__", None)
         return self.spawn(partial(in_thread, function, name), name)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.ambient import _Patches
     from broker_sim.simulation.loop import SimLoop
 
-__all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread"]
+__all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread", "prepare"]
 
 T = TypeVar("T")
 
@@ -294,8 +294,8 @@ def current() -> SimThread | None:
     return None if patches is None else patches.threads.get(get_ident())
 
 
-async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
-    """What the function returns or raises, which runs on a thread of the simulation, as code of the host of whoever calls."""
+def prepare() -> Threads:
+    """Let this simulation have threads. Raises LibraryMoved."""
     from broker_sim.simulation.blocking import install
 
     patches = ambient._current
@@ -303,7 +303,12 @@ async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
     if patches.sync is None:
         patches.sync = Threads(patches)
         install(patches, patches.sync)
-    thread = patches.sync.make(function, name)
+    return patches.sync
+
+
+async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
+    """What the function returns or raises, which runs on a thread of the simulation, as code of the host of whoever calls."""
+    thread = prepare().make(function, name)
     result: T = await thread.begin()
     return result
 

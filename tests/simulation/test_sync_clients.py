@@ -26,7 +26,7 @@ from broker_sim.simulation.blocking import KAFKA_PINS
 from tests.simulation.sync_group import SENT, SyncProducer, play
 from tests.simulation.test_determinism import in_fresh_processes
 
-pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 """kafka-python reads its files so."""
 
 
