@@ -174,7 +174,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "power",
             "brokers that sync what they acknowledge, on machines that lose power",
-            (Team(members=2, commit_every_s=1.0),),
+            (Team(members=2),),
             {TOPIC: 4},
             every_s=0.2,
             idempotent=True,
