@@ -42,6 +42,8 @@ examples:
   broker-sim run incident.yaml --virtual --seed 7
       in virtual time, where an hour takes seconds and a seed gives the same run again, to the byte;
       with --repeat 2 that is looked at, event by event. The clients are aiokafka's, kafka-python's, or a crowd
+  broker-sim run incident.yaml --virtual --seeds 0..1000 --jobs 4
+      with a thousand seeds: those whose verdict does not hold
 
 exit codes: 0 held, 1 broken, 2 a wrong file or argument, 3 a deadline passed before a step's sign was seen
 """
@@ -77,6 +79,8 @@ def register(commands: Any, name: str) -> None:
 
 
 def _add_run(commands: Any) -> None:
+    from broker_sim.simulation.commands import _seeds, _whole
+
     verb = add_command(
         commands,
         "run",
@@ -97,6 +101,8 @@ def _add_run(commands: Any) -> None:
         metavar="[NAME=]KIND|COMMAND",
         help="other clients: aiokafka, confluent, kafka-python, or a program; for one client or kind with NAME=",
     )
+    add("--seeds", type=_seeds, metavar="A..B", help="with --virtual: each seed from A up to but not B")
+    add("--jobs", type=_whole, default=1, metavar="N", help="processes for --seeds (default: %(default)s)")
     add("--repeat", type=int, default=1, metavar="N", help="run it N times")
     add("--timeline", metavar="FILE", help="write the picture of its groups, as .html or .svg")
     add("--journal", metavar="DIR", help="write all that happens into this directory")
@@ -166,6 +172,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if options.data is not None and arguments.repeat > 1:
             raise UsageError("--data keeps the logs of one run: not with --repeat")
+        if arguments.seeds is not None:
+            return _sweep(arguments)
         return _virtual(arguments, options) if arguments.virtual else _real(arguments, options)
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)
@@ -228,6 +236,40 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.repeat > 1 and not arguments.json:
         print(f"{arguments.repeat} runs: equal to the byte, journal {outcome.journal_hash}")
     return worst
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    """Many seeds."""
+    from broker_sim.scenario.sweeping import show
+    from broker_sim.words import UsageError
+
+    if not arguments.virtual:
+        raise UsageError("--seeds: only a run in virtual time is made by its seed; add --virtual")
+    for name in ("seed", "clock", "attach", "journal", "timeline"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name} is for one run, not for --seeds")
+    given = {"as_version": arguments.as_version, "clients": _clients(arguments.client)}
+    path = find(arguments.file)
+    return show([path], arguments.seeds, jobs=arguments.jobs, quiet=arguments.quiet, as_json=arguments.json, **given)
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    """``broker-sim simulate FILE.yaml``: see ``simulation.commands``. Raises UsageError, ClusterError."""
+    from broker_sim.scenario.sweeping import show
+    from broker_sim.words import UsageError
+
+    names = [*arguments.workloads, *arguments.scenario]
+    for name in names:
+        if not name.endswith((".yaml", ".yml")):
+            raise UsageError(f"{name} is a workload: sweep scenario files by themselves")
+    for option in ("shrink", "corpus", "replay", "rows", "timeline"):
+        if getattr(arguments, option, None):
+            raise UsageError(f"--{option} is for workloads: the faults of a scenario file stand in it")
+    paths = [find(name) for name in dict.fromkeys(names)]
+    return show(
+        paths, arguments.seeds, jobs=arguments.jobs, quiet=arguments.quiet, as_json=arguments.json,
+        as_version=arguments.as_version,
+    )  # fmt: skip
 
 
 def _differs(recording: Recording) -> bool:

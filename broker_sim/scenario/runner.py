@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.scenario.clients import Client
 
-__all__ = ["SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
+__all__ = ["BROKEN", "HELD", "LATE", "SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
 
 HELD, BROKEN, WRONG, LATE = 0, 1, 2, 3
 FEED_S = 0.05

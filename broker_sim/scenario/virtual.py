@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.loop import SimTask
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["APPS", "play"]
+__all__ = ["APPS", "check", "play"]
 
 APPS = {"aiokafka": "aiokafka_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
@@ -59,7 +59,7 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
 
     options = options or Options()
     simulation.setdefault("invariants", False)
-    _check(scenario, options)
+    check(scenario, options)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = cluster_arguments(scenario, options, scratch)
         del arguments["clock"]
@@ -79,7 +79,7 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
             return outcome
 
 
-def _check(scenario: Scenario, options: Options) -> None:
+def check(scenario: Scenario, options: Options) -> None:
     """Raise UsageError for what can't be in virtual time."""
     if options.attach:
         raise UsageError(

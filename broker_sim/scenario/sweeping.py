@@ -1,0 +1,221 @@
+"""Scenarios with many seeds, in virtual time, on several processes: do their verdicts hold whatever the latencies and the order?
+
+    found = sweep(Path("incident.yaml"), range(200), jobs=4)
+    found.codes                                                 # Counter({0: 198, 1: 2})
+    found.failures[0].report                                    # of the first seed that broke it
+
+Rules:
+1. A seed draws each message's latency, when clients are up, and every chance of brokers and clients. A run with that seed alone is the
+   same: ``broker-sim run FILE --virtual --seed N``.
+2. A share of the seeds is played twice. What is not the same is a failure, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from broker_sim.scenario.model import read
+from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
+from broker_sim.scenario.virtual import check, play
+from broker_sim.simulation.errors import SimError
+from broker_sim.simulation.sweep import _pool
+
+__all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
+
+_TWICE = 0.05
+_SHOWN = 12
+"""Seeds that are named, and lines of the first report that are shown for a verdict."""
+
+_WORDS = {HELD: "held", BROKEN: "broken", LATE: "late"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A seed whose verdict did not hold. ``code``: as of ``broker-sim run``."""
+
+    seed: int
+    code: int
+    report: str
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What many seeds came to. ``stories``: how many seeds had the same story of the groups, by its hash; ``wall_s``, ``cpu_s``: real
+    seconds of the whole, CPU seconds of the runs."""
+
+    path: Path
+    wanted: int
+    name: str = ""
+    runs: int = 0
+    repeated: int = 0
+    codes: Counter[int] = field(default_factory=Counter)
+    stories: Counter[str] = field(default_factory=Counter)
+    failures: list[Failed] = field(default_factory=list)
+    virtual_s: float = 0.0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def code(self) -> int:
+        """The worst."""
+        return max(self.codes, default=HELD)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "scenario": self.name,
+            "wanted": self.wanted,
+            "runs": self.runs,
+            "repeated": self.repeated,
+            **{word: self.codes[code] for code, word in _WORDS.items()},
+            "stories": len(self.stories),
+            "failures": [
+                {"seed": one.seed, "verdict": _WORDS[one.code], "report": one.report} for one in self.failures
+            ],
+            **{name: round(getattr(self, name), 2) for name in ("virtual_s", "wall_s", "cpu_s")},
+            "interrupted": self.interrupted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one seed came to, as it crosses processes."""
+
+    seed: int
+    name: str
+    code: int
+    report: str
+    story: str
+    virtual_s: float
+    cpu_s: float
+    twice: bool
+
+
+def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
+    """In a worker."""
+    began = os.times()
+    twice = random.Random(f"{seed}/twice").random() < _TWICE
+    name, code, report, story, virtual_s, hashes = path.stem, BROKEN, "", "", 0.0, []
+    try:
+        for _ in range(1 + twice):
+            outcome = play(read(path), Options(seed=seed, **given))
+            name, code, virtual_s = outcome.name, outcome.code, virtual_s + outcome.seconds
+            report = outcome.report() if code else ""
+            story = hashlib.sha256("\n".join(outcome.story).encode()).hexdigest()
+            hashes.append((outcome.journal_hash, outcome.schedule_hash))
+    except SimError as error:
+        code, report = BROKEN, f"{type(error).__name__}: {error}"
+    if len({*hashes}) > 1:
+        code, report = (
+            BROKEN,
+            f"not the same run when it is played again: broker-sim run {path} --virtual --seed {seed} --repeat 2",
+        )
+    ended = os.times()
+    return _Run(
+        seed, name, code, report, story, virtual_s, ended.user + ended.system - began.user - began.system, twice
+    )
+
+
+def sweep(
+    path: Path, seeds: range, *, jobs: int = 1, progress: Callable[[Sweep], object] = lambda sweep: None, **given: Any
+) -> Sweep:
+    """Play it with every seed. ``given``: `Options`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
+    found = Sweep(path, len(seeds))
+    began_s, waiting = os.times().elapsed, iter(seeds)
+    with _pool(min(jobs, len(seeds))) as workers:
+        running: set[Future[_Run]] = set()
+        try:
+            while True:
+                running |= {
+                    workers.submit(_play, path, seed, given) for seed in islice(waiting, 2 * jobs - len(running))
+                }
+                if not running:
+                    break
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for run in sorted((future.result() for future in done), key=lambda one: one.seed):
+                    _note(found, run)
+                found.wall_s = os.times().elapsed - began_s
+                progress(found)
+        except KeyboardInterrupt:
+            found.interrupted = True
+    found.failures.sort(key=lambda one: one.seed)
+    return found
+
+
+def _note(found: Sweep, run: _Run) -> None:
+    found.name = run.name
+    found.runs += 1
+    found.repeated += run.twice
+    found.codes[run.code] += 1
+    found.stories[run.story] += 1
+    found.virtual_s += run.virtual_s
+    found.cpu_s += run.cpu_s
+    if run.code:
+        found.failures.append(Failed(run.seed, run.code, run.report))
+
+
+def text_of(found: Sweep) -> str:
+    """For people."""
+    counts = ", ".join(f"{found.codes[code]} {word}" for code, word in _WORDS.items() if found.codes[code] or not code)
+    ended = " (interrupted)" if found.interrupted else ""
+    pace = found.virtual_s / (found.wall_s or 1.0)
+    lines = [
+        f"{found.name}: {found.runs} seeds{ended}: {counts}; {len(found.stories)} different stories",
+        f"{found.virtual_s:.0f} virtual s in {found.wall_s:.1f} s, {pace:.0f} virtual s/s; {found.repeated} played twice",
+    ]
+    for code, word in _WORDS.items():
+        these = [one for one in found.failures if one.code == code]
+        if these:
+            more = f" and {len(these) - _SHOWN} more" if len(these) > _SHOWN else ""
+            lines += ["", f"{word} with the seeds {', '.join(str(one.seed) for one in these[:_SHOWN])}{more}"]
+            lines.append(f"  again: broker-sim run {found.path} --virtual --seed {these[0].seed}")
+            lines += [f"  {line}" for line in these[0].report.splitlines()[:_SHOWN]]
+    return "\n".join(lines)
+
+
+def show(
+    paths: Sequence[Path], seeds: range, *, jobs: int, quiet: bool = False, as_json: bool = False, **given: Any
+) -> int:
+    """Sweep each file, tell what came of it, and return the worst code. ``given``: as `sweep`. Raises UsageError, ClusterError."""
+    worst = HELD
+    for path in paths:
+        check(read(path), Options(seed=0, **given))
+        line = _Line(quiet=quiet)
+        found = sweep(path, seeds, jobs=jobs, progress=line.show, **given)
+        line.end()
+        sys.stdout.write((json.dumps(found.to_dict()) if as_json else text_of(found)) + "\n")
+        sys.stdout.flush()
+        worst = max(worst, found.code)
+        if found.interrupted:
+            raise KeyboardInterrupt
+    return worst
+
+
+class _Line:
+    """The progress: one line of a terminal that is written again and again, else nothing."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shows = not quiet and sys.stderr.isatty()
+
+    def show(self, found: Sweep) -> None:
+        if self._shows:
+            sys.stderr.write(
+                f"\r\x1b[K{found.path.stem}: {found.runs}/{found.wanted} seeds, {len(found.failures)} failed"
+            )
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shows:
+            sys.stderr.write("\r\x1b[K")
