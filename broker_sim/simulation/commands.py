@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import math
@@ -31,6 +32,8 @@ examples:
 
   broker-sim simulate hostile --seeds 0..100000 --seconds 10 --for 10m --rows runs.jsonl
       ten minutes of it, a line of JSON for each run; the same command again goes on where this one ended
+  broker-sim simulate incident.yaml --seeds 0..1000
+      a scenario file with every seed: those whose verdict does not hold
 
 workloads:
   group        three aiokafka consumers that commit after each batch; alone: on one broker
@@ -136,12 +139,17 @@ def simulate(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("aiokafka") is None:
         sys.stderr.write("broker-sim simulate: its clients are aiokafka's: install aiokafka\n")
         return BROKEN
+    from broker_sim.cluster import ClusterError
     from broker_sim.config import ConfigError
     from broker_sim.words import UsageError
 
     try:
+        if any(name.endswith((".yaml", ".yml")) for name in [*arguments.workloads, *arguments.scenario]):
+            above = importlib.import_module("broker_sim.scenario.commands")  # the layer of scenarios knows this one
+            code: int = above.simulate(arguments)
+            return code
         return _replay(arguments) if arguments.replay is not None else _sweep(arguments)
-    except (UsageError, ConfigError, OSError) as error:
+    except (UsageError, ConfigError, ClusterError, OSError) as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         return USAGE
 
