@@ -310,6 +310,8 @@ class _Begin:
     @staticmethod
     def loading(all_: Conditions, one: Condition) -> None:
         partition, runtime = one.partition, all_._runtime()
+        if partition.leader >= 0:  # who loads has become leader: in a new epoch
+            all_._state.set_leader(partition, partition.leader, "its coordinator loads")
         one.undo = lambda: runtime.end_loading(partition)
         runtime.reload(partition, keep_loading=True)
 

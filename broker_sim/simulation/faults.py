@@ -108,10 +108,6 @@ class Kind:
 def _state(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     partition = on.partition(args.pop("log"))
     conditions = on.kafka.conditions
-    kind = STATES[args["state"]]
-    taken = [each for each in conditions.of(partition) if each.kind.aspect == kind.aspect]
-    if kind.offsets_only and not taken:
-        on.kafka.elect(partition)  # a coordinator loads when it has become leader: in a new epoch
     one = conditions.set(partition, args.pop("state"), **args)
     return lambda: conditions.heal(one)
 

@@ -1,7 +1,7 @@
 """A workload of clients that speak the wire protocol themselves: a group of members, and among them the hostile client or nobody else.
 
 The same world as `stage`, in a tenth of Kafka's times and without aiokafka: what goes wrong comes from the plan alone, so it can be
-shrunk. Without a journal the brokers take their short ways; what clients are answered is checked in both cases.
+shrunk. Without a journal the brokers take their short ways, and what clients are answered is checked where they hear it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_sim.simulation.cooperative import Cooperative
 from broker_sim.simulation.hostile import Hostile, read_twice
 from broker_sim.simulation.invariants import Invariants
 from broker_sim.simulation.liveness import NotAlive
-from broker_sim.simulation.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, Member, Scene
+from broker_sim.simulation.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, Member, Scene, Unheard
 
 if TYPE_CHECKING:
     from broker_sim.simulation.catalogue import Workload
@@ -51,15 +51,16 @@ class Rough:
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
         waive = {*watch.waive, *(_LATE if any(fault.kind in _NETWORK for fault in case.plan or ()) else ())}
-        self.answers = Answers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
+        kind: type[Answers] = Unheard if self.kafka.observed else Answers  # a journal hears what clients hear, and more
+        self.answers = kind(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
         self.invariants = Invariants(self.kafka, watch.breach, waive=watch.waive) if self.kafka.observed else None
         self.scene = Scene(sim, self.kafka, self.answers)
         dice = random.Random(f"{case.seed}/rough")
         static = dice.random() < _STATIC and not workload.cooperative
         count = min(workload.members, case.members or workload.members)
-        kind = Cooperative if workload.cooperative else Member
+        make = Cooperative if workload.cooperative else Member
         self.members: list[Member] = [
-            kind(self.scene, f"c{number}", "fixed" if static and number == count else None)
+            make(self.scene, f"c{number}", "fixed" if static and number == count else None)
             for number in range(1, count + 1)
         ]
         for member in self.members:
@@ -80,7 +81,7 @@ class Rough:
     @property
     def waived(self) -> Counter[str]:
         """Breaches of invariants that are waived."""
-        return self.answers.waived
+        return self.answers.waived if self.invariants is None else self.invariants.answers.waived
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
         """Their applications never hang; they fall silent in other ways."""
@@ -126,7 +127,8 @@ class Rough:
     def _not_alive(self, within_s: float) -> NotAlive:
         told: list[Any] = [f"{within_s:g} s after everything was healed:"]
         told += [f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members]
-        told += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
+        heard = self.answers if self.invariants is None else self.invariants.answers
+        told += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
         error = NotAlive("\n".join(map(str, told)))
         error.lacking = "members"
         return error
