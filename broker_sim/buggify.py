@@ -75,6 +75,10 @@ class Buggify:
         """The opposite; nothing happens where it is not on."""
         self._on.pop(name, None)
 
+    def is_on(self, name: str) -> bool:
+        """Whether the site may fire."""
+        return name in self._on
+
     def fires(self, name: str) -> bool:
         """Whether the site does its deed now."""
         found = self._on.get(name)

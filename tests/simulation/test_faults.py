@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.faults import KINDS, Fault, check, from_json, inject, to_json
 from broker_sim.simulation.liveness import Expected, NotAlive, Unsafe, converge, safe
-from broker_sim.simulation.swarm import SWARM, Targets, draw
+from broker_sim.simulation.swarm import SWARM, Targets, draw, habits
 from broker_sim.simulation.workloads import Delivery
 from broker_sim.words import UsageError
 from tests.simulation.workload import GROUP, begin
@@ -53,6 +54,10 @@ def test_what_can_not_be_meant_is_said_before_anything_runs(plan: object, said: 
         from_json(plan)
 
 
+OF_A_DISK = {"disk", "kill", "power"}
+"""Kinds that need a cluster on a disk: see test_disk."""
+
+
 def test_each_kind_begins_and_ends() -> None:
     with simulate(1) as sim:
         group = begin(sim, brokers=3)
@@ -70,13 +75,14 @@ def test_each_kind_begins_and_ends() -> None:
             Fault(1, "crash", {"host": "c3", "for_s": 2}),
             Fault(1, "pause", {"host": "c2", "for_s": 2}),
             Fault(1, "hang", {"client": "c1", "hang_s": 9}),
+            Fault(1, "buggify", {"site": "loads slowly", "for_s": 2}),
             Fault(4, "crash", {"host": "broker-2", "noticed_after_s": 0, "for_s": 2}),
             Fault(7, "restart", {"host": "c1"}),
             Fault(8, "reset", {"sender": "p"}),
             Fault(9, "elect", {"log": "orders-0"}),
             Fault(9, "move", {"log": "orders-0", "step": 1}),
         ]
-        assert {fault.kind for fault in plan} == set(KINDS)
+        assert {fault.kind for fault in plan} == set(KINDS) - OF_A_DISK
         faults = inject(sim, plan, hangs={"c1": hung.append})
         sim.run_for(1.5)
         assert log.states == ["stuck"]
@@ -88,6 +94,9 @@ def test_each_kind_begins_and_ends() -> None:
         assert ("broker-1", "c2") not in sim.network.cuts
         assert (sim.host("c3").state, sim.host("c2").state) == ("crashed", "paused")
         assert hung == [9]
+        assert faults.buggify is not None
+        assert faults.buggify is group.kafka.state.buggify
+        assert faults.buggify.is_on("loads slowly")
         sim.run_for(1)
         assert sim.network.link_of("broker-1", "c1").latency_ms == 100.0
         assert sim.network.link_of("c1", "broker-1").jitter_ms == usual.jitter_ms
@@ -96,6 +105,7 @@ def test_each_kind_begins_and_ends() -> None:
         assert len(group.kafka.faults) == 0
         assert sim.network.link_of("c1", "broker-1") == usual
         assert not sim.network.cuts
+        assert not faults.buggify.is_on("loads slowly")
         assert (sim.host("c3").state, sim.host("c2").state) == ("up", "up")
         sim.run_for(1)
         assert not group.kafka.broker(2).alive
@@ -177,9 +187,10 @@ def test_everything_is_drawn_and_what_is_drawn_can_be_meant() -> None:
     kinds: Counter[str] = Counter()
     sizes: set[int] = set()
     for seed in range(400):
-        plan = draw(seed, 30, TARGETS)
+        plan = draw(seed, 30, replace(TARGETS, disk=("", "cached", "synced")[seed % 3]))
         sizes.add(len(plan))
         assert [fault.t_s for fault in plan] == sorted(fault.t_s for fault in plan)
+        plan = habits(seed) + plan
         for fault in plan:
             check(fault)
             verdict = next(
