@@ -266,10 +266,12 @@ def simulate(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option, None):
             raise UsageError(f"--{option} is for workloads: the faults of a scenario file stand in it")
     paths = [find(name) for name in dict.fromkeys(names)]
-    return show(
-        paths, arguments.seeds, jobs=arguments.jobs, quiet=arguments.quiet, as_json=arguments.json,
-        as_version=arguments.as_version,
-    )  # fmt: skip
+    given = {"quiet": arguments.quiet, "as_json": arguments.json, "as_version": arguments.as_version}
+    try:
+        return show(paths, arguments.seeds, jobs=arguments.jobs, **given)
+    except KeyboardInterrupt:
+        print("broker-sim simulate: interrupted", file=sys.stderr)
+        return 130
 
 
 def _differs(recording: Recording) -> bool:

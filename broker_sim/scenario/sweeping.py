@@ -30,6 +30,7 @@ from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
 from broker_sim.scenario.virtual import check, play
 from broker_sim.simulation.errors import SimError
 from broker_sim.simulation.sweep import _pool
+from broker_sim.words import UsageError
 
 __all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
 
@@ -117,6 +118,8 @@ def _play(path: Path, seed: int, given: Mapping[str, Any]) -> _Run:
             hashes.append((outcome.journal_hash, outcome.schedule_hash))
     except SimError as error:
         code, report = BROKEN, f"{type(error).__name__}: {error}"
+    except UsageError as error:
+        raise UsageError(str(error)) from None  # of a kind that can cross processes
     if len({*hashes}) > 1:
         code, report = (
             BROKEN,
@@ -132,6 +135,7 @@ def sweep(
     path: Path, seeds: range, *, jobs: int = 1, progress: Callable[[Sweep], object] = lambda sweep: None, **given: Any
 ) -> Sweep:
     """Play it with every seed. ``given``: `Options`' ``as_version`` and ``clients``. Raises UsageError, ClusterError."""
+    check(read(path), Options(seed=0, **given))
     found = Sweep(path, len(seeds))
     began_s, waiting = os.times().elapsed, iter(seeds)
     with _pool(min(jobs, len(seeds))) as workers:
@@ -191,7 +195,6 @@ def show(
     """Sweep each file, tell what came of it, and return the worst code. ``given``: as `sweep`. Raises UsageError, ClusterError."""
     worst = HELD
     for path in paths:
-        check(read(path), Options(seed=0, **given))
         line = _Line(quiet=quiet)
         found = sweep(path, seeds, jobs=jobs, progress=line.show, **given)
         line.end()
