@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdicts
+from benchmarks.pipeline import pipeline
 from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
 from benchmarks.scale import Figure, flatness, memory, start_up
@@ -27,7 +28,8 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat", "seam", "simulation")
+_SCALE = ("start", "memory", "flat", "seam", "simulation", "pipeline")
+_WITHOUT_LOAD = ("simulation", "pipeline")
 
 
 def main() -> int:
@@ -35,7 +37,9 @@ def main() -> int:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers are ended
     try:
-        for program in ("kload", "kfake"):
+        for program in (
+            ("kload", "kfake") if any(not one.startswith(_WITHOUT_LOAD) for one in arguments.only or [""]) else ()
+        ):
             _say(f"building {program}")
             built(program)
     except Unavailable as error:
@@ -121,6 +125,8 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
     if _wanted(arguments, "simulation"):
         _say("simulated lives")
         figures += simulation()
+    if _wanted(arguments, "pipeline"):
+        figures += pipeline(_say)
     for figure in figures:
         print(report.figure_text(figure))
         out["figures"].append(report.figure_json(figure))

@@ -495,10 +495,6 @@ class _Columns:
             return pyarrow.repeat(pyarrow.scalar(KINDS[COMMIT]), self.size)
         return _KINDS.take(pyarrow.array(self.rows.kind))
 
-    def _record_type(self) -> Any:
-        names = pyarrow.array(["OffsetCommit"])
-        return names.take(pyarrow.array(numpy.zeros(self.size, numpy.int64), mask=~self.has_key))
-
     def _key_version(self) -> Any:
         return pyarrow.array(self.rows.key_version.astype(numpy.int32))
 

@@ -87,9 +87,9 @@ def _content(row: Row, record: Record) -> Row:
     value = offsets_log.decode_value(record_type, record.value)
     version = row["value_version"]
     if record_type in _COMMITS:
-        return row | _commit(key, value, version)
+        return row | _commit(key, value, version) | {"record_type": None}
     if record_type == offsets_log.GROUP_METADATA:
-        return row | {"group": key.group} | _group(value, version)
+        return row | {"group": key.group} | _group(value, version) | {"record_type": None}
     return _newer(_other(row, record), key, value)
 
 

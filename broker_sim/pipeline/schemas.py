@@ -297,8 +297,7 @@ OFFSET_LOG = Table(
         Column(
             "record_type",
             STRING,
-            "Kafka's name: `OffsetCommit`, `GroupMetadata`, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; null"
-            " for control records and those without a key",
+            "of kind `other`: Kafka's name, `ConsumerGroupMetadata` (KIP-848), ..; `type 99` where it is unknown; else null",
             _KEY,
         ),
         Column("key_version", INT, "the number that the key begins with (its record type); null if it has none", _KEY),

@@ -205,7 +205,7 @@ def test_a_commit(version: int) -> None:
     told = {name: value for name, value in row.items() if value is not None and not name.endswith("_ts")}
     expected = {
         "run_id": "run", "log_partition": 12, "log_offset": 100, "record_ts_ms": NOW_MS + 5, "leader_epoch": 6,
-        "producer_id": -1, "producer_epoch": -1, "is_txn": False, "kind": "commit", "record_type": "OffsetCommit",
+        "producer_id": -1, "producer_epoch": -1, "is_txn": False, "kind": "commit",
         "key_version": 1, "value_version": version, "group": "billing", "topic": "orders", "partition": 7,
         "committed_offset": 42, "metadata": "note", "commit_ts_ms": NOW_MS, "segment": 100, "position": 0,
     }  # fmt: skip
