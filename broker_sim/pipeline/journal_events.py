@@ -356,6 +356,8 @@ _CAUSES = Causes(History(""))
 
 def _group(event: Event, row: Row) -> None:
     cause, before, after = table(event, "cause"), Snapshot.of(event.get("before")), Snapshot.of(event.get("after"))
+    if before is not None and after is not None:
+        _complete(before, after)
     row["request"], row["timer"] = number(cause, "request"), text(cause, "timer")
     row["api"], row["error"] = text(cause, "api"), text(cause, "error")
     row["api_key"] = _KEYS.get(row["api"] or "")
@@ -369,6 +371,15 @@ def _group(event: Event, row: Row) -> None:
         row["state_to"], row["generation"], row["size_after"] = after.state, after.generation, after.size
         row["members_after"] = _members(after)
         row["leader"], row["protocol"] = after.leader, after.protocol
+
+
+def _complete(before: Snapshot, after: Snapshot) -> None:
+    """A step that takes a group over the size of which all members are shown, or back: the one that is shown in part is the other
+    one, but for what it shows."""
+    if before.whole and not after.whole:
+        after.completed(before, before)
+    elif after.whole and not before.whole and len(before.members.keys() | after.members.keys()) == before.size:
+        before.members = after.members | before.members
 
 
 def _members(snapshot: Snapshot) -> list[tuple[Any, ...]]:

@@ -89,7 +89,9 @@ def find(names: Iterable[str], run_id: str | None = None) -> list[JournalFile]:
     """
     found: list[JournalFile] = []
     for name in names:
-        roots = expand(name) or expand(name.removesuffix(".part"))  # it may have become whole meanwhile
+        roots = [one for one in expand(name) if entry(one)]
+        if not roots and entry(name.removesuffix(".part")):  # it has become whole meanwhile
+            roots = [name.removesuffix(".part")]
         if not roots:
             raise JournalUnreadable(f"{name}: there is no such file or directory")
         for root in roots:

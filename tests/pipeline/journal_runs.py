@@ -9,10 +9,14 @@ from typing import Any
 
 from broker_sim import Cluster, Err
 from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRequestMemberIdentity
+from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.handles.members import TOPIC, Member
 
-CONFIG = {"group.initial.rebalance.delay.ms": 0, "connections.max.idle.ms": 3_600_000, "offsets.topic.num.partitions": 10}
+CONFIG = {
+    "group.initial.rebalance.delay.ms": 0,
+    "connections.max.idle.ms": 3_600_000,
+    "offsets.topic.num.partitions": 10,
+}
 JAM_S = 40
 
 
@@ -52,7 +56,7 @@ async def until_told(member: Member) -> None:
 
 
 async def leave(member: Member) -> None:
-    identity = LeaveGroupRequestMemberIdentity(member.member_id)
+    identity = MemberIdentity(member.member_id)
     answer = await member.wire.send(LeaveGroupRequest(group_id=member.group, members=[identity]), 4)
     assert answer.error_code == 0
 
@@ -73,7 +77,7 @@ async def synced(members: list[Member], leader: str) -> None:
 
 
 async def a_group_s_life(directory: Path, version: str) -> Truth:
-    """web-1 is alone; web-2 joins (3 s open, 1.5 s until the assignment comes), leaves, and web-3 comes, falls silent, and so does web-1."""
+    """web-1 is alone; web-2 joins (3 s open, 1.5 s until the assignment comes) and leaves (2 s open); web-3 comes and falls silent."""
     truth = Truth(directory / "journal", directory / "data")
     async with cluster(directory, version) as kafka:
         now, wires = kafka.time.now_ms, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pyarrow
@@ -9,7 +10,11 @@ import pytest
 
 from broker_sim.explain import history
 from broker_sim.pipeline.schemas import OFFSET_LOG
+from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.offset_log import offset_log
 from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
+from tests.pipeline.journal_runs import Truth, a_group_s_life
+from tests.pipeline.offsets import Log
 from tests.pipeline.support_journal import (
     SCENARIOS,
     Book,
@@ -26,8 +31,9 @@ from tests.pipeline.support_journal import (
     snapshot,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
+VERSIONS = ["3.4", "4.1"]
 ONE, TWO, THREE = member("one"), member("two"), member("three")
 LOG = "__consumer_offsets-9"
 BOOKS: dict[str, Book] = {}
@@ -335,3 +341,173 @@ def test_the_stuck_partition_s_loop(real: Any, version: str) -> None:
 def test_a_group_of_more_members_than_snapshots_show(real: Any) -> None:
     (row,) = [row for row in real["large"] if row["generation"] == 1]
     assert (row["cause"], row["size_after"], row["end"], row["from_empty"]) == ("join", 80, "stable", True)
+
+
+# ------------------------------------------------------------------------------------------------ a script, its journal and its log
+
+
+@pytest.fixture(scope="module")
+def lives(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Truth, list[Any], list[Any]]]:
+    """version -> what the script did, the table of its journal, the table of its log alone."""
+    truths = {version: asyncio.run(a_group_s_life(tmp_path_factory.mktemp("life"), version)) for version in VERSIONS}
+    journals = frame(spark, **{version: truth.events for version, truth in truths.items()})
+    logs = [
+        spark.read.format("consumer_offsets").option("runId", version).load(str(truth.data))
+        for version, truth in truths.items()
+    ]
+    log = offset_log(logs[0].unionByName(logs[1])).cache()
+    told, logged = (
+        by_run(rebalances(journals, log), "ended_ms"),
+        by_run(rebalances(EVENTS.frame(spark), log), "ended_ms"),
+    )
+    log.unpersist()
+    return {version: (truth, told[version], logged[version]) for version, truth in truths.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_when_why_and_how_long(lives: Any, version: str) -> None:
+    truth, told, _ = lives[version]
+    at = truth.at
+    names = (
+        "generation",
+        "started_ms",
+        "preparing_ms",
+        "completing_ms",
+        "stable_ms",
+        "cause",
+        "who_clients",
+        "end",
+        "source",
+    )
+    journal = "journal"
+    assert picked(told, *names) == [
+        (1, at["first"], 0, 0, at["joined"] - at["first"], "join", ["web-1"], "stable", journal),
+        (2, at["joined"], 3000, 1500, at["left"] - at["shared"], "join", ["web-2"], "stable", journal),
+        (3, at["left"], 2000, 0, at["came"] - at["left"] - 2000, "leave", ["web-2"], "stable", journal),
+        (4, at["came"], 0, 0, at["silent"] - at["came"], "join", ["web-3"], "stable", journal),
+        (5, at["silent"], 2000, 0, None, "session timeout", ["web-3"], "stable", journal),
+    ]
+    assert {row["coordinator_partition"] for row in told} == {truth.log_partition}
+    assert picked(told[1:2], "members_before", "members_after", "who") == [
+        ([truth.ids["web-1"]], [truth.ids["web-1"], truth.ids["web-2"]], [truth.ids["web-2"]])
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_log_alone(lives: Any, version: str) -> None:
+    """When windows closed and assignments were stored is in the group's records; when they opened, and why members went, is not."""
+    truth, told, logged = lives[version]
+    ids = truth.ids
+    names = (
+        "generation",
+        "generation_before",
+        "cause",
+        "who",
+        "who_clients",
+        "end",
+        "started_ms",
+        "missing_before",
+        "source",
+    )
+    assert picked(logged, *names) == [
+        (1, 0, "join", [ids["web-1"]], ["web-1"], "stable", None, 0, "log"),
+        (2, 1, "join", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
+        (3, 2, "gone", [ids["web-2"]], ["web-2"], "stable", None, 0, "log"),
+        (4, 3, "join", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
+        (5, 4, "gone", [ids["web-3"]], ["web-3"], "stable", None, 0, "log"),
+    ]
+    same = (
+        "generation",
+        "closed_ms",
+        "ended_ms",
+        "completing_ms",
+        "size_before",
+        "size_after",
+        "coordinator_partition",
+        "from_empty",
+    )
+    for mine, theirs in zip(logged, told, strict=True):
+        assert picked([{**mine, "completing_ms": mine["completing_ms"] or 0}], *same) == picked([theirs], *same)
+        assert sorted(mine["members_after"]) == sorted(theirs["members_after"])
+
+
+class GroupLog:
+    """Group records made by hand."""
+
+    def __init__(self, run_id: str) -> None:
+        self.log = Log(run_id=run_id)
+
+    def __call__(self, at: int, generation: int, *members: str, lasted: int = 50, **columns: Any) -> None:
+        row = self.log.generation(at, generation)
+        row["state_ts_ms"] = row["record_ts_ms"] - lasted
+        row["members"] = [{"client_id": one, **columns.get(one, {}), "member_id": one} for one in members]
+
+
+def hand_made_log() -> list[dict[str, Any]]:
+    rows = []
+    life = GroupLog("life")
+    life(0, 0)
+    life(100, 1, "a")
+    life(200, 2, "a", "b", lasted=20)
+    life(300, 5, "a", "b")  # two in between were never stored
+    life(400, 6, "b")
+    life(500, 6, "b")  # written again, no new generation
+    life(600, 7)
+    life.log.add("group_tombstone", 700, group="billing")
+    life(800, 1, "c")
+    rows += life.log.rows
+    compacted = GroupLog("compacted")
+    compacted(900, 17, "a", "b")
+    compacted(950, 18, "b", b={"topics": ["orders", "returns"]})
+    rows += compacted.log.rows
+    changed = GroupLog("changed")
+    parts = {"topics": ["orders"], "assigned": [{"topic": "orders", "partitions": [0, 1]}]}
+    changed(0, 1, "a", a=parts)
+    changed(10, 2, "a", a={**parts, "topics": ["orders", "returns"]})
+    changed(
+        20,
+        3,
+        "a",
+        a={**parts, "topics": ["orders", "returns"], "assigned": [{"topic": "orders", "partitions": [0, 1, 2]}]},
+    )
+    changed(
+        30,
+        4,
+        "a",
+        a={**parts, "topics": ["orders", "returns"], "assigned": [{"topic": "orders", "partitions": [0, 1, 2]}]},
+    )
+    rows += changed.log.rows
+    static = GroupLog("static")
+    static(0, 1, "old", old={"group_instance_id": "web-1"})
+    static(10, 2, "new", new={"group_instance_id": "web-1"})
+    rows += static.log.rows
+    return rows
+
+
+def test_what_can_be_known_from_records(spark: Any) -> None:
+    table = by_run(rebalances(EVENTS.frame(spark), OFFSET_LOG.frame(spark, hand_made_log())), "ended_ms")
+    names = (
+        "generation",
+        "generation_before",
+        "cause",
+        "who",
+        "end",
+        "missing_before",
+        "whole",
+        "size_before",
+        "completing_ms",
+    )
+    assert picked(table["life"], *names) == [
+        (1, 0, "join", ["a"], "stable", 0, True, 0, 50),
+        (2, 1, "join", ["b"], "stable", 0, True, 1, 20),
+        (5, 2, "rejoin", [], "stable", 2, False, 2, 50),
+        (6, 5, "gone", ["a"], "stable", 0, True, 2, 50),
+        (7, 6, "gone", ["b"], "empty", 0, True, 1, None),
+        (1, 0, "join", ["c"], "stable", 0, True, 0, 50),
+    ]
+    assert picked(table["compacted"], *names) == [
+        (17, None, "unknown", None, "stable", None, False, None, 50),
+        (18, 17, "gone", ["a"], "stable", 0, True, 2, 50),
+    ]
+    assert picked(table["changed"][1:], "cause") == [("metadata change",), ("metadata change",), ("rejoin",)]
+    assert picked(table["static"], "cause", "who") == [("join", ["old"]), ("join", ["new"])]

@@ -335,7 +335,7 @@ def _logged(records: DataFrame, known: SparkColumn) -> DataFrame:
             ids("new", "member_id").alias("members_after"),
             (F.size("old") == 0).alias("from_empty"),
             (F.col("old").isNotNull() & (F.col("generation") == before + 1)).alias("whole"),
-            F.greatest(F.col("generation") - before - 1, F.lit(0)).alias("missing_before"),
+            F.when(before.isNotNull(), F.greatest(F.col("generation") - before - 1, F.lit(0))).alias("missing_before"),
             F.lit("log").alias("source"),
         )
     )
