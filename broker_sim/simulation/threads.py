@@ -18,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import logging
 import sys
@@ -48,6 +49,9 @@ _SWITCH_S = 2.0**-14
 """61 us: how long it takes until a thread that may go on does. Without it one that waits for what is left of a millisecond, in whole
 milliseconds, looks at the clock a thousand times, as kafka-python does."""
 
+_STUBBORN = 1000
+"""So often a thread is told that it is over."""
+
 _PATIENCE_S = 5.0
 """Real seconds that a thread has to end in, at the end of a simulation."""
 
@@ -76,6 +80,7 @@ class SimThread:
         self._work = 0
         self._timer: asyncio.TimerHandle | None = None
         self._killed = False
+        self._refused = 0
         self._watchers: list[SimThread] = []
         self._end = self.loop.create_future()
 
@@ -133,8 +138,8 @@ class SimThread:
             return
         self._killed = True
         with _silence():
-            ended = self._hand_over(_PATIENCE_S)
-        if not ended:
+            self._hand_over(_PATIENCE_S)
+        if not self.done:
             warnings.warn(f"thread {self.name} did not end with its simulation", ResourceWarning, stacklevel=2)
 
     # --- in its own thread
@@ -163,7 +168,7 @@ class SimThread:
     def wait(self, timeout_s: float | None, what: str) -> None:
         """Give the baton away until somebody calls ``wake``, or that much time has passed. Who waits looks himself at what has come."""
         if self._killed:
-            raise _Ended
+            self._refuse()
         if timeout_s is not None:
             self._timer = self.loop.call_later(max(timeout_s, 0.0), self._step, self._turn, context=self._context)
         self._park(what)
@@ -171,7 +176,7 @@ class SimThread:
     def yield_(self) -> None:
         """Let all go first who are ready."""
         if self._killed:
-            raise _Ended
+            self._refuse()
         self.loop.call_later(_SWITCH_S, self._step, self._turn, context=self._context)
         self._park("its turn")
 
@@ -181,6 +186,15 @@ class SimThread:
         if self._work > _WORK:
             self.wait(_SWITCH_S, "its turn")
 
+    def _refuse(self) -> NoReturn:
+        """It has been ended. One that does not take that for an answer stands still for ever."""
+        self._refused += 1
+        if self._refused > _STUBBORN:
+            self._back.release()
+            while True:
+                self._go.acquire()
+        raise _Ended
+
     def _park(self, what: str) -> None:
         self._work = 0
         self.waits_for = what
@@ -188,7 +202,7 @@ class SimThread:
         self._go.acquire()
         self.waits_for = ""
         if self._killed:
-            raise _Ended
+            self._refuse()
 
     def wait_for(self, needs: Callable[[], SimThread | None], timeout_s: float | None, what: str) -> None:
         """As ``wait``, for something that one other thread must do. Raises SimDeadlock where that one waits for this."""
@@ -326,26 +340,41 @@ class _Place:
 
 
 class SimLock:
-    """As ``threading.Lock``. Who waits gets it in the order of coming."""
+    """As ``threading.Lock``. The simulation's threads get it in the order of coming. To all others it is a real one: a module that is
+    first imported by one of those threads may keep it for good."""
+
+    _make_real: Callable[[], Any] = staticmethod(allocate_lock)
 
     def __init__(self) -> None:
-        self._owner: object = None
+        self._owner: SimThread | None = None
         self._waiting: deque[_Place] = deque()
+        self._real = self._make_real()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         me = current()
-        if self._owner is None:
-            self._owner = me or _SOMEBODY
-            if me is not None:
-                me.work()
+        if me is None:
+            return self._acquire_outside(blocking, timeout)
+        me.work()
+        if self._owner is None and not self._taken_outside():
+            self._owner = me
             return True
         if not blocking or timeout == 0:
-            if me is not None:
-                me.work()
             return False
-        if me is None:
-            raise RuntimeError("a lock that a simulation's thread holds: nobody else can wait for it")
         return self._wait(me, None if timeout < 0 else timeout)
+
+    def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+        if self._owner is not None and not self._owner.done:
+            if blocking:
+                raise RuntimeError(
+                    f"a lock that a simulation's thread holds, and nobody else can wait for: {self._owner}"
+                )
+            return False
+        taken: bool = self._real.acquire(blocking, timeout)
+        return taken
+
+    def _taken_outside(self) -> bool:
+        taken: bool = self._real.locked()
+        return taken
 
     def _wait(self, me: SimThread, timeout_s: float | None) -> bool:
         deadline_s = None if timeout_s is None else me.loop.time() + timeout_s
@@ -356,10 +385,10 @@ class SimLock:
                 left_s = None if deadline_s is None else deadline_s - me.loop.time()
                 if left_s is not None and left_s <= 0:
                     return False
-                me.wait_for(lambda: _thread_of(self._owner), left_s, "a lock")
+                me.wait_for(lambda: self._owner, left_s, "a lock")
         except BaseException:
             if place.granted:  # it is not wanted any more
-                SimLock.release(self)
+                self._free()
             raise
         finally:
             if not place.granted:
@@ -367,8 +396,15 @@ class SimLock:
         return True
 
     def release(self) -> None:
-        if self._owner is None:
+        if current() is None and self._taken_outside():
+            self._real.release()
+        elif self._owner is None:
             raise RuntimeError("release unlocked lock")
+        if not self._taken_outside():
+            self._free()
+
+    def _free(self) -> None:
+        """Nobody has it; the next one gets it."""
         self._owner = None
         if self._waiting:
             heir = self._waiting.popleft()
@@ -376,7 +412,7 @@ class SimLock:
             heir.thread.wake()
 
     def locked(self) -> bool:
-        return self._owner is not None
+        return self._owner is not None or self._taken_outside()
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -391,47 +427,57 @@ class SimLock:
 class SimRLock(SimLock):
     """As ``threading.RLock``."""
 
+    _make_real = staticmethod(_thread.RLock)
+
     def __init__(self) -> None:
         super().__init__()
         self._count = 0
+        self._outside = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._owner is not None and self._owner is (current() or _SOMEBODY):
+        me = current()
+        if me is not None and self._owner is me:
             self._count += 1
             return True
         taken = super().acquire(blocking, timeout)
-        if taken:
+        if taken and me is not None:
             self._count = 1
+        elif taken:
+            self._outside += 1
         return taken
 
+    def _taken_outside(self) -> bool:
+        return self._outside > 0
+
     def release(self) -> None:
-        if self._owner is not (current() or _SOMEBODY):
+        me = current()
+        if me is None:
+            self._real.release()  # or it raises
+            self._outside -= 1
+            if not self._outside and self._waiting:
+                self._free()
+            return
+        if self._owner is not me:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
         if not self._count:
-            super().release()
+            self._free()
 
     # what threading.Condition asks of a lock that can be taken twice
 
     def _is_owned(self) -> bool:
-        return self._owner is not None and self._owner is (current() or _SOMEBODY)
+        me = current()
+        return bool(self._real._is_owned()) if me is None else self._owner is me
 
     def _release_save(self) -> int:
-        count, self._count = self._count, 0
-        super().release()
+        count = self._outside if current() is None else self._count
+        for _ in range(count):
+            self.release()
         return count
 
     def _acquire_restore(self, count: int) -> None:
-        super().acquire()
-        self._count = count
-
-
-_SOMEBODY = object()
-"""The owner of a lock that is no thread of the simulation: the test's own code."""
-
-
-def _thread_of(owner: object) -> SimThread | None:
-    return owner if isinstance(owner, SimThread) else None
+        for _ in range(count):
+            self.acquire()
 
 
 @contextmanager

@@ -639,3 +639,91 @@ def test_code_that_computes_without_end_is_stopped_with_its_place() -> None:
     with pytest.raises(SimStuck) as error:
         result_of(computes, patience="1s")
     assert "thread computes" in "".join(error.value.__notes__)
+
+
+# --- what remains --------------------------------------------------------------------------------------------------------
+
+
+def test_locks_and_queues_that_a_program_has_made_are_real_ones_afterwards() -> None:
+    made = result_of(
+        lambda: (threading.Lock(), threading.RLock(), threading.Condition(), queue.SimpleQueue(), queue.Queue())
+    )
+    lock, again, condition, simple, whole = made
+    for one in (lock, again):
+        order: list[str] = []
+
+        def take(one: Any = one, order: list[str] = order) -> None:
+            with one:
+                order.append("other")
+
+        thread = threading.Thread(target=take)
+        with one:
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive(), "it waits"
+            order.append("this")
+        thread.join(5)
+        assert order == ["this", "other"]
+        assert not one.acquire(blocking=True, timeout=1) or one.release() is None
+    with again, again:
+        assert again._is_owned()
+    with pytest.raises(RuntimeError):
+        again.release()
+    with pytest.raises(RuntimeError):
+        lock.release()
+    for each in (simple, whole):
+        threading.Timer(0.05, each.put, ("there",)).start()
+        assert each.get(timeout=5) == "there"
+    with condition:
+        assert not condition.wait(0.01)
+
+
+def test_who_stands_outside_does_not_wait_for_a_lock_of_a_program() -> None:
+    made: list[Any] = []
+
+    def holds() -> None:
+        made.extend([threading.Lock(), threading.RLock()])
+        with made[0], made[1]:
+            time.sleep(10)
+
+    def waits(lock: Any) -> None:
+        with lock:
+            pass
+
+    with simulate(1) as sim:
+        sim.host("sync").spawn_sync(holds)
+        sim.run_for(1)
+        for lock in made:
+            assert lock.acquire(blocking=False) is False
+            with pytest.raises(RuntimeError, match=r"a lock that a simulation's thread holds.* waits for a sleep"):
+                lock.acquire()
+        sim.run_for(10)
+        for lock in made:
+            with lock:
+                task = sim.host("sync").spawn_sync(lambda lock=lock: waits(lock))
+                sim.run_for(5)
+                assert not task.done(), "it waits for the test"
+            sim.run_for(1)
+            assert task.done()
+
+
+def test_a_thread_that_does_not_want_to_end_stands_still() -> None:
+    rounds = [0]
+
+    def stubborn() -> None:
+        while True:
+            try:
+                time.sleep(1)
+            except BaseException:
+                rounds[0] += 1
+
+    def run() -> None:
+        with simulate(1) as sim:
+            sim.host("sync").spawn_sync(stubborn)
+            sim.run_for(3)
+
+    with pytest.warns(ResourceWarning, match="thread stubborn did not end with its simulation"):
+        run()
+    before = rounds[0]
+    time.sleep(0.1)
+    assert rounds[0] == before == 1000
