@@ -1,0 +1,130 @@
+"""More planted bugs, found by whole runs of a sweep: of clients, of producers, and of the two ways that requests take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from broker_sim.handlers import k09_offset_fetch
+from broker_sim.simulation.faults import Fault
+from broker_sim.simulation.trial import Case, run
+from broker_sim.simulation.workloads import Consumer
+from broker_sim.storage.producer_state import ProducerState
+from tests.simulation.mutations import MUTATIONS
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def consumers_commit_before_they_read(patch: pytest.MonkeyPatch) -> None:
+    """At most once instead of at least once."""
+
+    async def turn(self: Consumer, consumer: Any) -> None:
+        batches = await consumer.getmany(timeout_ms=1000)
+        if batches:
+            await consumer.commit({partition: records[-1].offset + 1 for partition, records in batches.items()})
+        for (topic, index), records in batches.items():
+            assert self.gave is not None
+            self.gave(self.group, topic, index, [record.offset for record in records], self.host.name)
+
+    patch.setattr(Consumer, "_turn", turn)
+
+
+def who_takes_over_begins_one_behind(patch: pytest.MonkeyPatch) -> None:
+    real = k09_offset_fetch._parts
+
+    def parts(shape: Any, partitions: Any) -> Any:
+        answers = real(shape, partitions)
+        for answer in answers:
+            answer.committed_offset += answer.committed_offset > 0
+        return answers
+
+    patch.setattr(k09_offset_fetch, "_parts", parts)
+
+
+def repeated_batches_are_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerState, "check", lambda self, header: None)
+
+
+def an_answer_is_remembered_too_long(patch: pytest.MonkeyPatch) -> None:
+    real = k09_offset_fetch._unchanged
+
+    def unchanged(connection: Any, version: int, request: Any) -> Any:
+        return None if real(connection, version, request) is None else lambda: True
+
+    patch.setattr(k09_offset_fetch, "_unchanged", unchanged)
+
+
+def a_heartbeat_by_the_general_way_is_no_sign_of_life(patch: pytest.MonkeyPatch) -> None:
+    """The short way, which members take, is right: only who is sent the other way meets it."""
+    mutation = next(each for each in MUTATIONS if each.name == "heartbeats_do_not_restart_the_session")
+
+    class Patches:
+        def put(self, owner: Any, name: str, value: Any) -> None:
+            patch.setattr(owner, name, value)
+
+    mutation.plant(Patches())  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """``invariants``: one of them is broken, within ``seeds`` runs of the case."""
+
+    plant: Plant
+    case: Case
+    invariants: tuple[str, ...]
+    seeds: int
+
+
+TAKEOVER = (Fault(7.0, "crash", {"host": "c1", "for_s": 20}),)
+LOST_ANSWERS = (Fault(1.0, "rule", {"api": "Produce", "drop_after": True, "probability": 0.3, "for_s": 8}),)
+ODD = (Fault(0.0, "buggify", {"site": "takes no short way", "probability": 1.0}),)
+
+PLANTED = [
+    Planted(consumers_commit_before_they_read, Case("group", 0, 8.0, journal=True, plan=()), ("what is committed has been read",), 2),
+    Planted(who_takes_over_begins_one_behind, Case("group", 0, 12.0, journal=False, plan=TAKEOVER), ("no record is skipped",), 4),
+    Planted(repeated_batches_are_taken, Case("idempotent", 0, 10.0, journal=True, plan=LOST_ANSWERS), ("sequence", "record twice"), 4),
+    Planted(
+        an_answer_is_remembered_too_long,
+        Case("hostile", 0, 10.0, journal=False),
+        ("an acked commit is never lost nor regressed",),
+        20,
+    ),
+    Planted(
+        a_heartbeat_by_the_general_way_is_no_sign_of_life,
+        Case("hostile", 0, 8.0, journal=False, plan=ODD),
+        ("the living stay", "members"),
+        6,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.plant.__name__)
+def test_a_planted_bug_is_found(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    planted.plant(monkeypatch)
+    for seed in range(planted.seeds):
+        outcome = run(replace(planted.case, seed=seed))
+        if outcome.failure is not None:
+            record_property("runs", seed + 1)
+            assert any(name in outcome.failure for name in planted.invariants), outcome.text
+            return
+    pytest.fail(f"{planted.plant.__name__} was not found in {planted.seeds} seeds")
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.plant.__name__)
+def test_the_same_runs_are_clean_without_it(planted: Planted) -> None:
+    for seed in range(3):
+        outcome = run(replace(planted.case, seed=seed))
+        assert outcome.failure is None, outcome.text
+
+
+def test_a_bug_of_the_general_way_stays_hidden_while_all_take_the_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the site "takes no short way" is for."""
+    a_heartbeat_by_the_general_way_is_no_sign_of_life(monkeypatch)
+    calm = Case("cooperative", 0, 8.0, journal=False, plan=())
+    found = {bool(run(replace(calm, seed=seed, plan=plan)).failure) for seed in range(3) for plan in ((), ODD)}
+    assert found == {False, True}
