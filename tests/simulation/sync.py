@@ -1,0 +1,44 @@
+"""Synchronous programs for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker_sim.simulation import simulate
+
+
+def result_of(function: Callable[[], Any], within: object = "1h", **options: Any) -> Any:
+    """What the function returns on a host of a fresh simulation."""
+    with simulate(1, **options) as sim:
+        task = sim.host("sync").spawn_sync(function)
+        sim.run_until(task.done, within=within)
+        return task.result()
+
+
+@contextlib.contextmanager
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if "patience" not in thread.name:
+            thread.join(5)
+            assert not thread.is_alive(), thread
+
+
+def together(*functions: Callable[[], Any]) -> list[Any]:
+    """Each on a thread of its own; their results."""
+    results: list[Any] = [None] * len(functions)
+
+    def run(number: int) -> None:
+        results[number] = functions[number]()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+        assert not thread.is_alive()
+    return results
