@@ -210,14 +210,15 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
 
 def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     """In virtual time. A run that can't be repeated is told with the first event that differs."""
+    if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
+        from broker_sim.simulation.hashseed import pin
+
+        pin()
     from broker_sim.scenario.model import read
     from broker_sim.scenario.virtual import play
     from broker_sim.simulation.errors import SimError
-    from broker_sim.simulation.hashseed import pin
     from broker_sim.simulation.recording import Recording
 
-    if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
-        pin()
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     worst, first = 0, None

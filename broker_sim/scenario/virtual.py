@@ -47,6 +47,9 @@ __all__ = ["APPS", "check", "play"]
 APPS = {"aiokafka": "aiokafka_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
 
+_PATIENCE = "10m"
+"""Real time without a step: the code is ours, but who reads what we tell may take his time."""
+
 _LONGEST = "3650d"
 """No scenario is longer; each of its waits has a limit of its own."""
 
@@ -58,7 +61,7 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
     from broker_sim.simulation.world import simulate
 
     options = options or Options()
-    simulation.setdefault("invariants", False)
+    simulation = {"invariants": False, "patience": _PATIENCE, **simulation}
     check(scenario, options)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = cluster_arguments(scenario, options, scratch)

@@ -83,7 +83,10 @@ def _clocks(p: _Patches, threads: Threads) -> None:
     def sleep(seconds: float) -> None:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
-        _me().wait(seconds, "a sleep to end")
+        me, deadline_s = _me(), loop.time() + seconds
+        me.wait(seconds, "a sleep to end")
+        while (left_s := deadline_s - loop.time()) > 0:
+            me.wait(left_s, "a sleep to end")
 
     _of_threads(p, time, "sleep", sleep)
 
