@@ -270,7 +270,7 @@ def _blocking(p: _Patches) -> None:
     real_wait, real_join, loop = threading.Condition.wait, threading.Thread.join, p.loop
 
     def wait(self: threading.Condition, timeout: float | None = None) -> bool:
-        if loop.is_running():
+        if loop.is_running() and (timeout is None or timeout > 0):
             loop.forbid("waiting for another thread (Event, Queue, Future.result)", "use asyncio's")
         return real_wait(self, timeout)
 

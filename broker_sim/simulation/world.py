@@ -444,7 +444,8 @@ class Simulation:
             warnings.warn(f"a cluster did not stop when its simulation ended: {error!r}", ResourceWarning, stacklevel=2)
 
     def __repr__(self) -> str:
-        return f"<simulation of seed {self.seed!r} at {self.elapsed_s:.3f} s>"
+        pinned = "" if self.pinned else ", not pinned"
+        return f"<simulation of seed {self.seed!r}{pinned} at {self.elapsed_s:.3f} s>"
 
 
 def _text_of(condition: Callable[[], object]) -> str:

@@ -1,0 +1,256 @@
+"""Code that reaches for the real world is told what it called, where, and what to do instead; code that does not come back is, too."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import concurrent.futures
+import contextlib
+import datetime
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.simulation import SimForbidden, SimStuck, simulate
+from broker_sim.simulation.errors import caller
+from broker_sim.simulation.hashseed import can_pin, is_pinned
+
+EPOCH_MS = 1_600_000_000_000
+
+
+def on_a_host(reach: Callable[[], Any], **options: Any) -> None:
+    """Run it in a program that swallows what it can."""
+
+    async def program() -> None:
+        with contextlib.suppress(Exception):
+            reach()
+
+    with simulate(1, **options) as sim:
+        sim.spawn("worker", program)
+        sim.run_for(5)
+
+
+@pytest.mark.parametrize(
+    ("reach", "what", "instead"),
+    [
+        (
+            lambda: urllib.request.urlopen("http://localhost:1"),
+            r"connecting to \('localhost', 1\)",
+            "asyncio.open_connection",
+        ),
+        (lambda: os.fork(), "starting a process .os.fork.", "a coroutine on a host"),
+        (lambda: os.system("true"), "starting a process .os.system.", "a coroutine on a host"),
+        (lambda: subprocess.run(["true"]), "starting a program", "a coroutine on a host"),
+        (
+            lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+            "starting a process .multiprocessing.",
+            "a coroutine on a host",
+        ),
+        (
+            lambda: concurrent.futures.ThreadPoolExecutor().submit(print),
+            "starting thread ThreadPool",
+            "run_in_executor",
+        ),
+        (lambda: time.sleep(3), r"time.sleep\(3\)", "asyncio.sleep"),
+    ],
+)
+def test_a_call_is_named_with_its_place_and_what_to_do_instead(
+    reach: Callable[[], Any], what: str, instead: str
+) -> None:
+    place = r"not possible in a simulation on host worker at test_forbidden.py:\d+"
+    with pytest.raises(SimForbidden, match=f"{what}.*{place}: .*{instead}"):
+        on_a_host(reach)
+
+
+def test_the_first_of_several_calls_is_told() -> None:
+    def both() -> None:
+        with contextlib.suppress(SimForbidden):
+            time.sleep(1)
+        threading.Thread(target=print).start()
+
+    with pytest.raises(SimForbidden, match=r"time\.sleep"):
+        on_a_host(both)
+
+
+def test_functions_for_threads_run_in_place() -> None:
+    async def program() -> list[int]:
+        loop = asyncio.get_running_loop()
+        return [await asyncio.to_thread(max, 1, 2), await loop.run_in_executor(None, min, 1, 2)]
+
+    with simulate(1) as sim:
+        assert sim.run(program()) == [2, 1]
+
+
+def test_files_are_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("y")
+    assert on_a_host(lambda: (tmp_path / "x").read_text()) is None
+
+
+# --- time that C code reads ------------------------------------------------------------------------------------------------
+
+
+class Own(datetime.datetime):
+    """As many projects have one."""
+
+
+def test_dates_are_virtual() -> None:
+    utc = datetime.UTC
+    with simulate(1, epoch_ms=EPOCH_MS) as sim:
+        sim.run_for(1.5)
+        expected = datetime.datetime.fromtimestamp(1_600_000_001.5, utc)
+        assert datetime.datetime.now(utc) == Own.now(utc) == expected
+        assert type(Own.now()) is Own
+        assert datetime.datetime.now() == datetime.datetime.today() == datetime.datetime.fromtimestamp(1_600_000_001.5)
+        assert datetime.date.today() == datetime.datetime.now().date()
+        assert datetime.datetime.now(datetime.timezone(datetime.timedelta(hours=2))).hour == (expected.hour + 2) % 24
+        if sys.version_info < (3, 12):
+            assert datetime.datetime.utcnow() == expected.replace(tzinfo=None)
+    assert abs(datetime.datetime.now(utc).timestamp() - time.time()) < 60
+    assert type(Own.now()) is Own
+
+
+def test_broken_down_time_is_virtual() -> None:
+    with simulate(1, epoch_ms=EPOCH_MS) as sim:
+        sim.run_for(1.5)
+        assert time.gmtime()[:6] == (2020, 9, 13, 12, 26, 41)
+        assert time.localtime() == time.localtime(EPOCH_MS / 1000 + 1)
+        assert time.ctime() == time.asctime() == time.strftime("%a %b %d %H:%M:%S %Y")
+        assert time.gmtime(0)[:3] == (1970, 1, 1)
+        assert time.strftime("%Y", (1999, 1, 1, 0, 0, 0, 0, 1, 0)) == "1999"
+    assert time.gmtime()[0] > 2023
+
+
+def test_dates_of_other_threads_are_real() -> None:
+    go, seen = threading.Event(), list[float]()
+
+    def look() -> None:
+        go.wait(20)
+        seen.append(datetime.datetime.now(datetime.UTC).timestamp())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    with simulate(1, epoch_ms=EPOCH_MS):
+        go.set()
+        thread.join()
+    assert abs(seen[0] - time.time()) < 60
+
+
+# --- code that does not come back ------------------------------------------------------------------------------------------
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _spin_and_swallow() -> None:
+    while True:
+        with contextlib.suppress(Exception):
+            _spin()
+
+
+def _wait_for_a_lock() -> None:
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    lock.acquire()
+
+
+@pytest.mark.parametrize(
+    ("reach", "what"),
+    [
+        (_spin, "computes, for 400 ms of real time: let it yield: await asyncio.sleep"),
+        (_spin_and_swallow, "computes, for 400 ms"),
+        (_wait_for_a_lock, "waits for the real world, for 400 ms of real time: use asyncio's means"),
+    ],
+)
+def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[], None], what: str) -> None:
+    before = signal.getsignal(signal.SIGVTALRM)
+    with pytest.raises(SimStuck, match=r"code on host worker at test_forbidden.py:\d+ " + what) as caught:
+        on_a_host(reach, patience="400ms")
+    assert f"in {reach.__name__}" in str(caught.value)
+    assert "in program" in str(caught.value)
+    assert "simulation/loop.py" not in str(caught.value)
+    assert signal.getsignal(signal.SIGVTALRM) is before
+
+
+def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn() -> None:
+    async def slow() -> None:
+        for _ in range(4):
+            await asyncio.sleep(1)
+            ends = os.times().elapsed + 0.25
+            while os.times().elapsed < ends:
+                pass
+
+    with simulate(1, patience="800ms") as sim:
+        sim.spawn("worker", slow)
+        sim.run_for(10)
+        ends = os.times().elapsed + 1
+        while os.times().elapsed < ends:  # the test's own, between two runs
+            pass
+        sim.run_for(1)
+
+
+def test_a_simulation_in_another_thread_is_not_guarded_and_runs() -> None:
+    done: list[float] = []
+
+    def run() -> None:
+        with simulate(1) as sim:
+            sim.run_for(5)
+            done.append(sim.elapsed_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done == [5]
+
+
+def test_callers_of_library_code_are_named() -> None:
+    assert caller().startswith(" at test_forbidden.py:")
+
+
+# --- the hash seed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seed", "options", "told"),
+    [
+        ("0", [], "True True"),
+        ("42", [], "True True"),
+        ("random", [], "False True"),
+        (None, [], "False True"),
+        ("0", ["-E"], "False False"),
+        (None, ["-I"], "False False"),
+    ],
+)
+def test_whether_the_hash_seed_is_and_can_be_pinned(seed: str | None, options: list[str], told: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    if seed is not None:
+        environment["PYTHONHASHSEED"] = seed
+    code = "from broker_sim.simulation.hashseed import *; print(is_pinned(), can_pin())"
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout.strip() == told, done.stderr
+
+
+def test_a_run_that_another_process_may_not_repeat_says_so() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    assert can_pin()
+    with simulate(1) as sim:
+        sim.spawn("worker", fail)
+        with pytest.raises(KeyError) as caught:
+            sim.run_for(1)
+    assert ("PYTHONHASHSEED is not pinned" in caught.value.__notes__[0]) is not is_pinned()
+    assert ("not pinned" in repr(sim)) is not is_pinned()
