@@ -155,26 +155,26 @@ def simulate(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from broker_sim.simulation.sweep import replay
+    from broker_sim.simulation.sweep import draw, replay
 
     outcome = replay(arguments.replay)
+    failed = outcome.failure is not None
+    picture, files = draw(arguments.replay, arguments.timeline) if failed or arguments.timeline else ("", ())
     if arguments.json:
         told = {
             "failure": outcome.failure,
             "text": outcome.text,
             "case": outcome.case.to_dict(),
             "journal_hash": outcome.journal_hash,
+            "timelines": [str(path) for path in files],
         }
         sys.stdout.write(json.dumps(told) + "\n")
     else:
-        lines = [f"  {fault.text}" for fault in outcome.case.plan or ()]
-        sys.stdout.write(
-            "\n".join(
-                [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s", *lines, outcome.text]
-            ).rstrip()
-            + "\n"
-        )
-    return DONE if outcome.failure is None else BROKEN
+        lines = [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s"]
+        lines += [f"  {fault.text}" for fault in outcome.case.plan or ()]
+        lines += [*outcome.text.splitlines(), *picture.splitlines(), *(f"timeline: {path}" for path in files)]
+        sys.stdout.write("\n".join(lines).rstrip() + "\n")
+    return BROKEN if failed else DONE
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

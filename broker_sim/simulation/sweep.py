@@ -36,7 +36,7 @@ from broker_sim.simulation.shrink import BUDGET, shrink
 from broker_sim.simulation.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.words import UsageError
 
-__all__ = ["Failure", "Options", "Summary", "draw_case", "read_case", "replay", "sweep"]
+__all__ = ["Failure", "Options", "Summary", "draw", "draw_case", "read_case", "replay", "sweep"]
 
 _RUNS_A_WORKER = 400
 """Then another one takes its place: whatever a run leaves behind is gone with it."""
@@ -409,6 +409,13 @@ def read_case(path: Path) -> Case:
         return case_from(value)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def draw(path: Path, directory: Path | None = None) -> tuple[str, tuple[Path, ...]]:
+    """As `draw_case` of a corpus file, in such a process. Raises UsageError."""
+    case = read_case(path)
+    with _pool(1) as pool:
+        return pool.submit(draw_case, case, directory).result()
 
 
 def replay(path: Path) -> Outcome:

@@ -9,11 +9,13 @@ A case without a plan has its seed draw one. A failure is kept with its plan: a 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import random
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -38,6 +40,10 @@ __all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "World", "case_from", "pl
 
 _HANGING = {"hang", "drop", "drop_after", "delay", "reply_delay", "truncate", "split"}
 """Verdicts of rules that keep an answer from being given."""
+
+
+_TIDY_EVERY = 8
+_untidy = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +185,20 @@ def run(case: Case, *, events: bool = False) -> Outcome:
     finally:
         brokers.removeHandler(heard)
         clients.setLevel(level)
+    _tidy()
     outcome.cpu_s = time.process_time() - began_s
     return outcome
+
+
+def _tidy() -> None:
+    """A simulation is garbage when it has ended, in cycles, and collects none of itself: now and then somebody has to."""
+    global _untidy
+    _untidy += 1
+    if _untidy >= _TIDY_EVERY:
+        _untidy = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
 
 
 def verdict_row(outcome: Outcome) -> dict[str, Any]:

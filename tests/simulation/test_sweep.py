@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,74 @@ def test_a_run_that_differs_the_second_time_is_told_by_its_first_event(monkeypat
     assert summary.repeated == 1
 
 
+@pytest.mark.usefixtures("here")
+def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def quick(case: Case, **kwargs: Any) -> Outcome:
+        asked.append(case.seed)
+        if case.seed == 5:
+            raise KeyboardInterrupt
+        return Outcome(case, hits={"crash": 1}, reached={"load": 2}, virtual_s=1.0)
+
+    rows = tmp_path / "some" / "runs.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "run", quick)
+        first = sweep(options(seeds=range(9), repeat=0.0, rows=rows))
+    assert first.interrupted
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [line["seed"] for line in lines] == list(range(len(lines)))
+    asked.clear()
+    monkeypatch.setattr(sweeping, "run", lambda case, **kwargs: quick(replace(case, seed=case.seed + 100)))
+    second = sweep(options(seeds=range(9), repeat=0.0, rows=rows))
+    assert second.skipped == len(lines)
+    assert [seed - 100 for seed in asked] == list(range(len(lines), 9))
+    assert (second.hits["crash"], second.reached["load"]) == (second.runs, 2 * second.runs)
+    assert second.by_workload == {"alone": [second.runs, 0]}
+    assert "state Stable" in second.unreached
+    assert "lingers" in second.unhit
+    rows.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"runs\.jsonl, line 1: no row"):
+        sweep(options(seeds=range(9), rows=rows))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sweep_ends_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+
+    def slow(case: Case, **kwargs: Any) -> Outcome:
+        now_s[0] += 10.0
+        return Outcome(case)
+
+    monkeypatch.setattr(sweeping, "run", slow)
+    monkeypatch.setattr(sweeping, "_wall_s", lambda: now_s[0])
+    summary = sweep(options(seeds=range(1000), repeat=0.0, wall_s=60.0))
+    assert 6 <= summary.runs <= 8
+    assert not summary.interrupted
+    assert 9000 < summary.left_s < 12000
+
+
+@pytest.mark.usefixtures("here")
+def test_a_failure_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commits_are_not_loaded(monkeypatch)
+    plan = (Fault(9.0, "restart", {"host": "broker-1"}),)
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps(Case("alone", 1, 12.0, plan=plan).to_dict()))
+    summary = sweep(options(seeds=range(0), corpus=tmp_path, timeline=tmp_path / "drawn"))
+    (found,) = summary.failures.values()
+    assert "billing" in found.picture
+    (drawn,) = found.drawn
+    assert drawn.read_text().startswith("<!DOCTYPE html>")
+    assert main(["simulate", "--replay", str(file), "--timeline", str(tmp_path / "again")]) == 1
+    out = capsys.readouterr().out
+    assert "timeline: " in out
+    assert (tmp_path / "again" / drawn.name).exists()
+
+
 def test_the_first_difference() -> None:
     def outcome(*events: str, steps: int = 1) -> Outcome:
         return Outcome(
@@ -205,6 +274,7 @@ def test_the_command_tells_what_it_found(
         (["--seeds", "x"], "no range of seeds"),
         (["--jobs", "0"], "not a whole number"),
         (["--seconds", "nan"], "not a number of seconds"),
+        (["--for", "soon"], "--for"),
         (["grop"], "did you mean 'group'"),
         (["--as-version", "2.0"], "not known"),
         (["--replay", "nowhere.json"], "No such file"),
