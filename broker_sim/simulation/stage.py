@@ -207,17 +207,18 @@ def _options(team: Team, name: str) -> dict[str, Any]:
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-    assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+    assignors = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }
     options = {
         "session_timeout_ms": round(SESSION_S * 1000),
         "max_poll_interval_ms": round(REBALANCE_S * 1000),
         "rebalance_timeout_ms": round(REBALANCE_S * 1000),
         "request_timeout_ms": round(REQUEST_S * 1000),
         "metadata_max_age_ms": round(_METADATA_S * 1000),
-        # the sticky one keeps its memory on the class, where all members of a process would share it
-        "partition_assignment_strategy": [
-            assignors.get(team.strategy) or type("Sticky", (StickyPartitionAssignor,), {})
-        ],
+        "partition_assignment_strategy": [assignors[team.strategy]],
     }
     return {**options, "group_instance_id": name} if team.static else options
 
