@@ -1,7 +1,7 @@
 """Many records of `__consumer_offsets` at once, decoded into columns: no Python object for a record, a field or a row.
 
-How it works: one loop in Python steps from record to record (their lengths are varints, so there is no other way), everything
-behind that is arithmetic on arrays of positions. Strings are cut out of the batch's bytes by Arrow.
+How it works: `record_places` finds where records begin; everything behind that is arithmetic on arrays of positions. Strings are cut
+out of the batch's bytes by Arrow.
 
 Rules:
 1. Only what is read here to the last byte is taken: commits (keys 0 and 1, values 0-4), their tombstones, the markers of
@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,13 +20,11 @@ import numpy
 import pyarrow
 
 from broker_sim.pipeline.offset_records import FARTHEST_MS, Row, row_of
+from broker_sim.pipeline.record_places import Array, Piece, headers_at, payload_of, places_of, varints
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG, Table
 from protocol import compression
 from protocol.record_batch import (
-    CODEC_MASK,
     CONTROL_BIT,
-    HEADER_BYTES,
-    LENGTH_END,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -35,28 +33,8 @@ from protocol.record_batch import (
     records,
 )
 
-__all__ = ["HEADER", "Decoded", "Fault", "Origin", "Piece", "Wanted", "decode", "decode_plainly"]
+__all__ = ["Decoded", "Fault", "Origin", "Wanted", "decode", "decode_plainly"]
 
-HEADER = numpy.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
-)
-"""The fields of `protocol.record_batch.BatchHeader`, as they lie in a file."""
-
-Array = numpy.ndarray[Any, Any]
 COMMIT, COMMIT_TOMBSTONE, TXN_COMMIT, TXN_ABORT = (
     KINDS.index(kind) for kind in ("commit", "commit_tombstone", "txn_commit", "txn_abort")
 )
@@ -73,22 +51,6 @@ class Origin:
     log_partition: int
     segment: int
     """Base offset of the file."""
-
-
-class Piece(NamedTuple):
-    """Whole batches whose CRC is right, in a part of a file."""
-
-    data: bytes
-    position: int
-    """Of ``data`` in the file."""
-    at: list[int]
-    """Where the batches begin in ``data``."""
-    next_offset: int
-    """One past the last of them."""
-
-    def size_of(self, batch: int) -> int:
-        """Bytes of a batch."""
-        return int.from_bytes(self.data[self.at[batch] + 8 : self.at[batch] + LENGTH_END], "big") + LENGTH_END
 
 
 class Fault(NamedTuple):
@@ -122,11 +84,11 @@ def decode(piece: Piece, wanted: Wanted) -> Decoded:
     """The rows of a piece, in order, and what could not be read of it."""
     if not piece.at:
         return Decoded(_of_rows((), wanted), [])
-    payload, starts, stops, odd = _payload(piece)
-    headers = _headers(piece)
-    found, counts = _walk(payload, starts, stops)
-    odd |= numpy.array(counts, numpy.int64) != headers["record_count"]
-    rows = _Rows(payload, found, numpy.array(counts, numpy.int64), headers)
+    headers = headers_at(piece.data, piece.at) if piece.headers is None else piece.headers
+    payload, starts, stops, odd = payload_of(piece, headers)
+    found, counts = places_of(payload, starts, stops, headers["record_count"].astype(numpy.int64))
+    odd |= counts != headers["record_count"]
+    rows = _Rows(payload, found, counts, headers)
     odd[rows.batch[rows.odd]] = True
     if odd.any():
         rows.keep(~odd[rows.batch])
@@ -146,7 +108,7 @@ def decode_plainly(piece: Piece, wanted: Wanted) -> Decoded:
     """The same, record by record out of protocol's decoders alone: what `decode` is checked against."""
     faults: list[Fault] = []
     placed: list[tuple[int, Row]] = []
-    for index, header in enumerate(_headers(piece)):
+    for index, header in enumerate(headers_at(piece.data, piece.at)):
         placed += _rows_of(piece, index, BatchHeader._make(header.item()), wanted, faults)
     return Decoded(_of_rows(placed, wanted), faults)
 
@@ -216,120 +178,26 @@ def _moments(all_ms: Iterable[int | None], kind: Any) -> Any:
     ).cast(kind)
 
 
-# ------------------------------------------------------------------------------------------------ from batches to records
-
-
-def _headers(piece: Piece) -> Array:
-    at = numpy.array(piece.at, numpy.int64)
-    raw: Array = numpy.frombuffer(piece.data, numpy.uint8)[at[:, None] + numpy.arange(HEADER_BYTES)]
-    return raw.view(HEADER).reshape(len(at))
-
-
-def _payload(piece: Piece) -> tuple[bytes, list[int], list[int], Array]:
-    """Bytes in which the records lie uncompressed, where those of each batch begin and end, and which can't be unpacked."""
-    data = piece.data
-    odd = numpy.zeros(len(piece.at), bool)
-    sizes = [piece.size_of(index) for index in range(len(piece.at))]
-    if not any(data[at + 22] & CODEC_MASK for at in piece.at):
-        starts = [at + HEADER_BYTES for at in piece.at]
-        return data, starts, [at + size for at, size in zip(piece.at, sizes, strict=True)], odd
-    parts: list[bytes] = []
-    starts, stops, total = [], [], 0
-    for index, (at, size) in enumerate(zip(piece.at, sizes, strict=True)):
-        part = data[at + HEADER_BYTES : at + size]
-        codec = data[at + 22] & CODEC_MASK
-        if codec:
-            try:
-                part = compression.decompress(compression.Codec(codec), part)
-            except (ValueError, compression.CodecUnavailable):  # the plain way tells why
-                part, odd[index] = b"", True
-        starts.append(total)
-        total += len(part)
-        stops.append(total)
-        parts.append(part)
-    return b"".join(parts), starts, stops, odd
-
-
-def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up."""
-    found: list[int] = []
-    counts: list[int] = []
-    append = found.append
-    for at, stop in zip(starts, stops, strict=True):
-        before = len(found)
-        try:
-            while at < stop:
-                append(at)
-                low = payload[at]
-                if low < 128:
-                    at += (low >> 1) + 1
-                else:
-                    high = payload[at + 1]
-                    if high < 128:
-                        at += (high << 6 | (low & 127) >> 1) + 2
-                    else:
-                        at = _behind(payload, at)
-        except IndexError:
-            at = -1
-        if at != stop:
-            del found[before:]
-        counts.append(len(found) - before)
-    return found, counts
-
-
-def _behind(payload: bytes, at: int) -> int:
-    """Where the record ends whose length takes more than two bytes. Raises IndexError."""
-    length = shift = 0
-    for place in range(at, at + 5):
-        length |= (payload[place] & 127) << shift
-        if payload[place] < 128:
-            return place + 1 + (length >> 1)
-        shift += 7
-    raise IndexError
-
-
 # ------------------------------------------------------------------------------------------------ from records to columns
-
-
-def _varints(whole: Array, at: Array, most: int) -> tuple[Array, Array, Array]:
-    """The zigzag varints at these positions, where they end, and which are longer than ``most`` bytes (and not read)."""
-    value = whole.take(at, mode="clip").astype(numpy.int64)
-    end = at + 1
-    long = numpy.flatnonzero(value >= 128)
-    too_long = numpy.zeros(at.size, bool)
-    if long.size:
-        value[long] &= 127
-        shift = 7
-        while long.size:
-            if shift == 7 * most:
-                too_long[long] = True
-                break
-            more = whole.take(end[long], mode="clip").astype(numpy.int64)
-            value[long] |= (more & 127) << shift
-            end[long] += 1
-            long = long[more >= 128]
-            shift += 7
-    return (value >> 1) ^ -(value & 1), end, too_long
 
 
 class _Rows:
     """Records by their positions; every array has one element for each."""
 
-    def __init__(self, payload: bytes, found: Sequence[int], counts: Array, headers: Array) -> None:
+    def __init__(self, payload: bytes, first: Array, counts: Array, headers: Array) -> None:
         self.payload = payload
         self.whole = numpy.frombuffer(payload or b"\0", numpy.uint8)
         self.headers = headers
         self.batch = batch = numpy.repeat(numpy.arange(len(counts)), counts)
-        first = numpy.array(found, numpy.int64)
         self.place = (batch << 32) + numpy.arange(batch.size) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
         """Order among all rows of the piece."""
-        length, body, odd = _varints(self.whole, first, 5)
+        length, body, odd = varints(self.whole, first, 5)
         end = body + length
-        time, at, bad = _varints(self.whole, body + 1, 9)
-        delta, at, worse = _varints(self.whole, at, 5)
+        time, at, bad = varints(self.whole, body + 1, 9)
+        delta, at, worse = varints(self.whole, at, 5)
         odd |= bad | worse
-        self.key_size, self.key, bad = _varints(self.whole, at, 5)
-        self.value_size, self.value, worse = _varints(self.whole, self.key + numpy.maximum(self.key_size, 0), 5)
+        self.key_size, self.key, bad = varints(self.whole, at, 5)
+        self.value_size, self.value, worse = varints(self.whole, self.key + numpy.maximum(self.key_size, 0), 5)
         odd |= bad | worse | (length < 0) | (self.key + self.key_size > end)
         behind = self.value + numpy.maximum(self.value_size, 0)
         odd |= (behind + 1 != end) | (self.whole.take(behind, mode="clip") != 0)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class Table:
 
     def arrow(self) -> Any:
         """pyarrow.Schema of the columns, the one that Spark takes for `spark()`."""
+        return self._arrow
+
+    @cached_property
+    def _arrow(self) -> Any:
         import pyarrow
 
         return pyarrow.schema([_arrow_field(column) for column in self.columns])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker_sim.pipeline.offset_columns import Decoded, Origin, Piece, Wanted, decode, decode_plainly
+from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode, decode_plainly
+from broker_sim.pipeline.record_places import Piece
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG
 from protocol.messages import offsets_log as messages
 from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue

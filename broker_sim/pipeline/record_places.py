@@ -1,0 +1,174 @@
+"""Where the records of whole batches lie: found for many batches at once, with as little work for each record as there can be.
+
+Rules:
+1. Nothing is believed: a place is one where a record's length leads to the next record, or to the end of its batch.
+2. What a batch says of itself and is not so makes it a batch without records here; `protocol.record_batch` then tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy
+
+from protocol import compression
+from protocol.record_batch import CODEC_MASK, HEADER_BYTES, LENGTH_END
+
+__all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", "varints"]
+
+Array = numpy.ndarray[Any, Any]
+
+HEADER = numpy.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+"""The fields of `protocol.record_batch.BatchHeader`, as they lie in a file."""
+
+
+class Piece(NamedTuple):
+    """Whole batches whose CRC is right, in a part of a file."""
+
+    data: bytes
+    position: int
+    """Of ``data`` in the file."""
+    at: list[int]
+    """Where the batches begin in ``data``."""
+    next_offset: int
+    """One past the last of them."""
+    headers: Any = None
+    """Those of the batches (an array of HEADER), where they have been read already."""
+
+    def size_of(self, batch: int) -> int:
+        """Bytes of a batch."""
+        return int.from_bytes(self.data[self.at[batch] + 8 : self.at[batch] + LENGTH_END], "big") + LENGTH_END
+
+
+def headers_at(data: bytes, at: Sequence[int]) -> Array:
+    """The headers of the batches that begin there."""
+    everywhere = numpy.ndarray((max(0, len(data) - HEADER_BYTES + 1),), HEADER, data, 0, (1,))
+    headers: Array = everywhere[numpy.array(at, numpy.int64)]
+    return headers
+
+
+def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array]:
+    """Bytes in which the records lie uncompressed, where those of each batch begin and end, and which can't be unpacked."""
+    data = piece.data
+    begin = numpy.array(piece.at, numpy.int64)
+    end = begin + headers["length"] + LENGTH_END
+    begin += HEADER_BYTES
+    odd = numpy.zeros(begin.size, bool)
+    codecs = headers["attributes"] & CODEC_MASK
+    if not codecs.any():
+        return data, begin, end, odd
+    parts: list[bytes] = []
+    for index, codec in enumerate(codecs.tolist()):
+        part = data[begin[index] : end[index]]
+        if codec:
+            try:
+                part = compression.decompress(compression.Codec(codec), part)
+            except (ValueError, compression.CodecUnavailable):  # the plain way tells why
+                part, odd[index] = b"", True
+        parts.append(part)
+    stops = numpy.cumsum([len(part) for part in parts])
+    return b"".join(parts), numpy.concatenate([[0], stops[:-1]]), stops, odd
+
+
+def places_of(payload: bytes, starts: Array, stops: Array, told: Array) -> tuple[Array, Array]:
+    """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up.
+
+    Most batches have records of one length, so that is tried first, for all batches at once: it is right where every record says that
+    it ends where the next one begins.
+    """
+    sizes = stops - starts
+    even = (told > 0) & (sizes >= told)
+    even[even] = sizes[even] % told[even] == 0
+    counts = numpy.where(even, told, 0)
+    step = numpy.repeat(sizes // numpy.maximum(told, 1), counts)
+    batch = numpy.repeat(numpy.arange(counts.size), counts)
+    number = numpy.arange(batch.size) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
+    guessed = starts[batch] + number * step
+    length, body, long = varints(numpy.frombuffer(payload or b"\0", numpy.uint8), guessed, 5)
+    even[batch[long | (body + length != guessed + step)]] = False
+    rest = numpy.flatnonzero(~even)
+    if not rest.size:
+        return guessed, counts
+    walked, each = _walk(payload, starts[rest].tolist(), stops[rest].tolist())
+    kept = guessed[even[batch]]
+    counts[rest] = each
+    found = numpy.empty(int(counts.sum()), numpy.int64)
+    guessed_ones = numpy.repeat(even, counts)
+    found[guessed_ones], found[~guessed_ones] = kept, walked
+    return found, counts
+
+
+def _walk(payload: bytes, starts: Sequence[int], stops: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Where each record begins (at its length), and how many each batch has; 0 where their lengths don't add up."""
+    found: list[int] = []
+    counts: list[int] = []
+    append = found.append
+    for at, stop in zip(starts, stops, strict=True):
+        before = len(found)
+        try:
+            while at < stop:
+                append(at)
+                low = payload[at]
+                if low < 128:
+                    at += (low >> 1) + 1
+                else:
+                    high = payload[at + 1]
+                    if high < 128:
+                        at += (high << 6 | (low & 127) >> 1) + 2
+                    else:
+                        at = _behind(payload, at)
+        except IndexError:
+            at = -1
+        if at != stop:
+            del found[before:]
+        counts.append(len(found) - before)
+    return found, counts
+
+
+def _behind(payload: bytes, at: int) -> int:
+    """Where the record ends whose length takes more than two bytes. Raises IndexError."""
+    length = shift = 0
+    for place in range(at, at + 5):
+        length |= (payload[place] & 127) << shift
+        if payload[place] < 128:
+            return place + 1 + (length >> 1)
+        shift += 7
+    raise IndexError
+
+
+def varints(whole: Array, at: Array, most: int) -> tuple[Array, Array, Array]:
+    """The zigzag varints at these positions, where they end, and which are longer than ``most`` bytes (and not read)."""
+    value = whole.take(at, mode="clip").astype(numpy.int64)
+    end = at + 1
+    long = numpy.flatnonzero(value >= 128)
+    too_long = numpy.zeros(at.size, bool)
+    if long.size:
+        value[long] &= 127
+        shift = 7
+        while long.size:
+            if shift == 7 * most:
+                too_long[long] = True
+                break
+            more = whole.take(end[long], mode="clip").astype(numpy.int64)
+            value[long] |= (more & 127) << shift
+            end[long] += 1
+            long = long[more >= 128]
+            shift += 7
+    return (value >> 1) ^ -(value & 1), end, too_long
