@@ -2,6 +2,7 @@
 
     host = sim.host("worker-1")
     host.spawn(consume)             # a function that returns a coroutine: it runs again after a restart
+    host.spawn(consume, again="1s") # ... and when it raises, as under a supervisor
     host.crash()                    # power off: nobody is told. crash(reset=True): the process alone dies, its connections are reset
     host.pause(); host.resume()     # as by SIGSTOP
     host.restart()                  # a new process; it crashes first where it is up
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.cluster import end_process
 from broker_sim.simulation.process import DEAD, PAUSED, PROCESS, RUNNING, Process, context_of
-from broker_sim.words import UsageError
+from broker_sim.words import UsageError, duration_ms
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
@@ -40,6 +41,8 @@ class Host:
         self.sim, self.name = sim, name
         self.machine: Machine = sim.network.machine(name)
         self.process = self.machine.process = Process(name, 1, sim.seed)
+        self.failures: list[tuple[float, BaseException]] = []
+        """What its programs have raised that are started again, and when: virtual seconds since the beginning."""
         self._programs: list[tuple[Callable[[], Coroutine[Any, Any, object]], str | None]] = []
 
     @property
@@ -57,9 +60,14 @@ class Host:
         """Whether a program of it runs again after a restart."""
         return bool(self._programs)
 
-    def spawn(self, program: Program, name: str | None = None) -> SimTask:
-        """Run a coroutine here, or a function that returns one, which runs again after every restart. If it raises, so does the run.
-        Raises UsageError where the host is down."""
+    def spawn(self, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
+        """Run a coroutine here, or a function that returns one, which runs again after every restart. If it raises, so does the run;
+        with ``again="1s"`` the function is called again after that time instead, as a supervisor would, and ``failures`` has what it
+        raised. Raises UsageError where the host is down."""
+        if again is not None:
+            if not callable(program):
+                raise UsageError("again= is for a function that returns a coroutine: a coroutine runs once")
+            program = partial(self._supervised, program, duration_ms(again, "again") / 1000)
         if self.process.state == DEAD:
             if asyncio.iscoroutine(program):
                 program.close()
@@ -78,6 +86,22 @@ class Host:
         prepare()
         name = name or getattr(function, "__name__", None)
         return self.spawn(partial(in_thread, function, name), name)
+
+    async def _supervised(self, program: Callable[[], Coroutine[Any, Any, object]], pause_s: float) -> None:
+        while True:
+            try:
+                await program()
+                return
+            except Exception as error:
+                self.failures.append((self.sim.elapsed_s, error))
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                self.failures.append(
+                    (self.sim.elapsed_s, error)
+                )  # nobody has cancelled it: aiokafka's stop() may raise that
+            await asyncio.sleep(pause_s)
 
     def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:
         context = context_of(self.process)
@@ -174,7 +198,7 @@ class BrokerHost(Host):
         """``up``, ``paused`` or ``crashed``."""
         return "crashed" if self._down or self.cluster.dead else "paused" if self.machine.held else "up"
 
-    def spawn(self, program: Program, name: str | None = None) -> SimTask:
+    def spawn(self, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
         """Nothing but its broker runs on it. Raises UsageError."""
         if asyncio.iscoroutine(program):
             program.close()

@@ -152,9 +152,9 @@ class Simulation:
             found = self.hosts[name] = Host(self, name)
         return found
 
-    def spawn(self, host: str, program: Program, name: str | None = None) -> SimTask:
+    def spawn(self, host: str, program: Program, name: str | None = None, *, again: object = None) -> SimTask:
         """As `Host.spawn`."""
-        return self.host(host).spawn(program, name)
+        return self.host(host).spawn(program, name, again=again)
 
     def crash(self, host: str, *, reset: bool = False) -> None:
         """As `Host.crash`. Raises UsageError for a host that there is none of; so do the next three."""
@@ -310,9 +310,16 @@ class Simulation:
 
     def ended(self, task: SimTask) -> None:
         """A program has ended."""
+        error: BaseException | None
         if task.cancelled():
-            return
-        error = task.exception()
+            if task.cancelling() or (task.process is not None and task.process.state):
+                return
+            error = SimError(
+                f"{task.get_name()} ended by a CancelledError though nobody has cancelled it, as aiokafka's stop() may; "
+                'spawn(..., again="1s") starts a program again'
+            )
+        else:
+            error = task.exception()
         if error is not None:
             host = task.process.host if task.process is not None else "the test"
             self.fail(error, f"raised by {task.get_name()} on {host}")

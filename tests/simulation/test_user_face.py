@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import broker_sim
-from broker_sim.simulation import Fault, InvariantBroken, NotAlive, Simulation, Swarm, Unsafe, simulate
+from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Simulation, Swarm, Unsafe, simulate
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.swarm import SWARM
 from broker_sim.words import UsageError
@@ -405,6 +405,45 @@ def test_invariants_can_be_waived_by_name_or_left_out() -> None:
         pytest.raises(UsageError, match="did you mean 'generations only grow'"),
     ):
         sim.cluster()
+
+
+def test_a_program_can_be_started_again_when_it_raises() -> None:
+    lives: list[float] = []
+
+    async def work() -> None:
+        lives.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(1)
+        if len(lives) == 2:
+            raise asyncio.CancelledError  # as aiokafka's stop() may
+        raise OSError(f"life {len(lives)}")
+
+    with simulate(1) as sim:
+        host = sim.host("w")
+        host.spawn(work, again="2s")
+        sim.run_for(8)
+        assert len(lives) == 3
+        assert [(at_s, str(error)) for at_s, error in host.failures] == [(1, "life 1"), (4, ""), (7, "life 3")]
+        host.restart()
+        sim.run_for(2.5)
+        assert len(lives) == 4
+        with pytest.raises(UsageError, match="again= is for a function"):
+            host.spawn((coro := work()), again=1)
+        coro.close()
+
+
+def test_a_program_that_ends_as_if_cancelled_is_no_silent_end() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    async def cancelled() -> None:
+        await asyncio.sleep(60)
+
+    with simulate(1) as sim:
+        sim.spawn("x", cancelled).cancel()
+        sim.run_for(1)
+        sim.spawn("w", work, "worker")
+        with pytest.raises(SimError, match="worker ended by a CancelledError though nobody has cancelled it"):
+            sim.run_for(1)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------------
