@@ -64,9 +64,8 @@ class File:
         del self.pending[:count]
         self.done += len(settled)
 
-    def lose_power(self, chance: random.Random, least: int) -> None:
-        """What comes after operation number ``least`` may be lost."""
-        self.settle(max(least - self.done, 0))
+    def lose_power(self, chance: random.Random) -> None:
+        """What is pending may be lost."""
         pending, image = self.pending, self.durable
         fate = chance.randrange(4) if pending else 0
         if fate == 1:
@@ -126,16 +125,14 @@ class Directory:
         self.pending.append((names, first, first.done + len(first.pending) if first is not None else 0))
 
     def settle(self, count: int | None = None) -> None:
-        for names, _, _ in self.pending[:count]:
+        for names, first, operations in self.pending[:count]:
             _name(self.durable, names)
+            if first is not None:
+                first.settle(max(operations - first.done, 0))
         del self.pending[:count]
 
-    def lose_power(self, chance: random.Random, least: dict[File, int]) -> None:
-        count = chance.choice((0, len(self.pending), chance.randint(0, len(self.pending))))
-        for _, file, operations in self.pending[:count]:
-            if file is not None:
-                least[file] = max(least.get(file, 0), operations)
-        self.settle(count)
+    def lose_power(self, chance: random.Random) -> None:
+        self.settle(chance.choice((0, len(self.pending), chance.randint(0, len(self.pending)))))
         self.names = dict(self.durable)
         self.pending.clear()
 
@@ -170,13 +167,12 @@ class Platter:
 
     def lose_power(self) -> None:
         """Only what is durable, and what chance has kept, is there."""
-        least: dict[File, int] = {}
         seen: dict[File, None] = {}
         self.crashes += 1
         self.dirs = {"/": self.root, "": self.root}
 
         def walk(node: Directory) -> None:
-            node.lose_power(random.Random(f"{self.seed}/disk/power/{node.path}/{self.crashes}"), least)
+            node.lose_power(random.Random(f"{self.seed}/disk/power/{node.path}/{self.crashes}"))
             for name, child in node.names.items():
                 child.path = f"{node.path.rstrip('/')}/{name}"
                 if isinstance(child, Directory):
@@ -187,7 +183,7 @@ class Platter:
 
         walk(self.root)
         for file in seen:
-            file.lose_power(random.Random(f"{self.seed}/disk/power/{file.path}/{self.crashes}"), least.get(file, 0))
+            file.lose_power(random.Random(f"{self.seed}/disk/power/{file.path}/{self.crashes}"))
 
 
 # --- what goes wrong with it ----------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class TimeIndex:
         )
 
 
-def save_index(files: Files, path: Path, index: OffsetIndex | TimeIndex) -> None:
+def save_index(files: Files, path: Path, index: OffsetIndex | TimeIndex, *, sync: bool = False) -> None:
     """Bring an index file up to date: entries that it lacks are added, what is beyond the last one is cut."""
     entry_bytes = OFFSET_ENTRY_BYTES if isinstance(index, OffsetIndex) else TIME_ENTRY_BYTES
     fd = files.open(path, create=True)
@@ -155,6 +155,8 @@ def save_index(files: Files, path: Path, index: OffsetIndex | TimeIndex) -> None
         fresh = index.tail(start)
         if fresh:
             files.append(fd, fresh, start * entry_bytes)
+        if sync:
+            files.sync(fd)
         index.saved = len(index)
     finally:
         files.close(fd)

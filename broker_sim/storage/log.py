@@ -45,12 +45,10 @@ from protocol.record_batch import (
 )
 
 __all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"]
-
 logger = logging.getLogger(__name__)
 
 FAILURES = (OSError, RecordBatchError)
 """What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
-
 _LENGTH = struct.Struct(">i")
 _COORDINATOR_FIELDS = struct.Struct(">iqqq")  # from offset 23: last offset delta, both timestamps, producer id
 
@@ -87,8 +85,7 @@ class PartitionLog:
         self._epochs_safe = False  # whether a loss of power leaves the epochs' checkpoint as it is
         self.producers = ProducerState()
         self.epochs = EpochCache(changed=self._save_epochs)
-        self.log_start_offset = 0
-        self.log_end_offset = 0
+        self.log_start_offset = self.log_end_offset = 0
         if directory is None:
             self._add_segment(MemorySegment(0, now_ms))
         else:
@@ -287,9 +284,8 @@ class PartitionLog:
         active = self.segments[-1]
         active.became_inactive()
         if self.directory is not None:
-            if not self.sync:
-                active.sync()
-                self._save_epochs(sync=True)
+            active.flush(True)
+            self._save_epochs(sync=True)
             snapshot = self.directory / f"{self.log_end_offset:020d}.snapshot"
             self._files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
@@ -318,8 +314,9 @@ class PartitionLog:
         return segment
 
     def _add_segment(self, segment: Segment) -> None:
-        self.segments.append(segment)
-        self._bases.append(segment.base_offset)
+        at = bisect_right(self._bases, segment.base_offset)
+        self.segments.insert(at, segment)
+        self._bases.insert(at, segment.base_offset)
 
     # -------------------------------------------------------------------------------------------- reading
 
@@ -412,7 +409,7 @@ class PartitionLog:
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log (KIP-734); None in an empty log."""
-        latest = max((segment.max_timestamp for segment in self.segments), default=-1)
+        latest = max(segment.max_timestamp for segment in self.segments)
         return None if latest < 0 else self.offset_for_timestamp(latest)
 
     # -------------------------------------------------------------------------------------------- leader epochs
@@ -448,15 +445,12 @@ class PartitionLog:
         """
         if not 0 <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"Cannot delete records up to {offset}: the log ends at {self.log_end_offset}.")
-        if offset > self.log_start_offset:
-            try:
-                if self.directory is not None:
-                    checkpoints.write_row(
-                        self.directory, checkpoints.LOG_START_FILE, offset, files=self._files, sync=self.sync
-                    )
+        try:
+            if offset > self.log_start_offset:
+                self._note(checkpoints.LOG_START_FILE, offset)
                 self._start_at(offset)
-            except FAILURES as error:
-                raise self._failure(error) from error
+        except FAILURES as error:
+            raise self._failure(error) from error
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
@@ -483,12 +477,14 @@ class PartitionLog:
             raise self._failure(error) from error
         return before - len(self.segments)
 
+    def _note(self, name: str, offset: int | None, *, sync: bool = False) -> None:
+        if self.directory is not None:
+            checkpoints.write_row(self.directory, name, offset, files=self._files, sync=sync or self.sync)
+
     def _start_at(self, offset: int) -> None:
         """Move the log's start, and remove the segments that end before it (never the last one)."""
         self.log_start_offset = offset
-        while len(self.segments) > 1 and self._bases[1] <= offset:
-            self.segments.pop(0).delete()
-            del self._bases[0]
+        self._drop_first(max(bisect_right(self._bases, offset) - 1, 0))
         self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -500,27 +496,32 @@ class PartitionLog:
             return
         try:
             start = min(offset, self.log_start_offset)
-            while self.segments and self._bases[-1] > offset:
-                self._drop_last()
-            if self.segments:
-                self.segments[-1].truncate_to(offset)
-            while self.segments and self.segments[-1].next_offset < start:
-                self._drop_last()
-            if not self.segments:
+            if self._bases[0] > offset:
                 self._add_segment(self._new_segment(start, 0))
+            while self._bases[-1] > offset:
+                self._drop_last()
+            if self.directory is not None:
+                self._files.sync_dir(self.directory)  # before what is new: nothing of the old comes back behind it
+            self.segments[-1].truncate_to(offset)
+            self.segments[-1].sync()
+            if self.segments[-1].next_offset < start:
+                self._add_segment(self._new_segment(start, 0))
+                self._drop_first(len(self.segments) - 1)
             self.log_end_offset = self.segments[-1].next_offset
             if self.log_start_offset > start:
                 self.log_start_offset = start
-                if self.directory is not None:
-                    checkpoints.write_row(
-                        self.directory, checkpoints.LOG_START_FILE, None, files=self._files, sync=self.sync
-                    )
+                self._note(checkpoints.LOG_START_FILE, None, sync=True)
             if self.clean_end_offset > self.log_end_offset:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
             self.producers = recovery.rebuild_producers(self.directory, self.segments, self._files)
         except FAILURES as error:
             raise self._failure(error) from error
+
+    def _drop_first(self, count: int) -> None:
+        for _ in range(count):
+            self.segments.pop(0).delete()
+            del self._bases[0]
 
     def _drop_last(self) -> None:
         self.segments.pop().delete()
@@ -541,8 +542,7 @@ class PartitionLog:
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""
         self.clean_end_offset = offset
-        if self.directory is not None:
-            checkpoints.write_row(self.directory, checkpoints.CLEANER_FILE, offset, files=self._files, sync=self.sync)
+        self._note(checkpoints.CLEANER_FILE, offset)
 
     def new_cleaned_segment(self, first: Segment) -> Segment:
         """An empty segment that may replace `first` and its neighbours. Raises OSError."""

@@ -61,10 +61,11 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
             scanned += _scan(segment, size, files, found.producers if replays else None)
             if base != bases[-1]:
                 segment.became_inactive()
+                segment.flush(True)
         if base != bases[-1]:
             segment.close()
         found.segments.append(segment)
-    _recover_start(directory, found, files)
+    _recover_start(directory, found, config, files, now_ms)
     _recover_epochs(found, saved, scanned)
     return found
 
@@ -120,6 +121,7 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
         if old == base or base < old < swap.next_offset:
             open_segment(directory, old, config, files, now_ms).delete()
     swap.became_inactive()
+    swap.flush(True)
     swap.rename("")
     swap.close()
 
@@ -201,7 +203,7 @@ def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files
 # ------------------------------------------------------------------------------------------------ what goes with them
 
 
-def _recover_start(directory: Path, found: Recovered, files: Files) -> None:
+def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: Files, now_ms: int) -> None:
     """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka."""
     saved = _saved_offset(directory, checkpoints.LOG_START_FILE, files)
     found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE, files) or 0
@@ -214,9 +216,12 @@ def _recover_start(directory: Path, found: Recovered, files: Files) -> None:
     found.log_start_offset = first if saved is None else max(first, saved)
     if found.log_start_offset > end:
         logger.warning("%s: its start %d is beyond its end %d; it is emptied", directory, found.log_start_offset, end)
+        fresh = open_segment(directory, found.log_start_offset, config, files, now_ms)
+        fresh.create()  # first: a log without segments would begin at 0
         for segment in found.segments:
             segment.delete()
-        found.segments.clear()
+        found.segments[:] = [fresh]
+        found.producers = ProducerState()
 
 
 def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
@@ -239,12 +244,12 @@ def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None
 
 
 def _recover_epochs(found: Recovered, saved: list[tuple[int, int]] | None, scanned: list[tuple[int, int]]) -> None:
-    cache = EpochCache(saved or [])
-    for epoch, start in scanned:
-        if epoch > cache.latest:
-            cache.assign(epoch, start)
     end = found.segments[-1].next_offset if found.segments else found.log_start_offset
-    cache.truncate_from_end(end + 1)  # a leader may have begun at the very end
+    starts = {epoch: start for epoch, start in saved or [] if start <= end}  # a leader may have begun at the very end
+    for epoch, start in scanned:
+        if epoch >= 0:
+            starts[epoch] = min(start, starts.get(epoch, start))
+    cache = EpochCache(sorted(starts.items()))
     cache.truncate_from_start(found.log_start_offset)
     found.epochs = cache.entries
     found.epochs_changed = found.epochs != (saved or [])

@@ -239,17 +239,17 @@ class DiskSegment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.save_indexes()
 
-    def save_indexes(self) -> None:
+    def save_indexes(self, *, sync: bool = False) -> None:
         """Bring both index files up to date. Raises OSError."""
-        save_index(self._files, self.path("index"), self.offset_index)
-        save_index(self._files, self.path("timeindex"), self.time_index)
+        save_index(self._files, self.path("index"), self.offset_index, sync=sync)
+        save_index(self._files, self.path("timeindex"), self.time_index, sync=sync)
 
     def sync(self) -> None:
         """Wait until the log file's bytes are on the disk. Raises OSError."""
         self._files.sync(self.fd)
 
     def flush(self, sync: bool) -> None:
-        self.save_indexes()
+        self.save_indexes(sync=sync)
         if sync:
             self.sync()
 
