@@ -273,9 +273,25 @@ def _kafka_selector(p: _Patches) -> None:
         raise LibraryMoved("kafka-python's NetworkSelector takes another selector")
 
 
+def _kafka_record_times(p: _Patches) -> None:
+    """Its record builder holds ``time.time`` in a default argument, since it was imported."""
+    from kafka.record.default_records import DefaultRecordBatchBuilder
+
+    taken = list(inspect.signature(DefaultRecordBatchBuilder.append).parameters)
+    if taken[:6] != ["self", "offset", "timestamp", "key", "value", "headers"]:
+        raise LibraryMoved(f"kafka-python's DefaultRecordBatchBuilder.append takes {', '.join(taken)}")
+    real, wall = p.real(DefaultRecordBatchBuilder, "append"), p.loop.wall
+
+    def append(self: Any, offset: int, timestamp: int | None, key: Any, value: Any, headers: Any) -> Any:
+        return real(self, offset, int(wall() * 1000) if timestamp is None else timestamp, key, value, headers)
+
+    _of_threads(p, DefaultRecordBatchBuilder, "append", append)
+
+
 KAFKA_PINS: dict[str, Callable[[_Patches], None]] = {
     "kafka-python's partitions": _kafka_partitions,
     "kafka-python's tasks": _kafka_tasks,
     "kafka-python's selector": _kafka_selector,
+    "kafka-python's record times": _kafka_record_times,
 }
 """What of kafka-python is pinned, or looked at, by name."""

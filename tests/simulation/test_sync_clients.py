@@ -65,12 +65,16 @@ def test_idle_consumers_cost_little() -> None:
 @pytest.mark.parametrize("name", KAFKA_PINS)
 def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import kafka.net.selector
+    import kafka.record.default_records
     import kafka.structs
 
     if name == "kafka-python's partitions":
         monkeypatch.setattr(kafka.structs.TopicPartition, "_fields", ("topic", "number"))
     elif name == "kafka-python's tasks":
         monkeypatch.setattr(kafka.net.selector.Task, "__init__", lambda self, coro, name: None)
+    elif name == "kafka-python's record times":
+        builder = kafka.record.default_records.DefaultRecordBatchBuilder
+        monkeypatch.setattr(builder, "append", lambda self, offset, key: None)
     else:
         monkeypatch.setitem(kafka.net.selector.NetworkSelector.DEFAULT_CONFIG, "selector", selectors.SelectSelector)
     with pytest.raises(LibraryMoved, match="kafka-python's "):
@@ -79,7 +83,15 @@ def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyP
 
 def test_every_pin_of_kafka_python_has_an_effect_while_a_simulation_runs() -> None:
     from kafka.net.selector import Task
+    from kafka.record.default_records import DefaultRecordBatchBuilder
     from kafka.structs import TopicPartition
+
+    def record_time() -> int:
+        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)
+        return int(builder.append(0, None, None, b"value", []).timestamp)
+
+    assert result_of(record_time) == 1_700_000_000_000
+    assert record_time() > 1_790_000_000_000
 
     def look() -> tuple[int, list[int], bool]:
         tasks = [Task(lambda: None) for _ in range(100)]
