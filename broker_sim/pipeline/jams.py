@@ -8,7 +8,7 @@ Rules:
 1. What a jam is says the table `stuck_partitions`; a test holds this to it. Asking Spark for that table costs seconds after each batch,
    most of them to plan it. Here each batch costs one small query, and the periods are counted on as their signs come.
 2. Signs are those of `__consumer_offsets` alone: appends, their commitment, and answers that say that there is no coordinator. What
-   producers suffer is told with the tables.
+   producers suffer, and what a group was answered before the journal told where it lives, is left to the tables.
 3. Nothing of this is kept on a disk. A watch that starts again looks once at all that was appended, and tells what is stuck then.
 """
 
@@ -94,6 +94,7 @@ class Jams:
     def take(self, rows: Iterable[Row], *, past: bool = False) -> None:
         """Events as rows, in any order within the batch."""
         for row in sorted(rows, key=lambda row: (row["journal"], row["seq"])):
+            self.now_ms = max(self.now_ms, row["ts_ms"])
             self._take(row, past)
         self.older(0)
 
@@ -115,7 +116,7 @@ class Jams:
                 self._asked[row["journal"], row["request"]] = row["group"]
         elif kind == "response":
             self._answered(row, past)
-        else:
+        elif kind in ("append", "committed"):
             taken = row["error"] is None and (row["high_watermark"] or 0) > (row["last_offset"] or 0)
             if kind == "committed" or taken:
                 self._success(row["log"], row["ts_ms"], past, write=True)

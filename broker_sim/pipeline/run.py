@@ -85,16 +85,14 @@ class Outcome:
 
 def pipeline(options: Options, steps: Steps) -> Outcome:
     """Run everything. Raises UsageError, SparkFailed."""
-    from broker_sim.pipeline.session import need_pyspark, spark_session
+    from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
     found = inputs.find(options.input, options.journal, options.run_id, look=options.look_for_journal)
     folder = None if is_remote(options.out) else Folder.local(options.out)
     if folder is not None:
         folder.check(overwrite=options.overwrite)
     need_pyspark()
-    from pyspark.sql import SparkSession
-
-    ours = SparkSession.getActiveSession() is None
+    ours = not is_running()
     with steps.step("starting Spark") as step:
         spark = spark_session(options.master, "broker-sim pipeline", options.conf)
         step.done(f"{spark.version}, {spark.sparkContext.master}")

@@ -32,6 +32,7 @@ __all__ = [
     "JavaMissing",
     "SparkMissing",
     "find_java",
+    "is_running",
     "need_pyspark",
     "register",
     "spark_session",
@@ -221,6 +222,13 @@ def spark_session(
     session.sparkContext.setLogLevel(log_level)
     register(session)
     return session
+
+
+def is_running() -> bool:
+    """Whether this process has a session, whichever of its threads made it: who makes one ends it, and nobody else."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
 
 
 def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:

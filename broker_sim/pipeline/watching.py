@@ -92,16 +92,14 @@ class Watch:
 
     def run(self) -> None:
         """Until it is stopped. Raises UsageError, SparkFailed, StreamFailed."""
-        from broker_sim.pipeline.session import need_pyspark, spark_session
+        from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
         inputs = _inputs(self.options)
         remote = is_remote(self.options.out)
         if not remote:
             _belongs(Folder.local(self.options.out), _ledger(self.options, inputs))
         need_pyspark()
-        from pyspark.sql import SparkSession
-
-        ours = SparkSession.getActiveSession() is None
+        ours = not is_running()
         with self.steps.step("starting Spark") as step:
             conf = {**SETTINGS, **self.options.conf}
             spark = spark_session(self.options.master, "broker-sim pipeline watch", conf)
