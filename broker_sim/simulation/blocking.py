@@ -151,6 +151,8 @@ def _threads(p: _Patches, threads: Threads) -> None:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         with p.lifted():
             real_init(self, *args, **kwargs)
+            if kwargs.get("name") is None and not args[2:]:
+                self.name = threads.next_name()
 
     def start(self: Any) -> None:
         if hasattr(self, "_in_simulation"):

@@ -284,12 +284,18 @@ class Threads:
         self.patches = patches
         self.loop: SimLoop = patches.loop
         self.all: dict[int, SimThread] = patches.threads
+        self._named = 0
 
     def make(self, run: Callable[[], Any], name: str | None = None) -> SimThread:
         """A thread that has not begun. Its OS thread is up."""
         with self.patches.lifted():
-            thread = threading.Thread(name=name, daemon=True)
+            thread = threading.Thread(name=name or self.next_name(), daemon=True)
             return self.adopt(thread, run)
+
+    def next_name(self) -> str:
+        """For a thread that was given none: Python's own count goes on from one simulation to the next."""
+        self._named += 1
+        return f"Thread-{self._named}"
 
     def adopt(self, thread: threading.Thread, run: Callable[[], Any]) -> SimThread:
         """As ``make``, of a thread that somebody has made and not started."""
