@@ -95,12 +95,17 @@ def log_partition_of(folder: str) -> tuple[str, int] | None:
 
 def segments_of(folder: str) -> list[Segment]:
     """The segments of a log, in order (rule 1). Raises UsageError."""
-    found = _in_use(folder, files.listing(folder))
-    untils = [*(base for base, _ in found[1:]), None]
-    return [
-        Segment(files.inside(folder, entry.name), base, entry.size, until)
-        for (base, entry), until in zip(found, untils, strict=False)
-    ]
+    for _ in range(_RELISTS):
+        try:
+            found = _in_use(folder, files.listing(folder))
+        except FileNotFoundError:  # a swap that has got its name meanwhile
+            continue
+        untils = [*(base for base, _ in found[1:]), None]
+        return [
+            Segment(files.inside(folder, entry.name), base, entry.size, until)
+            for (base, entry), until in zip(found, untils, strict=False)
+        ]
+    raise UsageError(f"{folder}: its files disappear faster than they can be opened")
 
 
 def _in_use(folder: str, entries: list[Entry]) -> list[tuple[int, Entry]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode, decode_plainly
-from broker_sim.pipeline.record_places import Piece
+from broker_sim.pipeline.record_places import Piece, places_of
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG
 from protocol.messages import offsets_log as messages
 from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
@@ -22,7 +23,7 @@ from protocol.offsets_log import (
     offset_commit_key,
     offset_commit_value,
 )
-from protocol.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch
+from protocol.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch, varint
 from tests.importing.logs import NOW_MS, commit, gone, group_of
 
 ORIGIN = Origin("run", 12, 100)
@@ -188,6 +189,28 @@ def test_some_columns_alone(batch: bytes, names: list[str]) -> None:
     given = piece(batch)
     narrow = both(given, Wanted(ORIGIN, table=OFFSET_LOG.only(names)))
     assert narrow == [{name: row[name] for name in names} for row in both(given)]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 5, 5, 5, 63, 64, 8191, 8192, 2_000_000]), max_size=6), max_size=6),
+    st.data(),
+)
+def test_records_are_found_by_their_lengths(sizes: list[list[int]], data: st.DataObject) -> None:
+    """Of one length or of many; a batch that tells another number than it has, or whose lengths don't add up, has none."""
+    payload, starts, stops, told, expected = b"", [], [], [], []
+    for batch in sizes:
+        starts.append(len(payload))
+        mine = []
+        for size in batch:
+            mine.append(len(payload))
+            payload += varint(size) + bytes(size)
+        payload += b"\x02" * (cut := data.draw(st.sampled_from([0, 0, 0, 1])))  # a byte too many, that ends beyond
+        stops.append(len(payload))
+        told.append(len(batch) + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
+        expected.append([] if cut else mine)
+    found, counts = places_of(payload, numpy.array(starts, int), numpy.array(stops, int), numpy.array(told, int))
+    assert counts.tolist() == [len(mine) for mine in expected]
+    assert found.tolist() == [place for mine in expected for place in mine]
 
 
 # ------------------------------------------------------------------------------------------------ what rows say

@@ -167,6 +167,19 @@ def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
     assert found == [0, 1, 2, 4, 6, 7, 8]
 
 
+def test_a_swap_that_gets_its_name_while_the_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(log(tmp_path, (3, batch(3))))
+    swap = folder / f"{0:020d}.log.swap"
+    swap.write_bytes(batch(0))
+
+    def renamed(segment: Any) -> Any:
+        swap.rename(folder / f"{0:020d}.log")
+        return next_offset(segment)
+
+    monkeypatch.setattr(segments, "next_offset", renamed)
+    assert names(str(folder)) == [f"{0:020d}.log", f"{3:020d}.log"]
+
+
 @pytest.mark.parametrize("name", ["orders-3", "elsewhere"])
 def test_a_folder_of_something_else_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
