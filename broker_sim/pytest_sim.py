@@ -311,7 +311,7 @@ def _faults(found: Found) -> list[str]:
     if not shown:
         return [f"it fails without any of its {found.before} faults ({effort})"]
     lines = [f"it takes {len(shown)} of the {found.before} faults that came ({effort}); alone, and in this test:"]
-    more = "".join(f", {name}={value!r}" for name, value in found.options.items() if name in ("order", "link"))
+    more = "".join(f", {name}={value!r}" for name, value in found.options.items() if name == "order")
     lines.append(f"    @pytest.mark.{MARKER}(seeds=[{found.seed!r}]{more}, faults=[")
     lines += [f"        {_literal(fault)}," for fault in shown]
     return [*lines, "    ])"]

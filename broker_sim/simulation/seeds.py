@@ -8,8 +8,8 @@ Rules:
 2. The first seed and a share of the others are run twice and compared, event by event. Runs that differ are a failure: what they say
    holds for one of them alone.
 3. A failure is run again before it is made small: one that does not come again is told as not repeatable.
-4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then no jitter, tasks in their order, shorter
-   faults at round times. ``budget`` counts runs, ``budget_s`` real seconds.
+4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then tasks in their order, shorter faults at
+   round times. ``budget`` counts runs, ``budget_s`` real seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any
 from broker_sim.simulation.answers import InvariantBroken
 from broker_sim.simulation.faults import Fault, FaultPlan
 from broker_sim.simulation.liveness import NotAlive, Unsafe
-from broker_sim.simulation.network import Link
 from broker_sim.simulation.plans import Plan, plan_from
 from broker_sim.simulation.recording import NotRepeatable, Recording
 from broker_sim.simulation.shrink import SPANS, ddmin, rounded
@@ -282,11 +281,9 @@ class _Shrinking:
         return self._known[name]
 
     def simpler_world(self) -> None:
-        """Tasks in their order; no jitter, no chunks."""
+        """Tasks in their order."""
         if self.search.options.get("order", "fifo") != "fifo":
             self.fails(self.best, order="fifo")
-        if self.search.options.get("link") is None:
-            self.fails(self.best, link=Link(jitter_ms=0.0, chunks=0.0))
 
     def simpler_faults(self) -> None:
         """Each shorter while that goes, then its numbers rounder."""

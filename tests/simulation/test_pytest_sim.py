@@ -141,7 +141,6 @@ def test_a_failure_tells_how_to_see_it_again_and_what_it_takes(pytester: pytest.
     again.stdout.fnmatch_lines([f"seed {seed} failed (the first one): *"])
 
     marker = text[text.index("    @pytest.mark.sim(seeds=[") : text.index("    ])") + 6]
-    marker = re.sub(r", link=Link\([^)]*\)", "", marker)
     _, _, body = CRASHES.partition(")\ndef")
     pasted = play(pytester, "\n" + re.sub(r"^    ", "", marker, flags=re.MULTILINE) + "\ndef" + body)
     pasted.assert_outcomes(failed=1)
