@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_sim.pipeline.offsets_source import ConsumerOffsets, OffsetsStream, Options
 from broker_sim.pipeline.schemas import OFFSET_LOG
@@ -253,6 +255,31 @@ def test_a_stream_in_small_steps(spark: Any, logs: Logs, tmp_path: Path) -> None
     assert 3 <= query.batches <= 5
 
 
+def test_a_batch_that_failed_comes_again_as_it_was(spark: Any, logs: Logs, tmp_path: Path) -> None:
+    """Whatever has happened to the log meanwhile: a sink that knows what it has may skip it."""
+    seen: list[tuple[int, list[tuple[int, int]]]] = []
+
+    def sink(frame: Any, number: int) -> None:
+        seen.append((number, places(frame.select("log_partition", "log_offset").collect())))
+        if len(seen) == 1:
+            raise RuntimeError("the sink broke")
+
+    def run() -> None:
+        stream = spark.readStream.format("consumer_offsets").load(str(logs.directory)).writeStream.foreachBatch(sink)
+        stream.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start().awaitTermination()
+
+    first = sorted(logs.expected)
+    with pytest.raises(Exception, match="the sink broke"):
+        run()
+    logs.append("billing", 3)
+    logs.roll("billing")
+    logs.append("audit", 2)
+    logs.clean("billing")
+    run()
+    assert seen[0] == seen[1] == (0, first)
+    assert sorted(place for _, batch in seen[1:] for place in batch) == sorted(logs.expected)
+
+
 # What the stream's reader does by itself, without Spark's machinery around it.
 
 
@@ -299,6 +326,54 @@ def test_what_is_new_is_found_where_it_begins(stream: OffsetsStream, logs: Logs)
     assert sorted(between(stream, first, second)) == sorted(logs.expected[seen:])
     again = OffsetsStream(stream.options, OFFSET_LOG)  # after a restart
     assert sorted(between(again, first, second)) == sorted(logs.expected[seen:])
+
+
+@given(
+    st.lists(st.sampled_from(["append", "half", "roll", "clean", "poll", "poll", "restart"]), max_size=30), st.data()
+)
+def test_every_record_comes_once_whatever_happens(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], data: st.DataObject
+) -> None:
+    logs = Logs(tmp_path_factory.mktemp("run") / "data", partitions=2)
+    logs.append("billing")
+    options = Options.of({"path": str(logs.directory), "maxOffsetsPerTrigger": "4"})
+    stream, at, got = OffsetsStream(options, OFFSET_LOG), {}, []
+    limits = st.sampled_from([stream.getDefaultReadLimit(), None])
+    missing: dict[Path, bytes] = {}
+
+    def complete(path: Path) -> None:
+        with path.open("ab") as file:
+            file.write(missing.pop(path, b""))
+
+    def poll(limit: Any) -> None:
+        nonlocal at
+        end = stream.latestOffset(at, limit)
+        got.extend(between(stream, at, end))
+        at = end
+
+    for step in [*steps, "poll", "poll"]:
+        group = data.draw(st.sampled_from(GROUPS))
+        path = logs.path(group)
+        if step == "poll":
+            poll(data.draw(limits))
+            continue
+        if step == "restart":
+            stream = OffsetsStream(options, OFFSET_LOG)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        complete(path)
+        if step == "half":
+            missing[path] = logs.append(group, half=True)
+        elif step == "append" or not path.stat().st_size:
+            logs.append(group, data.draw(st.integers(1, 4)))
+        else:
+            logs.roll(group)
+            if step == "clean":
+                logs.clean(group)
+    for path in list(missing):
+        complete(path)
+    poll(None)
+    assert sorted(got) == sorted(logs.expected)
 
 
 def test_a_log_that_is_gone_does_not_go_back(stream: OffsetsStream, logs: Logs) -> None:
