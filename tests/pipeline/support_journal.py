@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from broker_sim.journal import plain, problems
@@ -37,11 +40,18 @@ def arrow(events: Iterable[Mapping[str, Any]], run_id: str = "run", journal: int
 
 
 def frame(spark: Any, **runs: Iterable[Mapping[str, Any]]) -> Any:
-    """The events of one or several runs, by their names, as a DataFrame."""
+    """The events of one or several runs, by their names, as a DataFrame over a file: rows within a plan make plans slow."""
     import pyarrow
+    from pyarrow import parquet
 
-    table = pyarrow.concat_tables([arrow(events, name) for name, events in runs.items()])
-    return spark.createDataFrame(table, EVENTS.spark()) if table.num_rows else EVENTS.frame(spark)
+    path = Path(_FILES.name) / f"{next(_NUMBERS)}.parquet"
+    parquet.write_table(pyarrow.concat_tables([arrow(events, name) for name, events in runs.items()]), path)
+    return spark.read.schema(EVENTS.spark()).parquet(str(path))
+
+
+_FILES = TemporaryDirectory(prefix="broker-sim-tests-")
+atexit.register(_FILES.cleanup)
+_NUMBERS = count()
 
 
 def by_run(table: Any, *order: str) -> dict[str, list[dict[str, Any]]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
 from tests.pipeline.journal_runs import JAM_S, Truth, a_jam
 from tests.pipeline.offsets import Log
@@ -271,7 +270,3 @@ def test_a_silence_of_the_log_is_a_hint(spark: Any) -> None:
     assert table["r1"][0]["others"] == 30
     assert table["alone"] == []
     assert table["journal"] == []
-
-
-def test_no_events_nothing_is_stuck(spark: Any) -> None:
-    assert stuck_partitions(EVENTS.frame(spark)).collect() == []

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from broker_sim.explain.model import STABLE
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.columns import moments
-from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, calls
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -70,7 +70,6 @@ DUPLICATE_WINDOWS = Table(
 _WHERE = ("run_id", "group", "topic", "partition")
 _TENURE = (*_WHERE, "generation", "member")
 _ENDS = ("delivered", "reached", "sent")
-_WHO = ("run_id", "client_id", "client_host", "topic", "partition")
 
 
 def duplicate_windows(events: DataFrame) -> DataFrame:
@@ -138,27 +137,19 @@ def tenures(events: DataFrame) -> DataFrame:
 
     events = EVENTS.conform(events)
     owned = _owned(events)
-    asked = (
-        _of_tenures(_asked(events), _sole(owned))
-        .groupBy(*_TENURE)
-        .agg(F.min_by("offset", "seen").alias("asked_from"), F.max(F.struct("offset", "seen")).alias("asked"))
-    )
-    answered = _of_tenures(_answered(events), _sole(owned)).join(asked.drop("asked_from"), [*_TENURE])
-    ahead = F.least(F.col("asked.offset") + F.col("records"), F.greatest("high_watermark", F.col("asked.offset")))
-    sent = answered.where(F.col("seen") > F.col("asked.seen")).groupBy(*_TENURE).agg(F.max(ahead).alias("sent_to"))
-    resumed = (
-        _of_tenures(_resumed(events), owned, group=True)
-        .groupBy(*_TENURE)
-        .agg(F.min_by("offset", "seen").alias("resumed"))
-    )
-    read = _of_tenures(_read(events), _sole(owned, host=False), host=False)
-    read = read.groupBy(*_TENURE).agg(F.min("offset").alias("read_from"), (F.max("offset") + 1).alias("read_to"))
-    found = owned.join(_telling(events), ["run_id", "client_id"], "left")
-    for one in (asked, sent, resumed, read, _committed(events)):
+    told = by_partition(_requests(events).unionByName(_answers(events)), events)
+    committed = told.where(F.col("api").isin(*_COMMITS) & (F.col("generation") >= 0) & (F.col("offset") >= 0))
+    committed = committed.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
+    signs = _signs(told).unionByName(_reads(events))
+    found = owned.drop("until", "sole", "sole_client")
+    for one in (_known(signs, owned), committed):
         found = found.join(one, list(_TENURE), "left")
+    found = found.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
     silent = F.col("tells").isNull()
-    reached = F.greatest(delivered, F.when(silent, F.col("asked.offset")))
+    asked, answered = F.col("asked.offset"), F.col("answered")
+    reached = F.greatest(delivered, F.when(silent, asked))
+    ahead = F.least(asked + F.col("answered.records"), F.greatest(F.col("answered.high_watermark"), asked))
     return found.select(
         *_TENURE,
         "client_id",
@@ -168,26 +159,21 @@ def tenures(events: DataFrame) -> DataFrame:
         F.coalesce("asked_from", "resumed", "read_from").alias("began"),
         delivered.alias("delivered"),
         reached.alias("reached"),
-        F.greatest(reached, F.when(silent, F.col("sent_to"))).alias("sent"),
+        F.greatest(reached, F.when(silent & (answered["seen"] > F.col("asked.seen")), ahead)).alias("sent"),
     )
 
 
 def _owned(events: DataFrame) -> DataFrame:
-    """Who had which partition from when on, and until the next time (``until``)."""
+    """Who had which partition from when on, and until the client's next time (``until``). ``sole``: no other group has members of that
+    client id and host with the partition; ``sole_client``: nor of that client id."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
-    each = stable.select(
-        "run_id",
-        "group",
-        "generation",
-        F.struct("journal", "seq").alias("at"),
-        "ts_ms",
-        F.explode("members_after").alias("m"),
-    )
+    at = F.struct("journal", "seq").alias("at")
+    each = stable.select("run_id", "group", "generation", at, "ts_ms", F.explode("members_after").alias("m"))
     each = each.select("*", F.explode("m.assignment").alias("log"))
     found = each.groupBy(
         "run_id",
@@ -202,77 +188,90 @@ def _owned(events: DataFrame) -> DataFrame:
         F.max("m.client_id").alias("client_id"),
         F.max("m.client_host").alias("client_host"),
     )
-    same = Window.partitionBy("group", *_WHO).orderBy("at")
-    return found.withColumn("until", F.lead("at").over(same))
-
-
-def _sole(owned: DataFrame, *, host: bool = True) -> DataFrame:
-    """Without the tenures of clients that can't be told from those of another group's."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    who = Window.partitionBy(*(name for name in _WHO if host or name != "client_host"))
-    sole = owned.withColumn("lowest", F.min("group").over(who)).withColumn("highest", F.max("group").over(who))
-    return sole.where(F.col("lowest") == F.col("highest")).drop("lowest", "highest")
-
-
-def _of_tenures(rows: DataFrame, owned: DataFrame, *, group: bool = False, host: bool = True) -> DataFrame:
-    """Rows (of a client, a partition, ``seen`` at a place of the journal) with the tenures in which they fall."""
-    from pyspark.sql import functions as F
-
-    keys = [name for name in _WHO if host or name != "client_host"] + (["group"] if group else [])
-    known = owned.select(*keys, *(name for name in _TENURE if name not in keys), "at", "until")
-    joined = rows.join(F.broadcast(known), keys)
-    return joined.where((F.col("seen") > F.col("at")) & (F.col("until").isNull() | (F.col("seen") < F.col("until"))))
+    of_client = Window.partitionBy("run_id", "client_id", "topic", "partition")
+    of_host = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host")
+    following = Window.partitionBy("run_id", "client_id", "topic", "partition", "client_host", "group").orderBy("at")
+    found = found.withColumn("sole_client", F.min("group").over(of_client) == F.max("group").over(of_client))
+    found = found.withColumn("sole", F.min("group").over(of_host) == F.max("group").over(of_host))
+    return found.withColumn("until", F.lead("at").over(following))
 
 
 # ------------------------------------------------------------------------------------------------ what is known of them
 
+_COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
-def _asked(events: DataFrame) -> DataFrame:
-    """The offsets from which partitions were fetched."""
+
+def _requests(events: DataFrame) -> DataFrame:
+    """Those that tell where somebody is."""
     from pyspark.sql import functions as F
 
-    fetches = events.where((F.col("type") == "request") & (F.col("api") == "Fetch") & F.col("client_id").isNotNull())
-    rows = by_partition(fetches, events).where("offset >= 0")
-    return rows.select(*_WHO, F.struct("journal", "seq").alias("seen"), "offset")
+    return events.where((F.col("type") == "request") & F.col("api").isin("Fetch", *_COMMITS)).select(*_TELLING)
 
 
-def _answered(events: DataFrame) -> DataFrame:
-    """How many records were sent."""
+_TELLING = (
+    "run_id",
+    "journal",
+    "seq",
+    "type",
+    "api",
+    "client_id",
+    "client_host",
+    "group",
+    "member",
+    "generation",
+    "partitions",
+)
+
+
+def _answers(events: DataFrame) -> DataFrame:
+    """What clients were sent, and where they were told to begin; with the client that asked."""
     from pyspark.sql import functions as F
 
-    fetches = events.where((F.col("api") == "Fetch") & (F.col("type") == "response") & F.col("action").isNull())
-    rows = by_partition(fetches.drop("client_id", "client_host"), events).where("records > 0")
-    asked = events.where((F.col("type") == "request") & (F.col("api") == "Fetch"))
-    both = rows.join(asked.select(*PER_JOURNAL, "request", "client_id", "client_host"), [*PER_JOURNAL, "request"])
-    return both.select(*_WHO, F.struct("journal", "seq").alias("seen"), "records", "high_watermark")
+    some = F.exists("partitions", lambda one: one["records"] > 0) | (F.col("api") == "OffsetFetch")
+    told = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
+    told = told.where(F.col("action").isNull() & F.col("partitions").isNotNull() & some)
+    asked = events.where((F.col("type") == "request") & F.col("api").isin("Fetch", "OffsetFetch"))
+    asked = asked.select(*PER_JOURNAL, "request", "client_id", "client_host", "group")
+    both = told.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
+    return both.select(*_TELLING)
 
 
-def _resumed(events: DataFrame) -> DataFrame:
-    """What OffsetFetch answered."""
+def _signs(told: DataFrame) -> DataFrame:
+    """run_id, topic, partition, client_id, client_host, group (null: any), seen (the place in the journal), sign, offset, records,
+    high_watermark."""
     from pyspark.sql import functions as F
 
-    fetched = calls(events, "OffsetFetch").where(F.col("answer").isNotNull()).withColumn("p", F.explode("answer"))
-    return fetched.where("p.offset >= 0").select(
-        "run_id",
-        F.coalesce("p.group", "group").alias("group"),
-        "client_id",
-        "client_host",
-        F.col("p.topic").alias("topic"),
-        F.col("p.partition").alias("partition"),
-        F.struct("journal", F.col("answered_seq").alias("seq")).alias("seen"),
-        F.col("p.offset").alias("offset"),
+    fetch = F.col("api") == "Fetch"
+    sign = (
+        F.when(fetch & (F.col("type") == "request") & (F.col("offset") >= 0), "asked")
+        .when(fetch & (F.col("records") > 0), "answered")
+        .when((F.col("api") == "OffsetFetch") & (F.col("offset") >= 0), "resumed")
     )
+    rows = told.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
+    seen = F.struct("journal", "seq").alias("seen")
+    group = F.when(~fetch, F.col("group")).alias("in_group")
+    return rows.select(*_CLIENT, "client_host", group, seen, "sign", "offset", "records", "high_watermark")
 
 
-def _read(events: DataFrame) -> DataFrame:
+_CLIENT = ("run_id", "client_id", "topic", "partition")
+
+
+def _reads(events: DataFrame) -> DataFrame:
     """What scenarios' clients said that they read."""
     from pyspark.sql import functions as F
 
     said = events.where((F.col("type") == "client") & (F.col("says") == "read") & F.col("offset").isNotNull())
-    keys = [name for name in _WHO if name != "client_host"]
-    return said.select(*keys, F.struct("journal", "seq").alias("seen"), "offset")
+    none = F.lit(None)
+    return said.select(
+        *_CLIENT,
+        none.cast("string").alias("client_host"),
+        none.cast("string").alias("in_group"),
+        F.struct("journal", "seq").alias("seen"),
+        F.lit("read").alias("sign"),
+        "offset",
+        none.cast("bigint").alias("records"),
+        none.cast("bigint").alias("high_watermark"),
+    )
 
 
 def _telling(events: DataFrame) -> DataFrame:
@@ -283,10 +282,42 @@ def _telling(events: DataFrame) -> DataFrame:
     return said.select("run_id", "client_id").distinct().withColumn("tells", F.lit(True))
 
 
-def _committed(events: DataFrame) -> DataFrame:
-    """How far each tenure tried to commit."""
+def _known(signs: DataFrame, owned: DataFrame) -> DataFrame:
+    """Of each tenure the signs that fall into it."""
     from pyspark.sql import functions as F
 
-    asked = events.where((F.col("type") == "request") & F.col("api").isin("OffsetCommit", "TxnOffsetCommit"))
-    rows = by_partition(asked.where("generation >= 0"), events).where("offset >= 0")
-    return rows.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
+    tenure = owned.select(
+        *_CLIENT,
+        "group",
+        "generation",
+        "member",
+        "at",
+        "until",
+        "sole",
+        "sole_client",
+        F.col("client_host").alias("host"),
+    )
+    of_read = F.col("sign") == "read"
+    same_client = F.when(of_read, F.col("sole_client")).otherwise(
+        F.col("client_host").eqNullSafe(F.col("host")) & (F.col("in_group").isNotNull() | F.col("sole"))
+    )
+    within = (F.col("seen") > F.col("at")) & (F.col("until").isNull() | (F.col("seen") < F.col("until")))
+    mine = same_client & within & (F.col("in_group").isNull() | (F.col("in_group") == F.col("group")))
+
+    def of(sign: str, value: str | SparkColumn) -> SparkColumn:
+        return F.when(F.col("sign") == sign, F.col(value) if isinstance(value, str) else value)
+
+    answered = of("answered", F.struct("seen", "records", "high_watermark"))
+    return (
+        signs.join(F.broadcast(tenure), list(_CLIENT))
+        .where(mine)
+        .groupBy(*_TENURE)
+        .agg(
+            F.min(of("asked", F.struct("seen", "offset")))["offset"].alias("asked_from"),
+            F.max(of("asked", F.struct("offset", "seen"))).alias("asked"),
+            F.max(answered).alias("answered"),
+            F.min(of("resumed", F.struct("seen", "offset")))["offset"].alias("resumed"),
+            F.min(of("read", "offset")).alias("read_from"),
+            (F.max(of("read", "offset")) + 1).alias("read_to"),
+        )
+    )
