@@ -69,7 +69,7 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
         seed = arguments.pop("seed")
         if seed is not None:
             arguments["seed"] = seed
-        with simulate(seed or 0, **simulation) as sim, _logs(sim) as logs:
+        with _logs() as logs, simulate(seed or 0, **simulation) as sim:
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
             def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
@@ -242,7 +242,7 @@ class _Logs(logging.Handler):
 
 
 @contextmanager
-def _logs(sim: Simulation) -> Iterator[_Logs]:
+def _logs() -> Iterator[_Logs]:
     """While it is played the library's log goes to the clients."""
     loggers, handler = [logging.getLogger(name) for name in ("aiokafka", "kafka")], _Logs()
     propagated = [logger.propagate for logger in loggers]

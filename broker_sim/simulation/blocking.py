@@ -6,7 +6,6 @@ Everything is put behind ambient's doors when the first thread starts: it is vir
 from __future__ import annotations
 
 import _thread
-import concurrent.futures
 import importlib
 import importlib.util
 import inspect
@@ -19,6 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import process as processes
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -195,7 +195,7 @@ def _threads(p: _Patches, threads: Threads) -> None:
     def no_processes(self: Any, *_: Any, **__: Any) -> None:
         p.loop.forbid("starting a process", "let it be a program on another host")
 
-    _of_threads(p, concurrent.futures.ProcessPoolExecutor, "__init__", no_processes)
+    _of_threads(p, processes.ProcessPoolExecutor, "__init__", no_processes)
 
 
 def _sockets(p: _Patches, threads: Threads) -> None:

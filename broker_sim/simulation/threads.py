@@ -316,11 +316,11 @@ def current() -> SimThread | None:
 
 def prepare() -> Threads:
     """Let this simulation have threads. Raises LibraryMoved."""
-    from broker_sim.simulation.blocking import install
-
     patches = ambient._current
     assert patches is not None
     if patches.sync is None:
+        with patches.lifted():  # what is imported here and now draws nothing
+            from broker_sim.simulation.blocking import install
         patches.sync = Threads(patches)
         install(patches, patches.sync)
     return patches.sync

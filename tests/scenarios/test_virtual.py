@@ -298,11 +298,22 @@ def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "rand
 @pytest.mark.timeout(120)
 def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds() -> None:
     one, other = ([json.loads(line) for line in out.splitlines()] for out in in_processes(NAMES))
+    own = {
+        name: play(shipped_one(name)).journal_hash for name in SMALL
+    }  # in a process that has done other things before
+    assert {each["scenario"]: each["journal"] for each in one if each["scenario"] in own} == own
     assert [each["scenario"] for each in one] == [each["scenario"] for each in other] == NAMES
     for a, b in zip(one, other, strict=True):
         if (a["journal"], a["schedule"]) != (b["journal"], b["schedule"]):
             events = in_processes(["--events", a["scenario"]])
             pytest.fail(f"{a['scenario']} is not the same run: {first_difference(*events)}")
+
+
+def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
+    assert first_difference("a\nb\nc\nd\ne", "a\nb\nc\nd\nf").splitlines() == [
+        *("event 5", "  both   b", "  both   c", "  both   d", "  differs e", "  differs f")
+    ]
+    assert first_difference("a", "a\nb").splitlines() == ["event 2", "  both   a", "  differs (nothing)", "  differs b"]
 
 
 # --- the command line ----------------------------------------------------------------------------------------------------
@@ -334,11 +345,12 @@ def test_the_command_tells_hashes_that_no_process_changes(tmp_path: Path) -> Non
     assert picture.exists()
 
 
-def test_repeated_runs_are_compared_to_the_byte() -> None:
-    done = cli("crash-without-leave", "--virtual", "--repeat", "2", "--quiet")
+@pytest.mark.parametrize("kind", ["aiokafka", "kafka-python"])
+def test_repeated_runs_are_compared_to_the_byte(kind: str) -> None:
+    done = cli("rolling-restart-of-static-members", "--virtual", "--repeat", "3", "--quiet", "--client", kind)
     assert (done.returncode, done.stderr) == (0, "")
     assert " of virtual time\n" in done.stdout
-    assert "2 runs: equal to the byte, journal " in done.stdout
+    assert "3 runs: equal to the byte, journal " in done.stdout
 
 
 def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
