@@ -157,6 +157,7 @@ def _door(key: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clocks(p: _Patches) -> None:
+    """``time.time``, ``monotonic``, ``perf_counter``, ``localtime`` and their like are the loop's; ``time.sleep`` is forbidden."""
     loop = p.loop
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
         p.door(time, name, virtual)
@@ -184,7 +185,9 @@ def _at_virtual_time(real: Callable[..., Any], at: int, loop: SimLoop) -> Callab
 
 
 def _dates(p: _Patches) -> None:
-    """``datetime.now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict.
+    """``datetime.now()``, ``utcnow()`` and ``today()`` are the loop's time.
+
+    ``now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict.
     ``today()`` asks ``time.time``."""
     kind = datetime.datetime
     members = gc.get_referents(vars(kind))[0]
@@ -216,6 +219,7 @@ def _dates(p: _Patches) -> None:
 
 
 def _draws(p: _Patches) -> None:
+    """The functions of ``random`` draw from the seed, for each process by itself."""
     state = random.getstate()
     random.seed(f"{p.seed}/random")  # for whoever took a function of the module before
     p.then(lambda: random.setstate(state))
@@ -225,7 +229,7 @@ def _draws(p: _Patches) -> None:
 
 
 def _generators(p: _Patches) -> None:
-    """``random.Random()`` asks the system for its seed, past ``os.urandom``."""
+    """``random.Random()`` has a seed that is drawn: it asks the system for one, past ``os.urandom``."""
     real = random.Random.seed
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
@@ -235,6 +239,7 @@ def _generators(p: _Patches) -> None:
 
 
 def _system(p: _Patches) -> None:
+    """``os.urandom``, ``secrets`` and ``random.SystemRandom`` draw from the seed."""
     if getattr(random, "_urandom", None) is not os.urandom:
         raise LibraryMoved("random's _urandom, which SystemRandom and secrets draw from, is not os.urandom")
 
@@ -246,7 +251,7 @@ def _system(p: _Patches) -> None:
 
 
 def _uuids(p: _Patches) -> None:
-    """uuid4 reads os.urandom; uuid1 reads the machine's address and a clock in C."""
+    """``uuid4`` and ``uuid1`` are of the seed: one reads ``os.urandom``, the other the machine's address and a clock in C."""
     for name in ("_generate_time_safe", "_last_timestamp", "getnode"):
         if not hasattr(uuid, name):
             raise LibraryMoved(f"uuid has no {name}, which uuid1 uses")
@@ -259,6 +264,8 @@ def _uuids(p: _Patches) -> None:
 
 
 def _threads(p: _Patches) -> None:
+    """No thread is started but those of synchronous programs."""
+
     def start(thread: threading.Thread) -> None:
         p.loop.forbid(f"starting thread {thread.name}", "use tasks; run_in_executor runs its function in place")
 
@@ -266,7 +273,7 @@ def _threads(p: _Patches) -> None:
 
 
 def _blocking(p: _Patches) -> None:
-    """Waiting for another thread: queues, events, futures of executors. Between two runs a test may."""
+    """Nobody waits for another thread: queues, events, futures of executors. Between two runs a test may."""
     real_wait, real_join, loop = threading.Condition.wait, threading.Thread.join, p.loop
 
     def wait(self: threading.Condition, timeout: float | None = None) -> bool:
@@ -284,6 +291,8 @@ def _blocking(p: _Patches) -> None:
 
 
 def _loops(p: _Patches) -> None:
+    """No other event loop is made."""
+
     def no_loop() -> None:
         p.loop.forbid("making another event loop", "await it in the one that is running")
 
@@ -292,6 +301,8 @@ def _loops(p: _Patches) -> None:
 
 
 def _sockets(p: _Patches) -> None:
+    """No real socket is opened, no name looked up."""
+
     def no_socket(*args: Any, **kwargs: Any) -> None:
         p.loop.forbid("opening a socket", "use asyncio's streams, loop.create_connection or loop.create_server")
 
@@ -309,6 +320,8 @@ def _sockets(p: _Patches) -> None:
 
 
 def _programs(p: _Patches) -> None:
+    """No process is started."""
+
     def no_program(self: Any, *args: Any, **kwargs: Any) -> None:
         self._child_created = False  # for its __del__
         p.loop.forbid("starting a program", "let it be a coroutine on a host")
@@ -328,7 +341,7 @@ def _programs(p: _Patches) -> None:
 
 
 def _record_times(p: _Patches) -> None:
-    """aiokafka's record builder is C and reads the clock there where no timestamp is given."""
+    """Records have virtual timestamps: aiokafka's builder is C and reads the clock there where none is given."""
     from aiokafka.producer import message_accumulator
 
     real = message_accumulator.BatchBuilder.append

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
 
-BROKEN_BY_FAULTS = ("parked requests are answered", "member ids are never reused")
-"""Invariants that a plan breaks rightly, and which are not judged: rules hang requests; a static member has its old id again if the new
-one can't be stored."""
+BROKEN_BY_FAULTS = ("parked requests are answered",)
+"""What is not judged, as a plan breaks it rightly: rules hang requests."""
 
 _LOOK_S = 0.5
 """Virtual time between two looks."""
