@@ -143,7 +143,10 @@ class HostClient(Client):
             live = partial(self._live, Settings(self._settings), line)
             found = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
             return int(found)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
             self.errors += traceback.format_exc().splitlines()
             return 1
 

@@ -3,6 +3,7 @@
     host = sim.host("worker-1")
     host.spawn(consume)             # a function that returns a coroutine: it runs again after a restart
     host.spawn(consume, again="1s") # ... and when it raises, as under a supervisor
+    host.spawn_sync(work)           # an ordinary function that may block: kafka-python's clients, threads
     host.crash()                    # power off: nobody is told. crash(reset=True): the process alone dies, its connections are reset
     host.pause(); host.resume()     # as by SIGSTOP
     host.restart()                  # a new process; it crashes first where it is up
@@ -78,14 +79,14 @@ class Host:
         self._programs.append((program, name))
         return self._start(program(), name)
 
-    def spawn_sync(self, function: Callable[[], object], name: str | None = None) -> SimTask:
+    def spawn_sync(self, function: Callable[[], object], name: str | None = None, *, again: object = None) -> SimTask:
         """As ``spawn``, of an ordinary function that may block: it runs on a thread of the simulation, again after every restart. Its
         sleeps, sockets, locks and threads are virtual: see ``threads``. Raises UsageError where the host is down, LibraryMoved."""
         from broker_sim.simulation.threads import in_thread, prepare
 
         prepare()
         name = name or getattr(function, "__name__", None)
-        return self.spawn(partial(in_thread, function, name), name)
+        return self.spawn(partial(in_thread, function, name), name, again=again)
 
     async def _supervised(self, program: Callable[[], Coroutine[Any, Any, object]], pause_s: float) -> None:
         while True:

@@ -269,6 +269,21 @@ def test_a_task_that_is_cancelled_ends_its_thread() -> None:
         assert (clock.noted, clock.cleaned_up) == ([1], 1)
 
 
+def test_a_program_may_be_started_again_when_it_raises() -> None:
+    began: list[float] = []
+    with simulate(1) as sim:
+
+        def fails() -> None:
+            began.append(round(sim.elapsed_s, 1))
+            time.sleep(2)
+            raise ValueError("no")
+
+        sim.host("sync").spawn_sync(fails, again="3s")
+        sim.run_for(11)
+        assert began == [0, 5, 10]
+        assert [str(error) for _, error in sim.host("sync").failures] == ["no", "no"]
+
+
 def test_what_a_program_raises_ends_the_run_and_what_its_threads_raise_is_kept() -> None:
     def fails() -> None:
         time.sleep(2)
