@@ -17,7 +17,7 @@ import os
 import socket
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -146,14 +146,14 @@ def _python_files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{item.name}", item.read_bytes()
 
 
-def check_this_machine() -> None:
-    """Raises ImportError, in one line, unless what the archive needs from outside is here."""
-    lacks = [wanted for module, wanted in NEEDS.items() if importlib.util.find_spec(module) is None]
+def check_this_machine(needs: Mapping[str, str] = NEEDS, what: str = "pipelines") -> None:
+    """Raises ImportError, in one line, unless ``needs`` (module -> what to install) are here."""
+    lacks = [wanted for module, wanted in needs.items() if importlib.util.find_spec(module) is None]
     old = [f"Python {_dotted(LEAST_PYTHON)} or newer"] if sys.version_info < LEAST_PYTHON else []
     if lacks or old:
         how = f"; pip install {' '.join(repr(each) for each in lacks)}" if lacks else ""
         raise ImportError(
-            f"broker-sim's pipelines need {' and '.join(old + lacks)} on every machine of the cluster, and {sys.executable} (Python "
+            f"broker-sim's {what} need {' and '.join(old + lacks)} on every machine of the cluster, and {sys.executable} (Python "
             f"{_dotted(sys.version_info[:2])}) on {socket.gethostname()} has it not{how}; or name another Python in PYSPARK_PYTHON"
         )
 

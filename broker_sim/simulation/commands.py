@@ -17,7 +17,7 @@ from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
 from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.sweep import Failure, Summary
+    from broker_sim.simulation.sweep import Failure, Options, Summary
 
 __all__ = ["register", "simulate"]
 
@@ -32,6 +32,8 @@ examples:
 
   broker-sim simulate hostile --seeds 0..100000 --seconds 10 --for 10m --rows runs.jsonl
       ten minutes of it, a line of JSON for each run; the same command again goes on where this one ended
+  broker-sim simulate group --seeds 0..1000000 --engine spark --master spark://HOST:7077 --out hdfs:///sweep --shrink
+      a million seeds on a cluster; their verdicts as a table
   broker-sim simulate incident.yaml --seeds 0..1000
       a scenario file with every seed: those whose verdict does not hold
 
@@ -94,6 +96,13 @@ def register(commands: Any, name: str) -> None:
     add("--budget", type=_whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
     add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
     add("--replay", type=Path, metavar="FILE", help="run one kept failure and nothing else")
+    add("--engine", choices=("local", "spark"), default="local", help="processes of this machine, or a job of Spark's")
+    add(
+        "--master", metavar="URL", help="spark: its master, local[2], spark://.. (default: local[*], or spark-submit's)"
+    )
+    add(
+        "--out", metavar="DIR", help="spark: a Parquet table of all verdicts, and one of the failures with their faults"
+    )
     add("--json", action="store_true", help="the summary as one JSON object on stdout")
     add("--quiet", action="store_true", help="no progress")
 
@@ -202,11 +211,35 @@ def _sweep(arguments: argparse.Namespace) -> int:
         rows=arguments.rows,
         timeline=arguments.timeline,
     )
-    line = _Line(quiet=arguments.quiet, limit_s=arguments.limit)
-    summary = sweep(options, line.show)
-    line.end()
+    if arguments.engine == "spark":
+        summary = _on_spark(options, arguments)
+    else:
+        line = _Line(quiet=arguments.quiet, limit_s=arguments.limit)
+        summary = sweep(options, line.show)
+        line.end()
     sys.stdout.write(json.dumps(summary.to_dict()) + "\n" if arguments.json else text_of(summary))
     return DONE if not summary.failures else BROKEN
+
+
+def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
+    from broker_sim.pipeline.progress import Steps
+    from broker_sim.pipeline.run import SparkFailed
+    from broker_sim.simulation.on_spark import sweep_on_spark
+    from broker_sim.words import UsageError
+
+    local = {"--for": arguments.limit < math.inf, "--rows": arguments.rows, "--timeline": arguments.timeline}
+    for option, given in local.items():
+        if given:
+            raise UsageError(f"{option} is the local engine's; of Spark's the verdicts go to --out")
+    steps = Steps(sys.stderr, quiet=arguments.quiet)
+    try:
+        found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
+    except SparkFailed as error:
+        sys.stderr.write(f"broker-sim simulate: {error}\n")
+        raise SystemExit(BROKEN) from None
+    if found.again[0]:
+        steps.say(f"{found.again[0]} seeds were run again, {found.again[1]} of them in another process")
+    return found.summary
 
 
 class _Line:

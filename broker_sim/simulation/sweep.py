@@ -36,7 +36,9 @@ from broker_sim.simulation.shrink import BUDGET, shrink
 from broker_sim.simulation.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.words import UsageError
 
-__all__ = ["Failure", "Options", "Summary", "draw", "draw_case", "read_case", "replay", "sweep"]
+__all__ = [
+    "Failure", "Options", "Summary", "draw", "draw_case", "keep", "kept_cases", "note", "read_case", "replay", "shrunk", "sweep",
+]  # fmt: skip
 
 _RUNS_A_WORKER = 400
 """Then another one takes its place: whatever a run leaves behind is gone with it."""
@@ -197,7 +199,8 @@ def first_difference(one: Outcome, other: Outcome) -> str | None:
     return f"the journals are the same, the schedules are not: {one.steps} callbacks, then {other.steps}"
 
 
-def _shrink(case: Case, failure: str, budget: int) -> Failure:
+def shrunk(case: Case, failure: str, budget: int) -> Failure:
+    """A failure made small."""
     small = shrink(case, failure, budget=budget)
     return Failure(failure, small.outcome.text, small.case, shrunk=True, before=small.before, shrinking_runs=small.runs)
 
@@ -261,7 +264,7 @@ def _wall_s() -> float:
 
 def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
     """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read."""
-    kept = [(path, read_case(path)) for path in sorted(options.corpus.glob("*.json"))] if options.corpus else []
+    kept = kept_cases(options.corpus)
     summary = Summary(wanted=len(kept) + len(options.seeds))
     began_s = _wall_s()
     jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary)
@@ -277,7 +280,7 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda each: running[each].case.seed):
                     job, result = running.pop(future), future.result()
-                    _note(summary, job, result)
+                    note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
                     write(json.dumps(verdict_row(result.outcome)))
                 _keep_all(summary, options)
                 summary.wall_s = _wall_s() - began_s
@@ -314,38 +317,40 @@ def _keep_all(summary: Summary, options: Options) -> None:
             keep(failure, options.corpus)
 
 
-def _note(summary: Summary, job: _Job, result: _Result) -> None:
-    outcome = result.outcome
+def note(
+    summary: Summary, outcome: Outcome, *, twice: bool = False, difference: str | None = None, file: Path | None = None
+) -> None:
+    """A run has ended. ``twice``: it was done twice; ``difference``: what differed then; ``file``: of the corpus, whose case it is."""
     summary.runs += 1
-    summary.repeated += job.twice
-    summary.virtual_s += outcome.virtual_s * (1 + job.twice)
-    summary.cpu_s += outcome.cpu_s * (1 + job.twice)
+    summary.repeated += twice
+    summary.virtual_s += outcome.virtual_s * (1 + twice)
+    summary.cpu_s += outcome.cpu_s * (1 + twice)
     summary.faults += outcome.begun
     for name in ("hits", "reached", "waived"):
         getattr(summary, name).update(getattr(outcome, name))
     counts = summary.by_workload.setdefault(outcome.case.workload, [0, 0])
     counts[0] += 1
-    counts[1] += outcome.failure is not None or result.difference is not None
+    counts[1] += outcome.failure is not None or difference is not None
     failure, text = outcome.failure, outcome.text
-    if result.difference is not None:
-        failure, text = "not deterministic", result.difference
+    if difference is not None:
+        failure, text = "not deterministic", difference
     if failure is None:
-        if job.file is not None:
-            summary.mended.append(job.file)
+        if file is not None:
+            summary.mended.append(file)
         return
     summary.failed += 1
     known = summary.failures.get(f"{outcome.case.workload}: {failure}")
     if known is not None:
         known.count += 1
     else:
-        found = Failure(failure, text, outcome.case, file=job.file, old=job.file is not None)
+        found = Failure(failure, text, outcome.case, file=file, old=file is not None)
         summary.failures[f"{outcome.case.workload}: {failure}"] = found
 
 
 def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
     """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
     asked = {
-        name: pool.submit(_shrink, each.case, each.failure, options.budget)
+        name: pool.submit(shrunk, each.case, each.failure, options.budget)
         for name, each in summary.failures.items()
         if not each.old and each.failure != "not deterministic"
     }
@@ -393,6 +398,11 @@ def keep(failure: Failure, corpus: Path) -> Path:
         failure.file = corpus / f"{failure.case.workload}-{slug}-{failure.case.seed}.json"
     failure.file.write_text(json.dumps(failure.to_dict(), indent=1) + "\n")
     return failure.file
+
+
+def kept_cases(corpus: Path | None) -> list[tuple[Path, Case]]:
+    """A corpus, by the names of its files. Raises UsageError for a file that is none of its."""
+    return [(path, read_case(path)) for path in sorted(corpus.glob("*.json"))] if corpus is not None else []
 
 
 def read_case(path: Path) -> Case:

@@ -1,0 +1,46 @@
+"""`seed_verdicts`: what came of each seed of a sweep (``broker-sim simulate --engine spark --out DIR``).
+
+A row is what the local engine writes as a line with ``--rows``, with three columns more: both come from one function of the simulation.
+"""
+
+from __future__ import annotations
+
+from broker_sim.pipeline.schemas import BOOLEAN, DOUBLE, INT, LONG, RUN_ID, STRING, Column, Table
+
+__all__ = ["SEED_VERDICTS"]
+
+_CASE, _RUN = "the seed", "the run"
+
+SEED_VERDICTS = Table(
+    "seed_verdicts",
+    (
+        RUN_ID,
+        Column("seed", LONG, "the number that all chance of the run comes from; never null", _CASE),
+        Column("workload", STRING, "who works on what: `group`, `hostile` ..; never null", _CASE),
+        Column("verdict", STRING, "`clean` or `failed`; never null", _RUN),
+        Column(
+            "failure", STRING, "what went wrong, in a line that runs with the same cause share; null if clean", _RUN
+        ),
+        Column("invariant", STRING, "name of the invariant that is broken, if that is it", _RUN),
+        Column("as_version", STRING, "the Kafka that the brokers behaved as", _CASE),
+        Column("duration_s", DOUBLE, "virtual seconds with faults", _CASE),
+        Column("journal", BOOLEAN, "whether the brokers were watched; if not they take their short ways", _CASE),
+        Column("faults", LONG, "faults that came about", _RUN),
+        Column("schedule", STRING, "the fault schedule, JSON", _CASE),
+        Column("steps", LONG, "callbacks that the event loop ran", _RUN),
+        Column("journal_hash", STRING, "hash of the trace: all that the journal tells", _RUN),
+        Column("schedule_hash", STRING, "hash of the order in which callbacks ran", _RUN),
+        Column("virtual_s", DOUBLE, "virtual seconds of the run", _RUN),
+        Column("healed_s", DOUBLE, "virtual seconds from the healing until all was well", _RUN),
+        Column("cpu_s", DOUBLE, "processor seconds of the run", _RUN),
+        Column("hits", STRING, "faults and sites that came about, JSON: name -> how often", _RUN),
+        Column("reached", STRING, "what the run has seen, JSON: name -> how often", _RUN),
+        Column("waived", STRING, "breaches that the plan explains, JSON: name -> how often", _RUN),
+        Column("text", STRING, "all there is to tell of a failure; null if clean", _RUN),
+        Column("case", STRING, "a failure's case, JSON as `--replay` takes it; null if clean", _CASE),
+        Column("version", STRING, "version of broker-sim: a seed means nothing under another one", ""),
+        Column("worker", STRING, "host and process that it ran in", ""),
+        Column("pass", INT, "1; 2 for the share that was run again elsewhere", ""),
+    ),
+    "One row for each seed of a sweep, and one more for each that was run again as a check of determinism.",
+)
