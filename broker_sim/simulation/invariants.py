@@ -109,7 +109,8 @@ class Invariants:
             if ask.api == "OffsetFetch":
                 self._check_shown(ask, event["body"])
             gone = self._gone.get((ask.group, ask.member))
-            if gone is not None and gone < ask.sent and ask.error is Err.NONE and ask.generation >= 0:
+            taken = ask.error is Err.NONE or (ask.error is Err.REBALANCE_IN_PROGRESS and ask.api == "Heartbeat")
+            if gone is not None and gone < ask.sent and taken and ask.generation >= 0:
                 self._fail(
                     "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
                 )

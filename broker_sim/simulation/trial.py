@@ -122,8 +122,11 @@ def settled(case: Case) -> Case:
 
 
 def waived(case: Case) -> tuple[str, ...]:
-    """Invariants that the case's plan breaks rightly: rules that let requests hang, or come late."""
-    hangs = any(fault.kind == "rule" and _HANGING.intersection(fault.args) for fault in case.plan or ())
+    """Invariants that the case's plan breaks rightly: rules let requests hang, or come late; a disk that stalls stalls everything."""
+    hangs = any(
+        (fault.kind == "rule" and _HANGING.intersection(fault.args)) or fault.args.get("what") == "stalls"
+        for fault in case.plan or ()
+    )
     return ("parked requests are answered",) if hangs else ()
 
 
