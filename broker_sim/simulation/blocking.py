@@ -290,10 +290,20 @@ def _kafka_record_times(p: _Patches) -> None:
     _of_threads(p, DefaultRecordBatchBuilder, "append", append)
 
 
+def _kafka_producer_names(p: _Patches) -> None:
+    """A producer without a client id is called by how many there have been: those of this simulation."""
+    producers = importlib.import_module("kafka.producer.kafka")
+    name = "PRODUCER_CLIENT_ID_SEQUENCE"
+    if not hasattr(getattr(producers, name, None), "increment"):
+        raise LibraryMoved(f"kafka-python's producer has no {name}")
+    p.put(producers, name, type(getattr(producers, name))())
+
+
 KAFKA_PINS: dict[str, Callable[[_Patches], None]] = {
     "kafka-python's partitions": _kafka_partitions,
     "kafka-python's tasks": _kafka_tasks,
     "kafka-python's selector": _kafka_selector,
     "kafka-python's record times": _kafka_record_times,
+    "kafka-python's producer names": _kafka_producer_names,
 }
 """What of kafka-python is pinned, or looked at, by name."""

@@ -70,6 +70,7 @@ def test_idle_consumers_cost_little() -> None:
 @pytest.mark.parametrize("name", KAFKA_PINS)
 def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import kafka.net.selector
+    import kafka.producer.kafka
     import kafka.record.default_records
     import kafka.structs
 
@@ -77,6 +78,8 @@ def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(kafka.structs.TopicPartition, "_fields", ("topic", "number"))
     elif name == "kafka-python's tasks":
         monkeypatch.setattr(kafka.net.selector.Task, "__init__", lambda self, coro, name: None)
+    elif name == "kafka-python's producer names":
+        monkeypatch.setattr(kafka.producer.kafka, "PRODUCER_CLIENT_ID_SEQUENCE", 0)
     elif name == "kafka-python's record times":
         builder = kafka.record.default_records.DefaultRecordBatchBuilder
         monkeypatch.setattr(builder, "append", lambda self, offset, key: None)
@@ -95,6 +98,15 @@ def test_every_pin_of_kafka_python_has_an_effect_while_a_simulation_runs() -> No
         builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)
         return int(builder.append(0, None, None, b"value", []).timestamp)
 
+    from kafka.producer.kafka import KafkaProducer
+
+    def producer_name() -> str:
+        import kafka.producer.kafka
+
+        return f"{kafka.producer.kafka.PRODUCER_CLIENT_ID_SEQUENCE.increment()}"
+
+    assert KafkaProducer.DEFAULT_CONFIG["client_id"] is None
+    assert result_of(producer_name) == result_of(producer_name) == "1"
     assert result_of(record_time) == 1_700_000_000_000
     assert record_time() > 1_790_000_000_000
 
