@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import broker_sim
 from broker_sim.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.simulation.answers import Answers, Ask
 from broker_sim.simulation.faults import Fault
 from broker_sim.simulation.swarm import habits
 from broker_sim.simulation.trial import Case, run
@@ -90,3 +92,25 @@ def test_the_sites_of_a_run_are_drawn_and_each_has_its_own_chance() -> None:
 def test_a_site_that_there_is_none_of() -> None:
     with pytest.raises(UsageError, match="no site 'linger'; did you mean 'lingers'"):
         Buggify(1).on("linger")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_short_ways_answer_as_the_general_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request of members and of the hostile client, and when it was answered what."""
+    heard: list[list[str]] = []
+    sent = Answers.sent
+
+    def noted(answers: Answers, *args: Any) -> Ask:
+        ask = sent(answers, *args)
+        asks.append(ask)
+        return ask
+
+    monkeypatch.setattr(Answers, "sent", noted)
+    for probability in (0.0, 1.0):
+        asks: list[Ask] = []
+        site = Fault(0.0, "buggify", {"site": "takes no short way", "probability": probability})
+        outcome = run(Case("hostile", seed, 10.0, journal=False, order="fifo", plan=(site, *MOVES)))
+        assert outcome.failure is None, outcome.text
+        heard.append([f"{ask} {ask.got_s:.6f} {ask.version}" for ask in asks])
+    assert len(heard[0]) > 200
+    assert heard[0] == heard[1]
