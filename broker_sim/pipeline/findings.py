@@ -492,7 +492,8 @@ def compaction(facts: Facts) -> list[str]:
             f" took them, in {count(len(holed), 'partition')} ({where})."
         )
     if begun:
-        lines.append(f"{count(len(begun), 'partition')} do not begin at offset 0: what stood before is not there.")
+        do = "does" if len(begun) == 1 else "do"
+        lines.append(f"{count(len(begun), 'partition')} {do} not begin at offset 0: what stood before is not there.")
     if not holed and not begun:
         lines.append(
             "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
     need_pyspark()
     ours = not is_running()
     with steps.step("starting Spark") as step:
-        spark = spark_session(options.master, "broker-sim pipeline", options.conf)
+        spark = spark_session(options.master, "broker-sim pipeline", {**_here(options.master), **options.conf})
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
     try:
@@ -109,6 +110,12 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
     finally:
         if ours:
             spark.stop()
+
+
+def _here(master: str | None) -> dict[str, str]:
+    """Settings on one machine: a run is many queries, each of them new, so that Java's slow compiler costs more than it gives."""
+    local = (master or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if local else {}
 
 
 def spark_s_reason(error: Exception) -> str | None:

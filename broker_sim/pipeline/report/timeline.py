@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.phrases import count
+from broker_sim.explain.phrases import clock, count
 from broker_sim.explain.style import HUES
 from broker_sim.pipeline.report.sheet import NAME, Sheet
 
@@ -19,6 +19,8 @@ LEFT = 170
 TOP = 34
 BAR = 20
 LEAST_PX = 1.6
+MANY, CROWD_PX = 80, 8.0
+"""Of more bars than that in a row, those that share so little room are drawn as one."""
 LEGEND = (
     ("prepare", "preparing: JoinGroups are awaited"),
     ("complete", "completing: the assignment is awaited"),
@@ -77,13 +79,11 @@ def _lane(sheet: Sheet, lane: Lane, top: float, narrow: bool) -> None:
     sheet.canvas.rect(sheet.left, top + BAR / 2 - 1, sheet.width - sheet.left - sheet.right, 2, "track veil", radius=1)
     for from_ms, to_ms, words in lane.stuck:
         sheet.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
-    drawn = sheet.left - 10.0
-    for bar in lane.bars:
-        x, end = sheet.x(bar.began_ms), sheet.x(bar.until_ms)
-        if end - drawn < LEAST_PX:
-            continue  # thousands of them on one pixel
-        drawn = max(end, x + LEAST_PX)
-        _bar(sheet, bar, top)
+    for together in _crowds(sheet, lane.bars):
+        if len(together) == 1:
+            _bar(sheet, together[0], top)
+        else:
+            _crowd(sheet, together, top)
     for from_ms, to_ms, words in lane.stuck:
         x = sheet.x(from_ms)
         sheet.canvas.rect(x, top + BAR + 1, max(sheet.x(to_ms) - x, 2), 3, "bad", words, radius=1.5)
@@ -93,6 +93,30 @@ def _lane(sheet: Sheet, lane: Lane, top: float, narrow: bool) -> None:
         if x - last >= 3:
             last = x
             sheet.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+
+
+def _crowds(sheet: Sheet, bars: Sequence[Bar]) -> list[list[Bar]]:
+    """The bars in order; of very many those that are narrow and near each other together."""
+    found: list[list[Bar]] = []
+    began = 0.0
+    for bar in bars:
+        x, end = sheet.x(bar.began_ms), sheet.x(bar.until_ms)
+        crowded = len(bars) > MANY and end - x < CROWD_PX
+        if found and crowded and end - began < CROWD_PX:
+            found[-1].append(bar)
+        else:
+            found.append([bar])
+            began = x if crowded else -CROWD_PX  # nobody joins a wide one
+    return found
+
+
+def _crowd(sheet: Sheet, bars: Sequence[Bar], top: float) -> None:
+    x, end = sheet.x(bars[0].began_ms), sheet.x(bars[-1].until_ms)
+    failed = sum(not bar.stable for bar in bars)
+    words = f"{len(bars)} rebalances from {clock(bars[0].began_ms)} to {clock(bars[-1].until_ms)}"
+    words += f", {failed} of them not Stable at their end" if failed else ""
+    style = "prepare" if failed * 2 >= len(bars) else f"g{(bars[-1].generation or 0) % len(HUES)} steady"
+    sheet.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, style, words)
 
 
 def _bar(sheet: Sheet, bar: Bar, top: float) -> None:

@@ -72,19 +72,17 @@ def coordinator_hotspots(log: DataFrame, source: str = "log") -> DataFrame:
     from pyspark.sql import functions as f
 
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
-    held = held.withColumn("hash", f.when(f.col("group").isNotNull(), java_hash(f.col("group"))))
-    told = held.join(f.broadcast(_partitions(held)), "run_id", "left")
-    elsewhere = f.col("hash") % f.coalesce("partitions", f.lit(USUAL)) != f.col("log_partition")
-    size = f.when(f.col("group").isNotNull(), f.struct("records", "group"))
+    told = held.join(f.broadcast(_runs(held)), "run_id")
+    here = f.when(f.col("group").isNotNull(), java_hash(f.col("group")) % f.coalesce("partitions", f.lit(USUAL)))
     rows = told.groupBy("run_id", "log_partition").agg(
         f.count("group").alias("groups"),
         f.sum("records").alias("records"),
-        f.max(size).alias("busiest"),
+        f.max(f.when(f.col("group").isNotNull(), f.struct("records", "group"))).alias("busiest"),
         f.first("partitions").alias("partitions"),
-        f.count(f.when(elsewhere, 1)).alias("misplaced"),
+        f.first("total").alias("total"),
+        f.count(f.when(here != f.col("log_partition"), 1)).alias("misplaced"),
     )
-    totals = held.groupBy("run_id").agg(f.sum("records").alias("total"))
-    rows = rows.join(f.broadcast(totals), "run_id").select(
+    rows = rows.select(
         "*",
         f.lit(source).alias("source"),
         (f.col("records") / f.col("total")).alias("share"),
@@ -94,27 +92,27 @@ def coordinator_hotspots(log: DataFrame, source: str = "log") -> DataFrame:
     return COORDINATOR_HOTSPOTS.conform(rows)
 
 
-def _partitions(held: DataFrame) -> DataFrame:
-    """(run_id, partitions): the N that explains every group, for the runs that have one."""
+def _runs(held: DataFrame) -> DataFrame:
+    """(run_id, total, partitions): a run's records, and the N that explains every group of it; null where none does."""
     from pyspark.sql import functions as f
 
-    groups = held.where(f.col("hash").isNotNull()).select("run_id", "hash", "log_partition")
-    per_run = groups.groupBy("run_id").agg(
-        f.count("*").alias("witnesses"),
+    place = f.when(
+        f.col("group").isNotNull(),
+        f.struct(java_hash(f.col("group")).alias("hash"), f.col("log_partition").alias("at")),
+    )
+    runs = held.groupBy("run_id").agg(
+        f.sum("records").alias("total"),
         f.max("log_partition").alias("highest"),
-        f.count(f.when(f.col("hash") % USUAL != f.col("log_partition"), 1)).alias("strangers"),
+        f.collect_list(place).alias("groups"),
     )
-    usual = per_run.where(f.col("strangers") == 0).select("run_id", f.lit(USUAL).alias("partitions"))
-    odd = per_run.where((f.col("strangers") > 0) & (f.col("witnesses") >= WITNESSES) & (f.col("highest") < LARGEST))
-    tried = groups.join(f.broadcast(odd), "run_id").select(
-        "run_id",
-        "hash",
-        "log_partition",
-        f.explode(f.sequence(f.col("highest") + 1, f.lit(LARGEST))).alias("partitions"),
+
+    def explains(number: SparkColumn) -> SparkColumn:
+        return f.forall("groups", lambda group: group["hash"] % number == group["at"])
+
+    first = f.col("highest") + 1
+    tried = f.when(first <= LARGEST, f.sequence(first, f.lit(LARGEST))).otherwise(f.array().cast("array<int>"))
+    smallest = f.get(f.filter(tried, explains), f.lit(0))
+    enough = f.size("groups") >= WITNESSES
+    return runs.select(
+        "run_id", "total", f.when(explains(f.lit(USUAL)), USUAL).when(enough, smallest).alias("partitions")
     )
-    right = (
-        tried.groupBy("run_id", "partitions")
-        .agg(f.max((f.col("hash") % f.col("partitions") != f.col("log_partition")).cast("int")).alias("wrong"))
-        .where(f.col("wrong") == 0)
-    )
-    return usual.unionByName(right.groupBy("run_id").agg(f.min("partitions").alias("partitions")))

@@ -70,9 +70,10 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    kept = _kept(log, window_ms)
+    taken = commits(log).where(f.col("at_ms").isNotNull()).withColumn("window", _window("at_ms", window_ms))
+    kept = _kept(taken)
     # all that happens to a key, in one frame; RANGE takes what happens in the same window together
-    moves = kept.unionByName(_stood(kept, _ends(log_ends, window_ms)), allowMissingColumns=True)
+    moves = kept.unionByName(_stood(taken, _ends(log_ends, window_ms)), allowMissingColumns=True)
     so_far = Window.partitionBy(*_KEY).orderBy("window").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     filled = (
         moves.select(
@@ -92,7 +93,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
         "*",
         f.col("kept.committed").alias("committed"),
         f.col("stood.end").alias("end"),
-        f.col("stood.source").alias("source"),
+        f.when(f.col("stood.logged"), "log").when(~f.col("stood.logged"), "journal").alias("source"),
         f.greatest(f.col("stood.end") - f.col("kept.committed"), f.lit(0)).alias("clamped"),
         f.col("window").alias("window_start_ms"),
         f.timestamp_millis("window").alias("window_start"),
@@ -157,38 +158,40 @@ def journal_ends(events: DataFrame) -> DataFrame:
     )
 
 
-def _stood(kept: DataFrame, ends: DataFrame) -> DataFrame:
+def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
     """By key and window, from the key's first commit on: where the log ended. What was known before counts for the first window."""
     from pyspark.sql import functions as f
 
-    firsts = kept.groupBy(*_KEY).agg(f.min("window").alias("first"))
+    firsts = taken.groupBy(*_KEY).agg(f.min("window").alias("first"))
     known = ends.join(firsts, ["run_id", "topic", "partition"])
     window = f.greatest("window", "first").alias("window")
-    return known.groupBy(*_KEY, window).agg(f.max_by("stood", "ends_window").alias("stood"))
+    # numbers and booleans alone are aggregated: without a sort
+    told = known.groupBy(*_KEY, window).agg(
+        f.max_by("end", "ends_window").alias("end"), f.max_by("logged", "ends_window").alias("logged")
+    )
+    return told.select(*_KEY, "window", f.struct("end", "logged").alias("stood"))
 
 
-def _kept(log: DataFrame, window_ms: int) -> DataFrame:
+def _kept(taken: DataFrame) -> DataFrame:
     """By key and window: the last commit or deletion in the log's order, and how many commits there were."""
     from pyspark.sql import functions as f
 
-    taken = commits(log).where(f.col("at_ms").isNotNull())
-    place = f.struct("effect_offset", "log_offset")
-    return taken.groupBy(*_KEY, _window("at_ms", window_ms).alias("window")).agg(
-        f.struct(f.max_by("committed_offset", place).alias("committed")).alias("kept"),
+    return taken.groupBy(*_KEY, "window").agg(
+        f.struct(f.max_by("committed_offset", "effect_offset").alias("committed")).alias("kept"),
         f.count(f.when(~f.col("deleted"), 1)).alias("commits"),
     )
 
 
 def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
-    """By topic, partition and window: where the log ended."""
+    """By topic, partition and window: where the log ended, and whether segments say so."""
     from pyspark.sql import functions as f
 
     window = _window("at_ms", window_ms).alias("window")
-    order = f.struct("at_ms", "end")
-    ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(
-        f.max_by(f.struct("end", "source"), order).alias("stood")
+    last = f.max(f.struct("at_ms", "end", (f.col("source") == "log").alias("logged"))).alias("last")
+    ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last)
+    return ends.select(
+        *("run_id", "topic", "partition", "window"), f.col("window").alias("ends_window"), "last.end", "last.logged"
     )
-    return ends.withColumn("ends_window", f.col("window"))
 
 
 def _window(moment_ms: str, window_ms: int) -> SparkColumn:

@@ -43,7 +43,7 @@ COMMITS = Table(
         Column("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
         Column("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
     ),
-    "The commits and deletions of offsets that took effect.",
+    "The commits and deletions of offsets that took effect; of a transaction the last one of each partition.",
 )
 
 
@@ -125,6 +125,12 @@ def commits(log: DataFrame) -> DataFrame:
     ended = within.withColumn("end", f.first(marker, ignorenulls=True).over(after))
     ended = ended.where(f.col("kind").isin(*kinds) & (f.col("end.kind") == "txn_commit"))
     ended = ended.withColumn("effect_offset", f.col("end.log_offset")).withColumn("at_ms", f.col("end.at_ms"))
+    of_key = Window.partitionBy("run_id", "log_partition", "effect_offset", "group", "topic", "partition")
+    ended = (
+        ended.withColumn("last", f.max("log_offset").over(of_key))
+        .where(f.col("log_offset") == f.col("last"))
+        .drop("last")
+    )
     both = plain.unionByName(ended.drop("end"))
     both = both.withColumn("at", f.timestamp_millis("at_ms")).withColumn("deleted", f.col("kind") == "commit_tombstone")
     return COMMITS.conform(both)

@@ -120,41 +120,30 @@ def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     gone = f.col("kind") == "group_tombstone"
+    state = f.struct(
+        f.when(~gone, f.col("generation")).alias("generation"),
+        f.when(gone, 0).otherwise(f.size("members")).alias("members"),
+    )
+    where = ["run_id", "log_partition", "group"]
     groups = log.where(f.col("kind").isin("group", "group_tombstone")).select(
-        "run_id",
-        "log_partition",
-        "group",
-        f.col("log_offset").alias("place"),
-        f.struct(
-            f.when(~gone, f.col("generation")).alias("generation"),
-            f.when(gone, 0).otherwise(f.size("members")).alias("members"),
-        ).alias("state"),
-        f.lit(None).cast("struct<topic:string,partition:int,log_offset:bigint,side:string>").alias("asks"),
+        *where, f.col("log_offset").alias("place"), state.alias("state")
     )
-
-    def asking(side: str, place: str) -> DataFrame:
-        asks = f.struct("topic", "partition", "log_offset", f.lit(side).alias("side"))
-        none = f.lit(None).cast("struct<generation:int,members:int>").alias("state")
-        return back.select("run_id", "log_partition", "group", f.col(place).alias("place"), none, asks.alias("asks"))
-
-    union = groups.unionByName(asking("from", "before_log_offset")).unionByName(asking("to", "log_offset"))
-    before = (
-        Window.partitionBy("run_id", "log_partition", "group")
-        .orderBy("place")
-        .rowsBetween(Window.unboundedPreceding, 0)
+    # each fall asks twice: at the commit before it, and at its own
+    fall = f.struct(*(name for name in back.columns if name not in where))
+    asks = back.select(
+        *where, fall.alias("fall"), f.posexplode(f.array("before_log_offset", "log_offset")).alias("side", "place")
     )
-    answered = union.withColumn("state", f.last("state", ignorenulls=True).over(before)).where(
-        f.col("asks").isNotNull()
+    before = Window.partitionBy(*where).orderBy("place").rowsBetween(Window.unboundedPreceding, 0)
+    answered = (
+        groups.unionByName(asks, allowMissingColumns=True)
+        .withColumn("state", f.last("state", ignorenulls=True).over(before))
+        .where(f.col("fall").isNotNull())
     )
-    generations = answered.groupBy(
-        "run_id",
-        "group",
-        f.col("asks.topic").alias("topic"),
-        f.col("asks.partition").alias("partition"),
-        f.col("asks.log_offset").alias("log_offset"),
-    ).agg(
-        f.max(f.when(f.col("asks.side") == "from", f.col("state.generation"))).alias("from_generation"),
-        f.max(f.when(f.col("asks.side") == "to", f.col("state.generation"))).alias("to_generation"),
-        f.max(f.when(f.col("asks.side") == "to", f.col("state.members"))).alias("members"),
+    then, now = f.col("side") == 0, f.col("side") == 1
+    told = answered.groupBy(*where, f.col("fall.log_offset"), f.col("fall.topic"), f.col("fall.partition")).agg(
+        f.first("fall").alias("fall"),
+        f.max(f.when(then, f.col("state.generation"))).alias("from_generation"),
+        f.max(f.when(now, f.col("state.generation"))).alias("to_generation"),
+        f.max(f.when(now, f.col("state.members"))).alias("members"),
     )
-    return back.join(generations, [*_KEY, "log_offset"], "left")
+    return told.select(*where, "fall.*", "from_generation", "to_generation", "members")

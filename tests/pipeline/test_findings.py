@@ -1,0 +1,325 @@
+"""Findings: each kind from rows made by hand, in the words of an operator, and nothing that the rows don't show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.findings import MOST_ALIKE, compaction, findings, text
+from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS
+from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS
+from tests.pipeline.facts import Row, churned, facts, hotspot, rebalance, regression, row, window
+from tests.pipeline.offsets import T0
+
+
+def stuck(from_: int, to: int | None, **columns: Any) -> Row:
+    """__consumer_offsets-12 took nothing between these ms after T0."""
+    lasted = (600_000 if to is None else to) - from_
+    known = {
+        "log": "__consumer_offsets-12",
+        "log_partition": 12,
+        "from_ms": T0 + from_,
+        "to_ms": None if to is None else T0 + to,
+        "stuck_ms": lasted,
+        "silence_ms": lasted,
+        "attempts": 23,
+        "waiting": 0,
+        "errors": ["REQUEST_TIMED_OUT"],
+        "groups": ["billing"],
+        "evidence": "appends",
+    }
+    return row(STUCK_PARTITIONS.names, **{**known, **columns})
+
+
+def duplicate(first: int, behind: int, **columns: Any) -> Row:
+    known = {
+        "group": "billing",
+        "topic": "orders",
+        "partition": 0,
+        "from_offset": first,
+        "to_offset": behind,
+        "records": behind - first,
+        "evidence": "delivered",
+        "from_generation": 1,
+        "to_generation": 2,
+        "from_client": "app-1",
+        "to_client": "app-2",
+        "at_ms": T0 + 1000,
+    }
+    return row(DUPLICATE_WINDOWS.names, **{**known, **columns})
+
+
+def only(known: Facts) -> str:
+    """The one finding's sentence."""
+    (found,) = findings(known)
+    return found.text
+
+
+def test_nothing_unusual_is_said_with_what_was_looked_at() -> None:
+    known = facts(counts={"rebalances": 3})
+    assert only(known) == "Nothing unusual was found in 2 groups, 100 commits and 3 rebalances."
+    assert findings(known)[0].severity == "good"
+
+
+def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
+    found = findings(facts(lag={"billing": [window(0, 500), window(10_000, 0)]}))
+    assert [one.kind for one in found] == ["nothing", "lag"]
+
+
+# ------------------------------------------------------------------------------------------------ stuck
+
+
+def test_a_stuck_partition_is_told_with_its_group_and_who_shares_it() -> None:
+    known = facts(
+        stuck=[stuck(98_000, 139_000)],
+        rebalances=[
+            rebalance(98_500, 5000, end="failed", cause="sync failed"),
+            rebalance(103_500, 5000, end="failed", cause="sync failed"),
+            rebalance(138_500, 900),
+        ],
+        neighbours={12: ["audit", "billing", *(f"g{n}" for n in range(6))]},
+    )
+    assert only(known) == (
+        "billing never became Stable between 22:14:58.500 and 22:15:39: its offsets partition 12 accepted no append (23 attempts, "
+        "answered REQUEST_TIMED_OUT); 7 other groups share it: audit, g0, g1 and 4 more."
+    )
+
+
+def test_a_group_that_was_stable_before_is_not_said_to_have_been_unstable_from_the_first_failure_on() -> None:
+    known = facts(stuck=[stuck(98_000, 139_000)], rebalances=[rebalance(110_000, 29_500)])
+    assert "never became Stable between 22:15:10 and 22:15:39, nor committed anything from 22:14:58 on" in only(known)
+
+
+def test_a_group_that_became_stable_meanwhile_only_could_not_commit() -> None:
+    known = facts(stuck=[stuck(98_000, 139_000)], rebalances=[rebalance(100_000, 2000)])
+    assert only(known).startswith(
+        "billing could not commit between 22:14:58 and 22:15:39: its offsets partition 12 accepted no append"
+    )
+
+
+def test_groups_are_named_together_and_a_period_without_an_end_is_said_so() -> None:
+    known = facts(stuck=[stuck(98_000, None, groups=["audit", "billing"], errors=[], attempts=2, waiting=2)])
+    assert only(known) == (
+        "audit and billing could not commit since 22:14:58: their offsets partition 12 committed none of what was appended (2"
+        " attempts); it still is at the end of what was read."
+    )
+
+
+def test_a_data_partition_and_a_missing_coordinator_have_words_of_their_own() -> None:
+    produced = stuck(
+        0, 5000, log="orders-0", log_partition=None, groups=[], evidence="produce", errors=["NOT_ENOUGH_REPLICAS"]
+    )
+    assert only(facts(stuck=[produced])).startswith(
+        "orders-0 accepted no record (23 attempts, answered NOT_ENOUGH_REPLICAS) between"
+    )
+    gone = stuck(0, 5000, evidence="answers", errors=["NOT_COORDINATOR"])
+    assert "its offsets partition 12 had no coordinator that answered (23 attempts, answered NOT_COORDINATOR)" in only(
+        facts(stuck=[gone])
+    )
+
+
+def test_a_silence_of_a_log_without_a_journal_is_a_hint() -> None:
+    found = findings(
+        facts(stuck=[stuck(0, 40_000, evidence="silence", attempts=None, errors=None, groups=None, others=900)])
+    )
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("silence", "note")]
+    assert found[1].text == (
+        "__consumer_offsets-12 took nothing between 22:13:20 and 22:14:00 (40 s), while others took 900 records; it was busy before and"
+        " after."
+    )
+
+
+def test_rebalances_of_a_stuck_partition_are_not_told_again() -> None:
+    known = facts(
+        stuck=[stuck(0, 100_000)],
+        rebalances=[rebalance(at * 12_000, 11_000, end="failed", cause="sync failed") for at in range(8)],
+    )
+    assert [one.kind for one in findings(known)] == ["stuck"]
+
+
+# ------------------------------------------------------------------------------------------------ rebalances
+
+
+def test_a_group_that_rebalances_again_and_again_is_told_with_its_most_frequent_cause() -> None:
+    rows = [rebalance(at * 20_000, 2000, cause="session timeout") for at in range(4)]
+    rows += [rebalance(90_000, 2000, cause="join")]
+    assert only(facts(rebalances=rows)) == (
+        "billing rebalanced 5 times within 1 min 32 s from 22:13:20 on; 4 times because of session timeouts (as when the session of "
+        "app-1 ran out)."
+    )
+
+
+def test_few_rebalances_or_far_apart_are_not_worth_a_word() -> None:
+    few = [rebalance(at * 1000, 500) for at in range(4)]
+    far = [rebalance(at * 100_000, 500, group="audit") for at in range(6)]
+    assert findings(facts(rebalances=few + far))[0].kind == "nothing"
+
+
+def test_failed_ones_weigh_more() -> None:
+    rows = [rebalance(at * 10_000, 2000, end="failed") for at in range(6)]
+    (found,) = findings(facts(rebalances=rows))
+    assert found.severity == "bad"
+    assert "6 of them begun again before they were Stable" in found.text
+
+
+def test_the_longest_rebalance_is_told_with_what_it_waited_for() -> None:
+    slow = rebalance(60_000, 45_000, preparing_ms=44_000, timed_out=["app-3"], cause="join")
+    assert only(facts(rebalances=[rebalance(0, 12_000, preparing_ms=11_000), slow])) == (
+        "billing took 45 s to rebalance at 22:14:20, as app-1 joined: 44 s of it waiting for members to rejoin, in vain for app-3. 1"
+        " other took longer than 10 s."
+    )
+
+
+def test_an_assignment_that_came_late_is_another_story() -> None:
+    slow = rebalance(0, 30_000, preparing_ms=1000, completing_ms=29_000)
+    assert "most of it until the assignment was stored" in only(facts(rebalances=[slow]))
+
+
+def test_members_that_fall_silent_are_counted() -> None:
+    known = facts(churn=[churned(joins=6, expirations=4, leaves=0), churned("audit", joins=90, expirations=3)])
+    assert only(known) == "billing lost 4 members to session timeouts; 6 joined."
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+@pytest.mark.parametrize(
+    ("how", "severity", "words"),
+    [
+        (
+            "rebalance",
+            "bad",
+            "billing went back across a rebalance on orders-0: from 1,200 to 950 at 22:13:21, as generation 2 followed 1;",
+        ),
+        ("rewind", "warn", "billing went back within a generation on orders-0: from 1,200 to 950 at 22:13:21;"),
+        ("reset", "note", "billing was reset from outside on orders-0: from 1,200 to 950 at 22:13:21;"),
+        (
+            "deleted",
+            "warn",
+            "billing began anew after its offset had been deleted on orders-0: from 1,200 to 950 at 22:13:21;",
+        ),
+        (None, "warn", "billing went back on orders-0: from 1,200 to 950 at 22:13:21;"),
+    ],
+)
+def test_each_way_back_has_its_words(how: str | None, severity: str, words: str) -> None:
+    found = next(
+        one for one in findings(facts(regressions=[regression(1000, 1200, 950, how)])) if one.kind == "regression"
+    )
+    assert (found.severity, found.text) == (severity, f"{words} 250 records are read again.")
+
+
+def test_many_falls_of_a_group_are_one_finding() -> None:
+    rows = [regression(at, 100 + at, 99 + at) for at in range(5)] + [regression(9, 500, 400, partition=3)]
+    assert only(facts(regressions=rows)).endswith(
+        "on orders-3: from 500 to 400 at 22:13:20.009, as generation 2 followed 1; 100 records are read again. It did so 6 times "
+        "(105 records in all)."
+    )
+
+
+def test_what_was_delivered_twice_is_told_with_whom() -> None:
+    known = facts(duplicates=[duplicate(90, 120), duplicate(5, 7, partition=1)])
+    assert only(known) == (
+        "billing was handed 32 records twice: offsets 90 to 119 of orders-0 in generation 1 and again in 2 (to app-1, then to app-2), "
+        "and 1 window more like it."
+    )
+
+
+def test_what_was_only_sent_twice_is_a_note() -> None:
+    found = findings(facts(duplicates=[duplicate(90, 91, evidence="fetched")]))
+    assert [one.severity for one in found] == ["good", "note"]
+    assert found[1].text.startswith("billing was sent 1 record twice: offset 90 of orders-0 in generation 1")
+
+
+def test_a_group_that_stopped_committing_while_its_logs_grew() -> None:
+    rows = [window(0, 5, 10), window(10_000, 3, 10), *(window(at * 10_000, at * 400, 0) for at in range(2, 10))]
+    assert only(facts(lag={"billing": rows})) == (
+        "billing committed for the last time at 22:13:30, while its logs grew: from a lag of 3 to 3,600 at the end."
+    )
+
+
+def test_a_group_that_falls_behind_and_one_that_caught_up() -> None:
+    behind = [window(at * 10_000, 100 + at * 400, 5) for at in range(9)]
+    assert only(facts(lag={"billing": behind})) == "billing falls behind: its lag grew from 100 to 3,300."
+    caught_up = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 0, 5)]
+    assert findings(facts(lag={"billing": caught_up}))[1].text == (
+        "billing was 900 records behind at 22:13:30, and is 0 behind at the end."
+    )
+
+
+def test_an_unknown_or_small_lag_is_not_told() -> None:
+    rows = {"billing": [window(0, None, 5)], "audit": [window(0, 0, 1), window(10_000, 40, 0)]}
+    assert findings(facts(lag=rows))[0].kind == "nothing"
+
+
+# ------------------------------------------------------------------------------------------------ partitions, input
+
+
+def test_a_hot_partition_is_told_with_who_made_it_so() -> None:
+    rows = [hotspot(12, 8000, 0.8, groups=3, busiest_group="billing", busiest_records=7000), hotspot(3, 2000, 0.2)]
+    found = findings(facts(hotspots=rows))[1]
+    assert found.text == "__consumer_offsets-12 holds 80% of all records, of 3 groups; billing alone wrote 70% of all."
+
+
+def test_few_records_make_no_hot_partition() -> None:
+    assert findings(facts(hotspots=[hotspot(12, 30, 1.0)]))[-1].kind == "nothing"
+
+
+def test_another_number_of_partitions_is_told_and_groups_that_none_explains() -> None:
+    found = findings(facts(hotspots=[hotspot(3, 10, 0.5, partitions=12), hotspot(4, 10, 0.5, partitions=12)]))
+    assert found[1].text == "The groups lie as if __consumer_offsets had 12 partitions, not Kafka's usual 50."
+    odd = only(facts(hotspots=[hotspot(3, 10, 1.0, partitions=None, misplaced=1)]))
+    assert (
+        odd
+        == "1 group lies in another offsets partition than its hash says (3), and no number of partitions explains it."
+    )
+
+
+def test_what_could_not_be_read_is_told_with_its_place() -> None:
+    skipped = {"file": "x.log", "position": 4711, "bytes": 9, "reason": "the CRC is wrong"}
+    assert only(facts(skipped=[skipped, skipped], left_out={"skipped": 3})) == (
+        "5 pieces of the input could not be read: x.log at 4,711: the CRC is wrong, and 4 more."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ all together
+
+
+def test_the_weightiest_come_first() -> None:
+    known = facts(
+        stuck=[stuck(98_000, 139_000)],
+        regressions=[regression(1000, 1200, 950), regression(2000, 50, 40, "reset", group="audit")],
+        skipped=[{"file": "x", "position": None, "bytes": None, "reason": "not a log"}],
+        rebalances=[rebalance(300_000, 45_000)],
+    )
+    assert [one.kind for one in findings(known)] == ["stuck", "regression", "skipped", "slow", "regression"]
+
+
+def test_many_of_a_kind_are_cut_short_and_the_rest_is_named() -> None:
+    rows = [rebalance(0, 20_000 + n, group=f"g{n}") for n in range(9)]
+    found = findings(facts(rebalances=rows))
+    assert len(found) == MOST_ALIKE
+    assert found[-1].text.endswith("The same in less measure: g3, g2, g1 and g0.")
+
+
+def test_the_text_has_times_and_advice() -> None:
+    told = text(findings(facts(regressions=[regression(1000, 1200, 950)])))
+    assert told.startswith("22:13:21.000  billing went back")
+    assert "\n    The new owner went on from an older offset" in told
+
+
+def test_compaction_is_told_from_what_is_missing() -> None:
+    def log(partition: int, records: int, first: int, last: int) -> Row:
+        return {"log_partition": partition, "records": records, "first_offset": first, "last_offset": last}
+
+    whole = compaction(facts(partitions=[log(3, 100, 0, 99)]))
+    assert whole == [
+        "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."
+    ]
+    cleaned = compaction(facts(partitions=[log(3, 100, 0, 99), log(12, 100, 50, 949)], journal=None))
+    assert cleaned[0].startswith(
+        "800 of 1,000 records (80%) between the first and the last of their partitions are gone"
+    )
+    assert cleaned[1] == "1 partition does not begin at offset 0: what stood before is not there."
+    assert cleaned[-1].startswith("There is no journal")

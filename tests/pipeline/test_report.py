@@ -1,0 +1,307 @@
+"""The report: one page, whole in itself, bounded in size, and every picture shows what the rows say."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.report import lanes
+from broker_sim.pipeline.report.bars import churn
+from broker_sim.pipeline.report.heat import heat
+from broker_sim.pipeline.report.lines import committed, lag
+from broker_sim.pipeline.report.page import html
+from broker_sim.pipeline.report.sheet import NARROW, WIDE, merged, short
+from broker_sim.pipeline.report.timeline import timeline
+from tests.pipeline.facts import churned, facts, hotspot, kept, rebalance, regression, window
+from tests.pipeline.offsets import T0
+from tests.pipeline.test_findings import duplicate, stuck
+
+HOSTILE = "<script>alert(1)</script>&\"'\x00\ud800"
+VOID = {"meta", "br", "hr", "img", "link"}
+TIME = (T0, T0 + 600_000, ())
+
+
+class Page(HTMLParser):
+    """What is in a page; tags have to be closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def page(known: Facts) -> tuple[str, Page]:
+    text = html(known, findings(known))
+    return text, Page(text)
+
+
+def busy() -> Facts:
+    """A bit of everything."""
+    fall = regression(156_000, 1200, 950)
+    return facts(
+        stuck=[stuck(98_000, 139_000)],
+        rebalances=[
+            rebalance(98_500, 5000, end="failed"),
+            rebalance(138_500, 900, stable_ms=None),
+            rebalance(0, group="audit"),
+        ],
+        regressions=[fall],
+        duplicates=[duplicate(90, 120)],
+        churn=[churned(joins=6, leaves=1, expirations=2, departures=3, mean_tenure_ms=90_000.0)],
+        hotspots=[hotspot(12, 800, 0.8, busiest_group="billing", busiest_records=700), hotspot(3, 200, 0.2)],
+        lag={"billing": [window(at * 10_000, at * 7 % 50, at % 3) for at in range(60)]},
+        committed={("billing", "orders", 0): [kept(at * 10_000, at * 20, at * 25) for at in range(60)]},
+        partitions=[{"log_partition": 12, "records": 10, "first_offset": 0, "last_offset": 19}],
+        skipped=[{"file": "x.log", "position": 4711, "bytes": 9, "reason": "the CRC is wrong"}],
+        counts={"rebalances": 3, "stuck_partitions": 1, "offset_regressions": 1},
+    )
+
+
+def svg(text: str) -> ElementTree.Element:
+    """The picture as XML: it has to be well-formed."""
+    return ElementTree.fromstring(text)
+
+
+def titles(picture: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in picture.iter() if element.tag.endswith("title")]
+
+
+# ------------------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_is_whole_in_itself() -> None:
+    text, parsed = page(busy())
+    names = {tag for tag, _ in parsed.tags}
+    assert not names & {"img", "link", "iframe", "object"}
+    addresses = [
+        value
+        for _, attributes in parsed.tags
+        for name, value in attributes.items()
+        if name in ("src", "href") and value
+    ]
+    assert all(address.startswith("#") for address in addresses)
+    assert "http" not in text
+    assert "@import" not in text
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_findings_come_first_and_every_section_is_there() -> None:
+    text, parsed = page(busy())
+    ids = [attributes["id"] for tag, attributes in parsed.tags if tag == "section"]
+    assert ids == [
+        "findings",
+        "rebalances",
+        "stuck",
+        "lag",
+        "committed",
+        "duplicates",
+        "heat",
+        "churn",
+        "skipped",
+        "hidden",
+    ]
+    anchors = [attributes["href"] for tag, attributes in parsed.tags if tag == "a"]
+    assert anchors == [f"#{name}" for name in ids]
+    assert text.index("never became Stable") < text.index("<svg")
+    assert "x.log" in text
+
+
+def test_pictures_have_names_for_who_cannot_see_them() -> None:
+    _, parsed = page(busy())
+    pictures = [attributes for tag, attributes in parsed.tags if tag == "svg"]
+    assert pictures
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in pictures)
+
+
+def test_what_is_wide_has_a_narrow_twin_for_phones() -> None:
+    _, parsed = page(busy())
+    sizes = [attributes["class"] for tag, attributes in parsed.tags if tag == "svg"]
+    assert sizes.count("chart wide") == sizes.count("chart narrow") == 3
+
+
+def test_text_from_outside_does_nothing() -> None:
+    known = facts(
+        run_id=HOSTILE,
+        input=HOSTILE,
+        rebalances=[rebalance(0, group=HOSTILE, who_clients=[HOSTILE])],
+        regressions=[regression(1, 9, 5, group=HOSTILE, topic=HOSTILE)],
+        stuck=[stuck(0, 9000, groups=[HOSTILE], errors=[HOSTILE])],
+        lag={HOSTILE: [window(0, 5, 1, group=HOSTILE)]},
+        committed={(HOSTILE, HOSTILE, 0): [kept(0, 5)]},
+        churn=[churned(HOSTILE, joins=1)],
+        hotspots=[hotspot(1, 5, 1.0, busiest_group=HOSTILE, busiest_records=5)],
+        skipped=[{"file": HOSTILE, "position": 1, "bytes": 1, "reason": HOSTILE}],
+        neighbours={12: [HOSTILE + "2"]},
+    )
+    text, parsed = page(known)
+    assert sum(tag == "script" for tag, _ in parsed.tags) == 1  # our own
+    assert "\x00" not in text
+    text.encode()
+
+
+def test_nothing_at_all_makes_a_page_too() -> None:
+    text, parsed = page(Facts("empty", None, None))
+    assert [attributes["id"] for tag, attributes in parsed.tags if tag == "section"] == ["findings"]
+    assert "Nothing unusual was found in 0 groups, 0 commits and 0 rebalances." in text
+
+
+def test_a_log_without_ends_shows_commits_and_says_why() -> None:
+    text, _ = page(facts(lag={"billing": [window(at * 10_000, None, 3) for at in range(9)]}))
+    assert "No log end is known" in text
+    assert "lag unknown" in text
+
+
+def test_many_findings_are_folded() -> None:
+    known = facts(
+        regressions=[regression(n, 100 + n, 5, "rewind", group=f"g{n}") for n in range(9)],
+        rebalances=[rebalance(n, 30_000, group=f"g{n}") for n in range(9)],
+    )
+    text, _ = page(known)
+    assert "<details><summary>" in text
+
+
+def test_the_page_stays_small_however_much_there_is() -> None:
+    groups = [f"group-{n:04}" for n in range(60)]
+    known = facts(
+        groups=5000,
+        rebalances=[
+            rebalance(n * 1500, 400, group=group, generation=n, stable_ms=900) for group in groups for n in range(400)
+        ],
+        regressions=[regression(n * 600, 1000 + n, n, group=groups[n % 60]) for n in range(1000)],
+        lag={
+            group: [window(n * 2500, n * 13 % 997, n % 7, window_ms=2500) for n in range(240)] for group in groups[:12]
+        },
+        committed={
+            (group, "orders", 0): [{**kept(n * 2500, n * 10, n * 11), "window_ms": 2500} for n in range(240)]
+            for group in groups[:9]
+        },
+        hotspots=[hotspot(n, 100, 0.001) for n in range(1000)],
+        churn=[churned(group, joins=5) for group in groups],
+        skipped=[{"file": f"f{n}", "position": n, "bytes": 1, "reason": "wrong"} for n in range(200)],
+    )
+    text, _ = page(known)
+    assert len(text) < 3_000_000
+    assert "4960 groups more are not shown" in text
+
+
+# ------------------------------------------------------------------------------------------------ pictures
+
+
+def test_the_timeline_has_a_row_for_each_group_the_troubled_ones_first() -> None:
+    known = busy()
+    shown = lanes.lanes(known, 40)
+    assert [lane.group for lane in shown] == ["billing", "audit"]
+    for width in (WIDE, NARROW):
+        picture = svg(timeline(shown, lanes.time(known), width))
+        told = "\n".join(titles(picture))
+        assert "22:14:58.500  generation 1: app-1 joined\nit began again before it was Stable after 5 s" in told
+        assert "orders-0 went back from 1,200 to 950, by 250" in told
+        assert "__consumer_offsets-12 took nothing from 22:14:58.000 to 22:15:39.000" in told
+
+
+def test_a_rebalance_lasts_as_long_on_paper_as_in_time() -> None:
+    known = facts(
+        rebalances=[
+            rebalance(0, 60_000, stable_ms=240_000),
+            rebalance(300_000, 60_000, generation=2, stable_ms=240_000),
+        ]
+    )
+    picture = svg(timeline(lanes.lanes(known, 9), (T0, T0 + 600_000, ()), WIDE))
+    widths = [float(element.attrib["width"]) for element in picture.iter() if element.attrib.get("class") == "prepare"][
+        :2
+    ]
+    assert abs(widths[0] - widths[1]) < 0.2
+    assert abs(widths[0] - (WIDE - 174) * 40 / 600) < 0.2  # two thirds of a minute, of ten
+
+
+def test_a_rebalance_that_goes_on_reaches_to_the_end() -> None:
+    known = facts(rebalances=[rebalance(300_000, end=None, closed_ms=None, ended_ms=None)])
+    (lane,) = lanes.lanes(known, 9)
+    assert lane.bars[0].until_ms == known.to_ms
+    assert lane.bars[0].stable is False
+
+
+def test_a_rebalance_of_the_log_alone_begins_when_its_window_closed() -> None:
+    known = facts(rebalances=[rebalance(10_000, started_ms=None, source="log", stable_ms=None)])
+    (lane,) = lanes.lanes(known, 9)
+    assert lane.bars[0].began_ms == T0 + 12_000
+
+
+def test_the_lag_curve_is_as_high_as_the_lag() -> None:
+    rows = [window(0, 0, 1), window(10_000, 500, 0), window(20_000, 1000, 0), window(30_000, 0, 9)]
+    text = lag("billing", rows, (T0, T0 + 40_000, ()), [(T0 + 10_000, T0 + 29_000)], [])
+    picture = svg(text)
+    (curve,) = [element.attrib["d"] for element in picture.iter() if element.attrib.get("class") == "curve"]
+    heights = [float(y) for y in re.findall(r"[\d.]+ ([\d.]+)", curve)]
+    assert heights[0] == heights[3] == max(heights)
+    assert heights[1] - heights[2] == (heights[0] - heights[2]) / 2
+    assert "stuck from 22:13:30.000 to 22:13:49.000" in titles(picture)
+    assert "lag 0, at most 1,000" in text
+
+
+def test_a_fall_of_an_offset_is_marked_where_it_was() -> None:
+    falls = [regression(300_000, 400, 100)]
+    picture = svg(committed("billing · orders-0", [kept(at * 10_000, at * 10) for at in range(60)], falls, TIME, []))
+    assert "22:18:20.000  from 400 back to 100, by 300 (rebalance)" in titles(picture)
+    assert any("went back once" in (element.text or "") for element in picture.iter())
+    (arrow,) = [element.attrib["d"] for element in picture.iter() if element.attrib.get("class") == "fall"]
+    x, down = re.match(r"M([\d.]+) [\d.]+V([\d.]+)", arrow).groups()  # type: ignore[union-attr]
+    assert abs(float(x) - (46 + (380 - 54) / 2)) < 1
+    assert float(down) > 40
+
+
+def test_the_heat_has_a_cell_for_every_partition_and_marks_the_stuck_one() -> None:
+    rows: list[Any] = [hotspot(12, 900, 0.9), hotspot(3, 100, 0.1, misplaced=2)]
+    for width in (640, NARROW):
+        picture = svg(heat(rows, [12], width))
+        cells = [title for title in titles(picture) if title.startswith("__consumer_offsets-")]
+        assert len(cells) == 50
+        assert cells[12] == "__consumer_offsets-12: 1 groups, 900 records (90.0%)\nit was stuck"
+        assert "2 groups don't belong here by their hash" in cells[3]
+        assert cells[13] == "__consumer_offsets-13: nothing in it"
+
+
+def test_members_that_are_gone_without_a_reason_are_shown_as_gone() -> None:
+    rows = [churned(joins=4, departures=3), churned("audit", joins=2, leaves=1, expirations=1, departures=2)]
+    told = titles(svg(churn(rows, WIDE)))
+    assert [one for one in told if ": " in one] == [
+        "billing: 4 joined",
+        "billing: 3 gone",
+        "audit: 2 joined",
+        "audit: 1 left",
+        "audit: 1 session ran out",
+    ]
+
+
+def test_numbers_and_spans_for_people() -> None:
+    assert [short(value) for value in (0, 999, 9999, 12_345, 1_234_567, 3e9)] == [
+        "0",
+        "999",
+        "9,999",
+        "12.3 k",
+        "1.2 M",
+        "3 G",
+    ]
+    assert merged([(5, 9), (1, 3), (2, 4), (9, 12)]) == [(1, 4), (5, 12)]
