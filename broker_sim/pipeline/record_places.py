@@ -7,7 +7,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -15,7 +16,10 @@ import numpy
 from protocol import compression
 from protocol.record_batch import CODEC_MASK, HEADER_BYTES, LENGTH_END
 
-__all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", "varints"]
+__all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", "portions", "varints"]
+
+PACKED_BYTES = 1 << 17
+"""How many compressed bytes are unpacked at once: commits take up to twenty times as many."""
 
 Array = numpy.ndarray[Any, Any]
 
@@ -62,6 +66,20 @@ def headers_at(data: bytes, at: Sequence[int]) -> Array:
     everywhere = numpy.ndarray((max(0, len(data) - HEADER_BYTES + 1),), HEADER, data, 0, (1,))
     headers: Array = everywhere[numpy.array(at, numpy.int64)]
     return headers
+
+
+def portions(piece: Piece) -> Iterator[Piece]:
+    """The piece in parts that are not much more unpacked than it is packed; itself, where nothing in it is compressed."""
+    headers = headers_at(piece.data, piece.at) if piece.headers is None else piece.headers
+    if not piece.at or not (headers["attributes"] & CODEC_MASK).any():
+        yield piece._replace(headers=headers)
+        return
+    ends = numpy.cumsum(headers["length"].astype(numpy.int64)) // PACKED_BYTES
+    cuts = [0, *(numpy.flatnonzero(numpy.diff(ends)) + 1).tolist(), len(piece.at)]
+    for first, last in itertools.pairwise(cuts):
+        header = headers[last - 1]
+        behind = int(header["base_offset"]) + int(header["last_offset_delta"]) + 1
+        yield piece._replace(at=piece.at[first:last], headers=headers[first:last], next_offset=behind)
 
 
 def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array]:

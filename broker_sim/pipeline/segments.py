@@ -29,7 +29,7 @@ import numpy
 from broker_sim.pipeline import files
 from broker_sim.pipeline.files import Entry, Source
 from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode
-from broker_sim.pipeline.record_places import Piece, headers_at
+from broker_sim.pipeline.record_places import Piece, headers_at, portions
 from broker_sim.pipeline.schemas import OFFSET_LOG, Table
 from broker_sim.words import UsageError
 from protocol.record_batch import (
@@ -154,22 +154,19 @@ def read_offsets(
     named = log_partition_of(folder)
     if named is None or named[0] != OFFSETS_TOPIC:
         raise UsageError(f"{folder}: {_foreign(named)}")
-    reached = start
+    reached, last = start, FARTHEST_END if end is None else end
     for _ in range(_RELISTS):
         try:
             for segment in segments_of(folder):
                 if segment.until is not None and segment.until <= reached:
                     continue
-                if end is not None and segment.base >= end:
+                if segment.base >= last:
                     return
-                stop = min(
-                    FARTHEST_END if end is None else end, FARTHEST_END if segment.until is None else segment.until
-                )
+                stop = last if segment.until is None else min(last, segment.until)
                 wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
                 with Source(segment.path) as source:
-                    for piece in _Framing(
-                        segment, source, reached, FARTHEST_END if end is None else end, skipped
-                    ).pieces(hint):
+                    whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
+                    for piece in (portion for one in whole for portion in portions(one)):
                         decoded = decode(piece, wanted)
                         _tell_faults(segment, piece, decoded, skipped)
                         if decoded.rows.num_rows:

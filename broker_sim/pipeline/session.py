@@ -5,7 +5,8 @@
 
 Rules:
 1. What is missing (PySpark, Java 17 or newer) is told in one line before Spark starts, with what was found and how to install it.
-2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's.
+2. On this machine (``local[..]``) workers run this interpreter, bound to the loopback address. On a cluster both are the cluster's, and
+   it is sent this code, unless spark-submit has done that.
 3. A caller's ``conf`` wins over everything that is set here.
 """
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker_sim.pipeline.packaging import ship
 from broker_sim.words import UsageError
 
 __all__ = [
@@ -220,6 +222,8 @@ def spark_session(
         texts["spark.master"] = master
     session = _started(app, texts, submitted)
     session.sparkContext.setLogLevel(log_level)
+    if not local and not submitted:
+        ship(session)
     register(session)
     return session
 
@@ -359,7 +363,8 @@ def register(session: Any) -> None:
     from broker_sim.pipeline.journal_source import SimJournal, SkippedJournal
     from broker_sim.pipeline.offsets_source import TASKS, ConsumerOffsets, SkippedOffsets
 
-    context = session.sparkContext
-    context.environment.setdefault(TASKS, str(context.defaultParallelism))  # workers can't ask
+    context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
+    if context is not None:
+        context.environment.setdefault(TASKS, str(context.defaultParallelism))  # workers can't ask
     for source in (ConsumerOffsets, SkippedOffsets, SimJournal, SkippedJournal):
         session.dataSource.register(source)

@@ -137,6 +137,8 @@ def test_several_runs_by_their_directories(spark: Any, tmp_path: Path) -> None:
     both = reading(spark, f"{tmp_path}/monday,{tmp_path}/tuesday")
     assert {row.run_id for row in both.collect()} == {"monday", "tuesday"}
     assert reading(spark, f"{tmp_path}/*").count() == both.count() == 4
+    listed = [str(tmp_path / "monday"), (tmp_path / "tuesday").as_uri()]
+    assert spark.read.format("consumer_offsets").load(listed).count() == 4
     assert {row.run_id for row in reading(spark, tmp_path / "monday", runId="x").collect()} == {"x"}
 
 

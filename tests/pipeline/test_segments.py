@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.pipeline import segments
+from broker_sim.pipeline import record_places, segments
 from broker_sim.pipeline.offset_columns import decode
 from broker_sim.pipeline.segments import Skipped, next_offset, read_offsets, segments_of
 from broker_sim.words import UsageError
@@ -101,6 +101,22 @@ def test_no_more_than_a_piece_is_in_memory(tmp_path: Path, monkeypatch: pytest.M
     assert len(read(folder)[0]) == 3000
     assert max(sizes) <= 4096
     assert len(sizes) >= 50
+
+
+def test_what_is_compressed_is_unpacked_little_by_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def watched(piece: Any, wanted: Any) -> Any:
+        counts.append(len(piece.at))
+        return decode(piece, wanted)
+
+    monkeypatch.setattr(segments, "decode", watched)
+    monkeypatch.setattr(record_places, "PACKED_BYTES", 1000)
+    packed = b"".join(batch(at, 10, codec=Codec.ZSTD) for at in range(0, 1000, 10))
+    folder = log(tmp_path, (0, packed), (1000, batch(1000)))
+    assert read(folder) == (list(range(1003)), [])
+    assert len(counts) > 10
+    assert max(counts) <= 1000 // len(batch(0, 10, codec=Codec.ZSTD)) + 1
 
 
 def test_groups_and_markers_are_in_their_places(tmp_path: Path) -> None:
