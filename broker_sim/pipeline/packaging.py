@@ -16,6 +16,7 @@ import importlib.util
 import os
 import socket
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -25,7 +26,7 @@ from typing import Any
 from broker_sim.commandline import DONE, USAGE, add_command
 from broker_sim.words import UsageError
 
-__all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package", "register"]
+__all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package", "register", "ship"]
 
 NEEDS = {"google_crc32c": "google-crc32c", "pyarrow": "pyarrow>=18", "pandas": "pandas>=2.2,<3"}
 """Module -> what to install, on the driver and on every executor."""
@@ -144,6 +145,17 @@ def _python_files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
                 yield from _python_files(item, f"{name}/{item.name}")
         elif item.name.endswith(".py"):
             yield f"{name}/{item.name}", item.read_bytes()
+
+
+def ship(spark: Any) -> None:
+    """Send the workers of a cluster this code. Does nothing where it comes from an archive: that has been sent already."""
+    if os.path.exists(__file__):
+        _SHIPPED.append(tempfile.TemporaryDirectory(prefix="broker-sim-"))
+        spark.sparkContext.addPyFile(str(package(Path(_SHIPPED[-1].name) / "broker-sim.zip").path))
+
+
+_SHIPPED: list[tempfile.TemporaryDirectory[str]] = []
+"""They go with this process: Spark sends what is in them when a worker asks."""
 
 
 def check_this_machine(needs: Mapping[str, str] = NEEDS, what: str = "pipelines") -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,7 +43,8 @@ def bare_python(directory: Path, without: Sequence[str] = ()) -> Path:
     return directory / "bin" / "python"
 
 
-def _environment(python: Path, extra: Mapping[str, str]) -> dict[str, str]:
+def environment(python: Path, **extra: str) -> dict[str, str]:
+    """Of a process that uses Spark with ``python`` as its workers'."""
     from broker_sim.pipeline.session import find_java
 
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))}
@@ -74,7 +75,7 @@ def submit(
     return subprocess.run(
         [*command, str(program), *arguments],
         cwd=cwd,
-        env=_environment(python, {}),
+        env=environment(python),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -99,9 +100,9 @@ def standalone(python: Path, directory: Path) -> Iterator[str]:
 def _daemon(python: Path, log: Path, name: str, *options: str) -> Iterator[Path]:
     command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
-    environment = _environment(python, {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _SMALL})
+    daemon = environment(python, SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=_SMALL)
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        process = subprocess.Popen(command, env=daemon, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
         yield log
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from protocol.messages.k08_offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from tests.pipeline.cluster import bare_python, standalone, submit, without_this_project
+from tests.pipeline.cluster import bare_python, environment, standalone, submit, without_this_project
 from tests.support.real_kafka import need_tool
 from tests.support.wire import Wire
 
@@ -154,32 +155,61 @@ def test_a_machine_that_lacks_something_says_all_of_it_in_a_line(tmp_path: Path,
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
-def test_it_is_all_that_spark_submit_needs(
+@pytest.mark.timeout(240)
+def test_it_is_all_that_spark_submit_needs_for_a_whole_run(
     past: tuple[Path, Path], archive: Path, python: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    data, journal = map(str, past)
+    out = tmp_path / "out"
+    words = ["run", "--input", data, "--journal", journal, "--out", str(out), "--json"]
 
-    found = told(submit(python, program, *map(str, past), py_files=archive, cwd=tmp_path))
+    done = submit(python, archive.with_suffix(".py"), *words, py_files=archive, cwd=tmp_path, timeout_s=200)
 
-    assert found["commits"] == 1
-    assert found["offsets"] == [["billing", 0, 4], ["billing", 1, 4]]
-    assert all("pipelines.zip" in str(where) for where in found["workers"])  # type: ignore[attr-defined]
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(next(text for text in done.stdout.splitlines() if text.startswith("{")))
+    assert (told["commits"], told["groups"]) == (2, 1)
+    assert told["rows"]["offset_log"] == 2
+    assert (out / "report.html").stat().st_size > 1000
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_it_is_all_that_a_cluster_s_workers_need(
     past: tuple[Path, Path], archive: Path, python: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
+    command = [
+        sys.executable,
+        "-m",
+        "broker_sim",
+        "simulate",
+        "alone",
+        "--seeds",
+        "0..6",
+        "--seconds",
+        "3",
+        "--quiet",
+        "--json",
+    ]
     with standalone(python, tmp_path / "spark") as master:
         found = told(
             submit(python, program, *map(str, past), master=master, py_files=archive, cwd=tmp_path, timeout_s=90)
         )
+        swept = subprocess.run(
+            [*command, "--engine", "spark", "--master", master],
+            cwd=tmp_path,
+            env=environment(python),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    assert swept.returncode == 0, swept.stderr[-4000:]
+    assert json.loads(swept.stdout)["runs"] == 6, "what a program runs on a cluster it sends there"
 
     assert found["master"] == master
     assert found["commits"] == 1
