@@ -210,7 +210,7 @@ def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: 
     if not found.segments:
         found.clean_end_offset = 0
         for name in checkpoints.PARTITION_FILES:  # of a log that had the same name
-            checkpoints.write_row(directory, name, None, files=files)
+            checkpoints.write_row(directory, name, None, files=files, sync=True)  # it would hide what is written now
         return
     first, end = found.segments[0].base_offset, found.segments[-1].next_offset
     found.log_start_offset = first if saved is None else max(first, saved)

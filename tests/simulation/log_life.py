@@ -1,7 +1,7 @@
-"""The life of one log on a simulated disk: it is written, rolled, cut, compacted, and its process dies in the midst of that, again and
-again. What must be there afterwards is known by a model.
+"""The life of one log on a simulated disk: it is written, rolled, cut, compacted, its disk fails, and its process dies in the midst of
+that, again and again. What must be there afterwards is known by a model.
 
-    log_life(seed, sync=True, power=True)       # None, or what is not as it must be
+    log_life(seed, sync=True, power=True)       # None, or what is not as it must be; power: some of the deaths are of the machine
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_sim.simulation.disk import Killed, SimDisk
-from broker_sim.storage import LogConfig, Origin, PartitionLog, StorageError
+from broker_sim.storage import KafkaStorageError, LogConfig, Origin, PartitionLog, StorageError
 from broker_sim.storage.log import recovery
 from protocol.record_batch import RecordBatchError, build_batch
 from tests.storage.batches import NOW_MS
@@ -80,6 +80,10 @@ class Life:
         )
         self.model = Model()
         self.now_ms = NOW_MS
+        self.there: set[int] = set()
+        self.failing = False
+        self.lossy = False
+        """Whether the last death may have cost what was acknowledged."""
         self.asked = 0
         """Where the log began before: what is there of older records, though it was deleted, may have holes."""
         self.log: PartitionLog
@@ -87,14 +91,18 @@ class Life:
     def open(self) -> None:
         """Raises Killed."""
         self.now_ms += self.rng.randrange(50)
+        if self.sync:
+            self.disk.sync_dir(HOME)  # as SavedCluster.load
         self.log = PartitionLog(LOG, self.config, now_ms=self.now_ms, sync=self.sync, files=self.disk)
 
     def step(self) -> None:
         """Something is done to it. Raises Killed."""
         model, log, draw = self.model, self.log, self.rng.random()
         self.now_ms += self.rng.randrange(20)
-        if draw < 0.7:
+        if draw < 0.65:
             self._append()
+        elif draw < 0.7:
+            self._fail()
         elif draw < 0.76:
             model.epoch += 1
             log.assign_epoch(model.epoch)
@@ -135,20 +143,38 @@ class Life:
         assert info.base_offset == model.end, f"{info} at {model.end}"
         model.sequence += count
 
+    def _fail(self) -> None:
+        """An append that the disk does not take leaves nothing."""
+        kind = self.rng.choice(("full", "fails", "readonly"))
+        calls = [("write",), ("sync",), ("write", "sync")][self.rng.randrange(3)]
+        sequence, self.failing = self.model.sequence, True
+        with self.disk.fault(kind, free_bytes=self.rng.randrange(150), calls=calls):
+            try:
+                self._append()
+            except KafkaStorageError:
+                self.model.quiet()
+                self.model.sequence = sequence
+        self.failing = False
+
     def _next_sequence(self) -> int:
         entry = self.log.producers.entries.get(PRODUCER)
         return 0 if entry is None else entry.last_sequence + 1
 
     def die(self) -> None:
         """What the next process finds."""
-        self.disk = self.disk.power_lost() if self.power else self.disk.killed()
+        cutting = (
+            self.model.cutting is not None and not self.sync
+        )  # what a kill leaves of that is not durable either: not looked into
+        machine = self.power and (self.rng.random() < 0.6 or cutting)
+        self.lossy = self.lossy or (machine and not self.sync)  # it may die again before it is looked at
+        self.disk = self.disk.power_lost() if machine else self.disk.killed()
 
     # --- what must be
 
     def check(self) -> str | None:
         """After an opening: what is wrong. The model is what was found from then on."""
         model, log = self.model, self.log
-        keeps_all = self.sync or not self.power
+        keeps_all, self.lossy = not self.lossy, False
         end, start = log.log_end_offset, log.log_start_offset
         least = model.end if model.cutting is None else min(model.end, model.cutting)
         least = next((row.base for row in model.rows if row.offset >= least), least)
@@ -167,6 +193,10 @@ class Life:
         model.sequence = self._next_sequence()
         model.epoch = max(model.epoch, log.latest_epoch)
         model.quiet()
+        if (
+            self.power and not self.sync and not self.config.compacts
+        ):  # of what was deleted and is back a part may be gone
+            model.rows = [row for row in model.rows if row.offset in self.there]
         return told
 
     def _differs(self, kept: list[Row], start: int) -> str | None:
@@ -177,6 +207,7 @@ class Life:
             for row in one.records()
             if row.offset >= start
         }
+        self.there = set(there)
         known = {row.offset: (row.key, row.value, row.timestamp) for row in kept}
         for offset, found in there.items():
             if known.get(offset) != found:
@@ -193,10 +224,10 @@ class Life:
         log = self.log
         for row in kept:
             epoch = log.epochs.epoch_of(row.offset)
-            unknown = epoch == -1 and self.power and not self.sync  # a start that was moved may be back
+            unknown = epoch == -1 and self.power and not self.sync  # a start that was moved was back, once
             if row.offset in there and epoch != row.epoch and not unknown:
                 return f"offset {row.offset} is of epoch {epoch}, not {row.epoch}"
-        if kept:
+        if kept and kept[-1].offset >= self.asked:
             entry = log.producers.entries.get(PRODUCER)
             if entry is None or entry.last_sequence != kept[-1].sequence:
                 return f"its producer is known with {entry and entry.last_sequence}, not {kept[-1].sequence}"
