@@ -36,7 +36,7 @@ steps:
 """
 HELD = ONE_MEMBER + f"expect:\n  - {STABLE}\n"
 BROKEN = ONE_MEMBER + "expect:\n  - {within: 100ms, group: billing, state: Empty}\n"
-LATE = HELD.replace("members: 1}\nexpect", "members: 2}\n    within: 300ms\nexpect")
+LATE = HELD.replace("members: 1}\nexpect", "members: 2}\n    within: 4s\nexpect")
 MARKS = """\
 steps:
   - {name: a, do: {mark: first}}
@@ -82,7 +82,7 @@ async def gone(path: Path, how_many: int) -> None:
     [
         (HELD, 0, "held    within 30 s: group billing: state Stable, members 1\none member: held after"),
         (BROKEN, 1, "BROKEN  within 100 ms: group billing: state Empty - it is Stable with 1 members in generation 1"),
-        (LATE, 3, "it works waited 300 ms for group billing: state Stable, members 2 (it is "),
+        (LATE, 3, "it works waited 4 s for group billing: state Stable, members 2 (it is "),
     ],
 )
 def test_exit_codes_and_what_is_told(tmp_path: Path, text: str, code: int, told: str) -> None:

@@ -33,11 +33,8 @@ SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
 ANY_VERSION = [name for name in SMALL if not name.startswith("stuck")]
 """Those whose expectations hold under every Kafka."""
 
-IN_REAL_TIME = (
-    "assign-mode-commit-on-a-live-group",
-    "group-that-cannot-commit-recovers",
-    "rolling-restart-of-static-members",
-)
+IN_REAL_TIME = ("assign-mode-commit-on-a-live-group", "group-that-cannot-commit-recovers", "leader-changes")
+"""Of one client each: how fast two processes are up decides how their story begins."""
 
 CONSUMER = HELD.replace("kind: crowd, members: 1, ", "")
 
