@@ -297,7 +297,8 @@ class _Said:
 
     def why(self) -> str:
         """The line that tells most of what went wrong."""
-        lines = [line.strip() for line in self._kept.decode(errors="replace").splitlines() if line.strip()]
+        said = b"\n".join(line for line in self._kept.splitlines() if not any(usual in line for usual in _USUAL))
+        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(("at ", "Error occurred during initialization of VM"))]
         telling = [line for line in lines if re.search(r"Exception|ERROR|Error|Could not", line)]
         line = (telling or lines or ["its JVM ended without a word"])[0]
