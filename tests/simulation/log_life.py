@@ -162,10 +162,9 @@ class Life:
 
     def die(self) -> None:
         """What the next process finds."""
-        cutting = (
-            self.model.cutting is not None and not self.sync
-        )  # what a kill leaves of that is not durable either: not looked into
-        machine = self.power and (self.rng.random() < 0.6 or cutting)
+        # Not looked into: what a kill leaves of a cut that was not synced, or of a sync that failed, is served and is not durable.
+        loose = self.failing or (self.model.cutting is not None and not self.sync)
+        machine, self.failing = self.power and (loose or self.rng.random() < 0.6), False
         self.lossy = self.lossy or (machine and not self.sync)  # it may die again before it is looked at
         self.disk = self.disk.power_lost() if machine else self.disk.killed()
 
@@ -196,7 +195,7 @@ class Life:
         if (
             self.power and not self.sync and not self.config.compacts
         ):  # of what was deleted and is back a part may be gone
-            model.rows = [row for row in model.rows if row.offset in self.there]
+            model.rows = [row for row in model.rows if row.offset in self.there or row.offset < start]
         return told
 
     def _differs(self, kept: list[Row], start: int) -> str | None:
