@@ -102,12 +102,13 @@ class _Watch:
 
     def __init__(self) -> None:
         self.guard: _Guard | None = None
+        self.look_s = _LOOK_S
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def begin(self, guard: _Guard) -> None:
         with self._lock:
-            self.guard = guard
+            self.guard, self.look_s = guard, guard.look_s
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="broker-sim patience", daemon=True)
                 self._thread.start()
@@ -115,17 +116,19 @@ class _Watch:
     def _run(self) -> None:
         idle = 0
         while True:
-            guard = self.guard
-            time.sleep(_LOOK_S if guard is None else guard.look_s)
-            guard = self.guard
-            idle = 0 if guard is not None else idle + 1
-            if guard is not None:
-                guard.look()
-            elif idle > _IDLE:
+            time.sleep(self.look_s)
+            idle = 0 if self._look() else idle + 1
+            if idle > _IDLE:
                 with self._lock:
                     if self.guard is None:
                         self._thread = None
                         return
+
+    def _look(self) -> bool:
+        guard = self.guard  # known here alone: nothing of a simulation outlives it
+        if guard is not None:
+            guard.look()
+        return guard is not None
 
 
 _watch = _Watch()
