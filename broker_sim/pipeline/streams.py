@@ -75,7 +75,7 @@ class Appended:
 
     def frame(self) -> DataFrame:
         """All batches. The lock is to be held while the frame is used."""
-        if not self._is_there():
+        if not self.is_there():
             nothing: DataFrame = self.table.frame(self.spark)
             return nothing
         return self._read(f"{self.folder}/batch=*")
@@ -89,7 +89,8 @@ class Appended:
         found: DataFrame = rows.select(*self.table.names)
         return found
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
+        """Whether any batch was appended, by whomever."""
         jvm = self.spark.sparkContext._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/batch=*")
         found = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).globStatus(path)

@@ -238,7 +238,8 @@ class _Watching:
         else:
             self.folder.prepare(self.inputs.run_id, overwrite=False)
             self.folder.write(LEDGER, json.dumps(ledger) + "\n")
-        self.jams.look(self.events.frame(), past=True)
+        if self.events.is_there():
+            self.jams.look(self.events.frame(), past=True)
         try:
             self._begin()
             self._follow()
