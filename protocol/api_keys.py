@@ -8,6 +8,7 @@ the table with the jars.
 from __future__ import annotations
 
 import enum
+from functools import cache
 
 
 class ApiKey(enum.IntEnum):
@@ -127,6 +128,11 @@ def advertised(as_version: str) -> dict[int, tuple[int, int]]:
 
     A real broker shows Produce from version 0 on, even 4.x, which accepts 3 and more (KAFKA-18659).
     """
+    return dict(_advertised(as_version))
+
+
+@cache
+def _advertised(as_version: str) -> dict[int, tuple[int, int]]:
     wanted = release(as_version)
     out: dict[int, tuple[int, int]] = {}
     for key, ranges in _ADVERTISED.items():
