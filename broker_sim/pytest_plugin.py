@@ -300,11 +300,14 @@ class ScenarioItem(pytest.Item):
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test with the marker plays its scenario whether or not it asks for the fixture. What tests with ``sim`` need is loaded."""
-    wants = any("sim" in getattr(item, "fixturenames", ()) or item.get_closest_marker("sim") for item in items)
+    wants = any(
+        "sim" in getattr(item, "fixturenames", ()) or item.get_closest_marker("sim") or _is_virtual(item)
+        for item in items
+    )
     if wants and not config.pluginmanager.has_plugin("broker_sim_sim"):
         from broker_sim.pytest_sim import SimPlugin
 
-        config.pluginmanager.register(SimPlugin(sim, timelines), "broker_sim_sim")
+        config.pluginmanager.register(SimPlugin(sim, timelines, _is_virtual), "broker_sim_sim")
     for item in items:
         if (
             isinstance(item, pytest.Function)
@@ -312,6 +315,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             and SCENARIO not in item.fixturenames
         ):
             item.fixturenames.insert(0, SCENARIO)
+
+
+def _is_virtual(item: pytest.Item) -> bool:
+    """Whether a test plays a scenario in virtual time."""
+    if isinstance(item, ScenarioItem):
+        return bool(item.config.getini("kafka_scenarios_virtual"))
+    marker = item.get_closest_marker(SCENARIO)
+    return marker is not None and bool(marker.kwargs.get("virtual"))
 
 
 @pytest.fixture

@@ -138,17 +138,21 @@ Draw = Callable[[Iterable[dict[str, Any]], list[str], Path, str], list[str]]
 
 
 class SimPlugin:
-    """Registered where a test with ``sim`` was collected. ``fixture``: the plugin's own; ``draw``: draws groups into files."""
+    """Registered where a test with ``sim`` was collected. ``fixture``: the plugin's own; ``draw``: draws groups into files; ``also``:
+    whether another test is one that a hash seed changes."""
 
-    def __init__(self, fixture: Callable[..., object], draw: Draw) -> None:
-        self.fixture, self.draw = fixture, draw
+    def __init__(
+        self, fixture: Callable[..., object], draw: Draw, also: Callable[[pytest.Item], bool] = lambda item: False
+    ) -> None:
+        self.fixture, self.draw, self.also = fixture, draw, also
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Nothing is run by a process whose hash seed is not pinned, if another one can do it."""
         config = session.config
         errors = session.testsfailed and not config.option.continue_on_collection_errors
-        if errors or config.option.collectonly or not any(is_ours(item, self.fixture) for item in session.items):
+        pins = any(is_ours(item, self.fixture) or self.also(item) for item in session.items)
+        if errors or config.option.collectonly or not pins:
             return None
         if is_pinned() or hasattr(config, "workerinput") or not (can_pin() and _is_the_program(config)):
             return None

@@ -391,6 +391,30 @@ async def test_the_marker_plays_in_virtual_time_beside_a_running_loop(scenario: 
     assert scenario.journal_hash == again.journal_hash
 
 
+def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pytest.Pytester) -> None:
+    (pytester.path / "story.yaml").write_text(HELD)
+    pytester.makepyfile(
+        """
+        import os, pytest
+
+        @pytest.mark.scenario("story.yaml", virtual=True)
+        def test_it(scenario):
+            assert scenario.code == 0
+            assert os.environ["PYTHONHASHSEED"] == "0"
+        """
+    )
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONHASHSEED", "PYTEST_XDIST_WORKER")
+    }
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=pytester.path, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("test session starts") == 1
+    assert "1 passed" in done.stdout
+
+
 def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pytest.Pytester) -> None:
     minutes = HELD.replace("kind: crowd, members: 1, ", "").replace(
         "expect", "  - {name: ten minutes, after: 10m}\nexpect"
