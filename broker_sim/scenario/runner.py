@@ -30,7 +30,7 @@ from broker_sim.scenario.sending import commit_as
 from broker_sim.scenario.signs import Sign
 from broker_sim.storage.errors import StorageError
 from broker_sim.topics import KafkaError
-from broker_sim.words import UsageError, duration_text, unknown
+from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -272,7 +272,9 @@ class _Stage:
         from broker_sim.control.operations import perform
 
         params = action.params
-        if action.verb == "op":
+        if action.name == "clock.advance" and self.virtual:
+            await self.advance(duration_ms(params["by"], "by") / 1000, list(params.get("expire") or ()))
+        elif action.verb == "op":
             await perform(self.kafka, action.name, params)
         elif action.verb == "fault":
             self.faults[action.name] = self.kafka.fault(**params)
