@@ -137,7 +137,11 @@ def _run_of(directory: str) -> str:
 def _of_folder(path: str, run_id: str, skipped: list[Skipped]) -> list[Log]:
     named = log_partition_of(path)
     assert named is not None
-    segments = tuple(segments_of(path))
+    try:
+        segments = tuple(segments_of(path))
+    except UsageError as error:
+        skipped.append(Skipped(path, None, None, f"it can't be read: {str(error).removeprefix(f'{path}: ')}"))
+        return []
     if not segments:
         skipped.append(Skipped(path, None, None, "no segments in it"))
     return [Log(run_id, named[1], path, segments)]

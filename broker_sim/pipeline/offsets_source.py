@@ -329,7 +329,7 @@ class OffsetsStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         if reached is None or last.size != reached.position:
             try:
                 reached = next_offset(last, reached)
-            except FileNotFoundError:  # the folder has been cleaned since it was listed: next time
+            except OSError:  # it has been cleaned since it was listed, or can't be read: perhaps next time
                 return known.reached.offset if known is not None else last.base
             self.ends[log.key] = _End(last, reached)
             self.hints.setdefault(log.key, {})[reached.offset] = (last.base, reached.position)

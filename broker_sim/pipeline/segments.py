@@ -100,6 +100,8 @@ def segments_of(folder: str) -> list[Segment]:
             found = _in_use(folder, files.listing(folder))
         except FileNotFoundError:  # a swap that has got its name meanwhile
             continue
+        except OSError as error:
+            raise UsageError(f"{folder}: {error.strerror or error}") from None
         untils = [*(base for base, _ in found[1:]), None]
         return [
             Segment(files.inside(folder, entry.name), base, entry.size, until)
@@ -164,14 +166,19 @@ def read_offsets(
                     return
                 stop = last if segment.until is None else min(last, segment.until)
                 wanted = Wanted(Origin(run_id, named[1], segment.base), reached, stop, table)
-                with Source(segment.path) as source:
-                    whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
-                    for piece in (portion for one in whole for portion in portions(one)):
-                        decoded = decode(piece, wanted)
-                        _tell_faults(segment, piece, decoded, skipped)
-                        if decoded.rows.num_rows:
-                            yield decoded.rows
-                        reached = max(reached, min(piece.next_offset, stop))
+                try:
+                    with Source(segment.path) as source:
+                        whole = _Framing(segment, source, reached, last, skipped).pieces(hint)
+                        for piece in (portion for one in whole for portion in portions(one)):
+                            decoded = decode(piece, wanted)
+                            _tell_faults(segment, piece, decoded, skipped)
+                            reached = max(reached, min(piece.next_offset, stop))
+                            if decoded.rows.num_rows:
+                                yield decoded.rows
+                except FileNotFoundError:
+                    raise
+                except OSError as error:
+                    skipped(Skipped(segment.path, None, None, f"it can't be read: {error.strerror or error}"))
                 if segment.until is not None:
                     reached = max(reached, segment.until)
             return

@@ -116,6 +116,20 @@ def test_folders_that_kafka_was_about_to_drop_are_told(data: Path) -> None:
     assert keys(found) == ["data/0", "data/1", "data/12"]
 
 
+def test_a_folder_that_may_not_be_read_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_all = files.listing
+
+    def refusing(folder: str) -> list[files.Entry]:
+        if folder.endswith("-1"):
+            raise UsageError(f"{folder}: Permission denied")
+        return list_all(folder)
+
+    monkeypatch.setattr(files, "listing", refusing)
+    found = find_logs([str(data)])
+    assert keys(found) == ["data/0", "data/12"]
+    assert why(found) == [(f"{OFFSETS}-1", "it can't be read: Permission denied")]
+
+
 def test_copies_of_several_brokers_are_one_log(tmp_path: Path) -> None:
     short = write_log(tmp_path / "broker-1", OFFSETS, 5, (0, DATA))
     write_log(tmp_path / "broker-2", OFFSETS, 5, (0, DATA), (9, DATA))

@@ -203,6 +203,25 @@ def test_a_folder_of_something_else_is_refused(name: str, tmp_path: Path) -> Non
         list(read_offsets(str(tmp_path / name)))
 
 
+class Refusing(segments.Source):
+    """One whose second segment is another user's."""
+
+    def __init__(self, name: str) -> None:
+        if name.endswith(f"{3:020d}.log"):
+            raise PermissionError(13, "Permission denied")
+        super().__init__(name)
+
+
+def test_a_file_that_may_not_be_read_is_told_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = log(tmp_path, (0, batch(0)), (3, batch(3)), (6, batch(6)))
+    monkeypatch.setattr(segments, "Source", Refusing)
+    offsets, (skipped,) = read(folder)
+    assert offsets == [0, 1, 2, 6, 7, 8]
+    assert skipped == (f"{3:020d}.log", None, None, "it can't be read: Permission denied")
+
+
 # ------------------------------------------------------------------------------------------------ bad bytes
 
 FIRST = len(batch(0))
