@@ -39,12 +39,13 @@ def test_a_log_as_it_is_loses_nothing(way: dict[str, bool]) -> None:
 
 
 def deadly(workload: str, seed: int) -> Outcome:
-    """A run of nothing but deaths and broken disks."""
-    kinds = [name for name in SWARM if name.startswith(("cluster.", "disk."))]
+    """A run of deaths, broken disks and elections: what a cluster keeps on its disk changes."""
+    kinds = [name for name in SWARM if name.startswith(("cluster.", "disk.", "elect", "move"))]
     plan = draw(seed, 20.0, WORKLOADS[workload].targets(), kinds=kinds)
     return run(Case(workload, seed, 20.0, as_version="4.1", order="fifo", journal=True, calm=True, plan=tuple(plan)))
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("planted", CLUSTER_MUTATIONS, ids=lambda each: each.name)
 def test_a_bug_in_what_a_cluster_keeps_is_found(planted: DiskMutation, record_property: pytest.RecordProperty) -> None:
     with planted.planted():
