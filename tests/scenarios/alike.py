@@ -6,6 +6,7 @@ python -m tests.scenarios.alike --events crash-without-leave        # its events
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -13,6 +14,7 @@ from itertools import zip_longest
 
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
+from broker_sim.scenario.runner import Options
 from broker_sim.scenario.virtual import play
 from broker_sim.simulation.recording import Recording
 
@@ -27,11 +29,16 @@ def first_difference(one: str, other: str, before: int = 3) -> str:
 
 def main(words: list[str]) -> None:
     """Play the scenarios of these names."""
-    for name in words[1:] if words[:1] == ["--events"] else words:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", action="store_true")
+    parser.add_argument("--client", default="aiokafka")
+    parser.add_argument("names", nargs="+")
+    asked = parser.parse_args(words)
+    for name in asked.names:
         scenario, recording = read(shipped() / f"{name}.yaml"), Recording()
         started_s = time.process_time()
-        outcome = play(scenario, recording=recording if words[0] == "--events" else None)
-        if words[0] == "--events":
+        outcome = play(scenario, Options(clients={"*": asked.client}), recording=recording if asked.events else None)
+        if asked.events:
             print("\n".join(recording.lines))
             continue
         hashes = {"journal": outcome.journal_hash, "schedule": outcome.schedule_hash}
