@@ -136,9 +136,10 @@ def _took_nothing(row: Row) -> str:
     if row["evidence"] == "answers":
         return "had no coordinator that answered"
     what = "record" if row["evidence"] == "produce" else "append"
-    if row["evidence"] == "appends" and row["waiting"] and row["waiting"] == row["attempts"]:
-        return "committed none of what was appended"
-    return f"accepted no {what}"
+    verb = (
+        "committed" if row["evidence"] == "appends" and row["waiting"] else "accepted"
+    )  # appended, above the high watermark
+    return f"{verb} no {what}"
 
 
 def _silence(row: Row) -> Finding:

@@ -102,7 +102,7 @@ def test_a_group_that_became_stable_meanwhile_only_could_not_commit() -> None:
 def test_groups_are_named_together_and_a_period_without_an_end_is_said_so() -> None:
     known = facts(stuck=[stuck(98_000, None, groups=["audit", "billing"], errors=[], attempts=2, waiting=2)])
     assert only(known) == (
-        "audit and billing could not commit since 22:14:58: their offsets partition 12 committed none of what was appended (2"
+        "audit and billing could not commit since 22:14:58: their offsets partition 12 committed no append (2"
         " attempts); it still is at the end of what was read."
     )
 
