@@ -216,6 +216,7 @@ class SimPlugin:
         report = yield
         found = item.stash.get(_FOUND, None)
         if found is not None and call.when == "call" and report.failed:  # type: ignore[attr-defined]
+            del item.stash[_FOUND]  # it holds a whole world
             try:
                 text = self.told(item, found)
             except Exception as error:
@@ -315,10 +316,16 @@ def _faults(found: Found) -> list[str]:
     if not shown:
         return [f"it fails without any of its {found.before} faults ({effort})"]
     lines = [f"it takes {len(shown)} of the {found.before} faults that came ({effort}); alone, and in this test:"]
-    more = "".join(f", {name}={value!r}" for name, value in found.options.items() if name == "order")
-    lines.append(f"    @pytest.mark.{MARKER}(seeds=[{found.seed!r}]{more}, faults=[")
-    lines += [f"        {_literal(fault)}," for fault in shown]
-    return [*lines, "    ])"]
+    more = "".join(f", {name}={value!r}" for name, value in found.options.items())
+    mark = f"@pytest.mark.{MARKER}(seeds=[{found.seed!r}]{more}"
+    for number in dict.fromkeys(n for n, _ in found.run.begun):
+        if number == 0 and found.given:
+            lines.append(f"    {mark}, faults=[")
+        else:
+            lines.append(f"    sim.inject([  # the plan number {number + 1}; with {mark})")
+        lines += [f"        {_literal(fault)}," for n, fault in found.run.begun if n == number]
+        lines.append("    ])")
+    return lines
 
 
 def _literal(fault: Fault) -> str:

@@ -81,7 +81,8 @@ class Run:
 @dataclass(slots=True)
 class Found:
     """A failure. ``clean``: seeds before it. ``run``: the last run that fails with this line, the smallest; ``faults`` its faults, of
-    ``before`` that there were; ``runs``: that it took, ``done``: no step was left out. ``options``: of `simulate`, simplified."""
+    ``before`` that there were; ``runs``: that it took, ``done``: no step was left out. ``options``: of `simulate`, simplified;
+    ``given``: whether there were ``faults`` beside those that the body injects."""
 
     seed: object
     clean: int
@@ -92,6 +93,7 @@ class Found:
     runs: int = 0
     done: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    given: bool = True
 
     @property
     def faults(self) -> FaultPlan:
@@ -214,7 +216,10 @@ class Search:
     def _made_small(self, run: Run, clean: int) -> Found:
         assert run.error is not None
         assert run.failure is not None
-        found = Found(run.seed, clean, run.failure, run.error, run, len(run.begun), options=dict(self.options))
+        given = self.faults is not None
+        found = Found(
+            run.seed, clean, run.failure, run.error, run, len(run.begun), options={**self.options}, given=given
+        )
         if isinstance(run.error, NotRepeatable) or self.budget <= 0:
             return found
         try:

@@ -186,6 +186,27 @@ def test_fails_anyhow(sim):
     )
 
 
+def test_plans_that_the_test_injects_are_made_small_too(pytester: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.sim(seeds=[5], faults=[[1, "pause", {"host": "x", "for_s": 1}]], order="tasks")
+def test_it(sim):
+    sim.cluster()
+    x, y = sim.host("x"), sim.host("y")
+    sim.run_for(5)
+    sim.inject([[1, "pause", {"host": "x"}], [2, "pause", {"host": "y", "for_s": 8}], [3, "elect", {"log": "offsets(a)"}]])
+    sim.run_for(4)
+    assert y.state == "up"
+"""
+    result = play(pytester, code)
+    result.stdout.fnmatch_lines(
+        [
+            "it takes 1 of the 4 faults that came (* runs); alone, and in this test:",
+            "    sim.inject([[]  # the plan number 2; with @pytest.mark.sim(seeds=[[]5], order='fifo')",
+            '        [[]2, "pause", {"host": "y", "for_s": *}],',
+        ]
+    )
+
+
 # --- which seeds -----------------------------------------------------------------------------------------------------------
 
 PRINTS = """
