@@ -203,7 +203,8 @@ def watched(data: Path, out: Path) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_watch_that_is_started_again_goes_on_and_comes_to_what_a_run_comes_to(spark: Any, tmp_path: Path) -> None:
     from broker_sim.pipeline import run
 
