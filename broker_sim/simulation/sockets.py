@@ -24,7 +24,7 @@ _FIRST_FD = 1_000_000
 """Numbers of files that no real one has."""
 
 _NOT_HERE = (
-    *("accept", "bind", "detach", "dup", "listen", "makefile", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"),
+    *("accept", "bind", "detach", "dup", "listen", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"),
     *("sendfile", "sendmsg", "sendmsg_afalg", "sendto", "share", "ioctl"),
 )
 
@@ -40,7 +40,7 @@ class _Socket(socket.socket):
     """What both kinds share: whether they block, who waits for them, what has come."""
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
-        self._io_refs, self._closed = 0, False
+        self._io_refs, self._closed, self._gone = 0, False, False
         thread = _thread()
         if fileno is not None or family not in (-1, socket.AF_UNSPEC, socket.AF_INET, socket.AF_INET6):
             thread.forbid("a socket that is not TCP's", "connect over TCP")
@@ -64,7 +64,7 @@ class _Socket(socket.socket):
     timeout = property(lambda self: self._timeout_s)
 
     def fileno(self) -> int:
-        return -1 if self._closed else self._fd
+        return -1 if self._gone else self._fd
 
     def setblocking(self, flag: bool) -> None:
         self._timeout_s = None if flag else 0.0
@@ -152,7 +152,7 @@ class _Socket(socket.socket):
         self.send(data)
 
     def _need_open(self) -> None:
-        if self._closed:
+        if self._gone:
             raise OSError(errno.EBADF, "Bad file descriptor")
 
     def _taken(self, size: int) -> None:
@@ -161,12 +161,13 @@ class _Socket(socket.socket):
     def _write(self, data: bytes) -> int:
         raise NotImplementedError
 
-    def close(self) -> None:
-        self._closed = True
+    def _real_close(self, *_: Any) -> None:
+        """It has been closed, and what ``makefile`` gave as well."""
+        self._gone = True
         self.changed()
 
     def __repr__(self) -> str:
-        return f"<simulated socket {self._fd}{' closed' if self._closed else ''}>"
+        return f"<simulated socket {self._fd}{' closed' if self._gone else ''}>"
 
 
 def _os_error(number: int) -> OSError:
@@ -278,12 +279,12 @@ class TcpSocket(_Socket):
         if how in (socket.SHUT_WR, socket.SHUT_RDWR):
             self._transport.write_eof()
 
-    def close(self) -> None:
+    def _real_close(self, *_: Any) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
         if self._transport is not None:
             self._transport.close()
-        super().close()
+        super()._real_close()
 
     def getsockname(self) -> Any:
         return ("0.0.0.0", 0) if self._transport is None else self._transport.get_extra_info("sockname")
@@ -332,7 +333,7 @@ class PairSocket(_Socket):
         return self.eof or len(self.peer.inbox) < _ROOM
 
     def _write(self, data: bytes) -> int:
-        if self.peer._closed:
+        if self.peer._gone:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         self.peer.inbox += data
         self.peer.changed()
@@ -345,11 +346,10 @@ class PairSocket(_Socket):
         self.peer.eof = True
         self.peer.changed()
 
-    def close(self) -> None:
-        if not self._closed:
-            self.peer.eof = True
-            self.peer.changed()
-        super().close()
+    def _real_close(self, *_: Any) -> None:
+        self.peer.eof = True
+        self.peer.changed()
+        super()._real_close()
 
     def getsockname(self) -> Any:
         return ""
@@ -403,7 +403,7 @@ class SimSelector(selectors.DefaultSelector):
             events = selectors.EVENT_READ if key.events & selectors.EVENT_READ and one.readable() else 0
             if key.events & selectors.EVENT_WRITE and one.writable():
                 events |= selectors.EVENT_WRITE
-            if events and not one._closed:
+            if events and not one._gone:
                 found.append((key, events))
         return found
 

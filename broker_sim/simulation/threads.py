@@ -99,7 +99,10 @@ class SimThread:
         except asyncio.CancelledError:
             self.kill()
             raise
-        if self.error is not None:
+        if isinstance(self.error, SystemExit):  # the end of the program, not of the test's process
+            if self.error.code:
+                raise RuntimeError(f"{self.name} has ended with sys.exit({self.error.code!r})") from self.error
+        elif self.error is not None:
             raise self.error
         return self.result
 

@@ -11,6 +11,7 @@ import select
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -267,6 +268,20 @@ def test_a_task_that_is_cancelled_ends_its_thread() -> None:
         task.cancel()
         sim.run_for(5)
         assert (clock.noted, clock.cleaned_up) == ([1], 1)
+
+
+@pytest.mark.parametrize("code", [None, 0, 3, "why"])
+def test_a_program_that_exits_ends_itself_and_not_the_tests(code: Any) -> None:
+    def exits() -> None:
+        threading.Thread(target=lambda: sys.exit(0)).start()
+        time.sleep(1)
+        sys.exit(code)
+
+    if code:
+        with pytest.raises(RuntimeError, match=r"exits has ended with sys\.exit"):
+            result_of(exits)
+    else:
+        assert result_of(exits) is None
 
 
 def test_a_program_may_be_started_again_when_it_raises() -> None:

@@ -9,6 +9,7 @@ import selectors
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -148,3 +149,29 @@ def test_a_crash_of_the_other_side_is_seen() -> None:
         sim.crash("server", reset=True)
         sim.run_until(task.done, within="1s")
         assert task.result() == "reset"
+
+
+def test_urllib_asks_a_server_that_is_a_coroutine() -> None:
+    def ask() -> list[bytes]:
+        with urllib.request.urlopen("http://web:80/a", timeout=5) as answer:
+            assert answer.status == 200
+            return list(answer)
+
+    async def serve() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            assert asked.startswith(b"GET /a HTTP/1.1\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\none\n")
+            await asyncio.sleep(1)
+            writer.write(b"two\n")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "0.0.0.0", 80)
+        await server.serve_forever()
+
+    with simulate(1) as sim:
+        sim.host("web").spawn(serve)
+        sim.run_for(0.1)
+        task = sim.host("sync").spawn_sync(ask)
+        sim.run_until(task.done, within="10s")
+        assert task.result() == [b"one\n", b"two\n"]
