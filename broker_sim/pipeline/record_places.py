@@ -21,6 +21,9 @@ __all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", 
 PACKED_BYTES = 1 << 17
 """How many compressed bytes are unpacked at once: commits take up to twenty times as many."""
 
+MOST_UNPACKED = 1 << 30
+"""How much is worked on at once, at most: positions have 31 bits. What is beyond was packed to do harm, and is read plainly."""
+
 Array = numpy.ndarray[Any, Any]
 
 HEADER = numpy.dtype(
@@ -93,6 +96,7 @@ def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array
     if not codecs.any():
         return data, begin, end, odd
     parts: list[bytes] = []
+    total = 0
     for index, codec in enumerate(codecs.tolist()):
         part = data[begin[index] : end[index]]
         if codec:
@@ -100,6 +104,9 @@ def payload_of(piece: Piece, headers: Array) -> tuple[bytes, Array, Array, Array
                 part = compression.decompress(compression.Codec(codec), part)
             except (ValueError, compression.CodecUnavailable):  # the plain way tells why
                 part, odd[index] = b"", True
+        if total + len(part) > MOST_UNPACKED:
+            part, odd[index] = b"", True
+        total += len(part)
         parts.append(part)
     stops = numpy.cumsum([len(part) for part in parts])
     return b"".join(parts), numpy.concatenate([[0], stops[:-1]]), stops, odd

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker_sim.pipeline import record_places
 from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode, decode_plainly
 from broker_sim.pipeline.record_places import Piece, places_of
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG
@@ -344,6 +345,13 @@ def test_a_codec_whose_library_is_missing_is_told(monkeypatch: pytest.MonkeyPatc
     given = piece(packed)
     assert both(given) == []
     assert "zstd needs the library cramjam" in decode(given, WANTED).faults[0].reason
+
+
+def test_more_than_positions_can_hold_is_read_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = [encode_batch([Record(n, NOW_MS, *commit("g", "t", n, n))], codec=Codec.GZIP) for n in range(5)]
+    monkeypatch.setattr(record_places, "MOST_UNPACKED", 150)
+    assert not usual(piece(*packed))
+    assert [row["committed_offset"] for row in both(piece(*packed))] == list(range(5))
 
 
 def test_what_brokers_write_needs_no_second_way() -> None:
