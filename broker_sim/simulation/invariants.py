@@ -31,6 +31,7 @@ from broker_sim.simulation.answers import (
     offsets_partition,
 )
 from broker_sim.simulation.replay import differences, told_by
+from broker_sim.simulation.rules import RULED, answer_of, step_error
 from protocol.errors import Err
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Invariants:
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
         self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
         self._loads = 0  # answers that had been given when a log was loaded last
+        self._before: dict[int, dict[str, Any] | None] = {}  # request -> its group when it came
         self._expired: tuple[str, str] | None = None
         self._looked_ms = 0
         self._history: dict[str, deque[str]] = {}
@@ -97,15 +99,34 @@ class Invariants:
         if event["api"] in CHECKS:
             ask = self.answers.sent(event["api"], event["body"], event["version"], event["broker"])
             self._asks[event["request"]] = ask
+            if ask.led and not self._loads_now(ask.group):
+                self._before[event["request"]] = self._groups.get(ask.group)
+
+    def _loads_now(self, group: str) -> bool:
+        partition = self.answers.partition(group)
+        return partition is None or self.kafka.runtime.shard(partition.index) is None
+
+    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None) -> None:
+        """An answer that was given at once is the one that the rules name."""
+        if ask.error not in RULED or ask.got_s != ask.sent_s:
+            return
+        rightly = answer_of(ask, shown)
+        if rightly is not None and ask.error not in rightly:
+            state = "not there" if shown is None else f"{shown['state']} in {shown['generation']}"
+            what = f"{ask}; the group is {state}, the rules say {' or '.join(error.name for error in rightly)}"
+            self._fail("answers follow the rules", ask.group, what)
 
     def _response(self, event: dict[str, Any]) -> None:
         ask = self._asks.pop(event["request"], None)
         if ask is None:
             return
+        known, shown = event["request"] in self._before, self._before.pop(event["request"], None)
         if event.get("body") is None or event.get("action") == "not answered":
             self.answers.lost(ask)
         else:
             self.answers.answered(ask, event["body"])
+            if known:
+                self._check_rule(ask, shown)
             if ask.api == "OffsetFetch":
                 self._check_shown(ask, event["body"])
             gone = self._gone.get((ask.group, ask.member))
@@ -181,6 +202,9 @@ class Invariants:
             and new == old
         ):
             self._fail("a rebalance begins a generation", group, f"{old} is {after['state']} again")
+        wrong = step_error(before, after)
+        if wrong is not None:
+            self._fail("groups take the steps that there are", group, wrong)
 
     def _timer(self, event: dict[str, Any]) -> None:
         if event["timer"] != "session":
