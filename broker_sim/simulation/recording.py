@@ -18,7 +18,15 @@ from broker_sim.simulation.errors import SimError
 if TYPE_CHECKING:
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["NotRepeatable", "Recording", "check_repeatable", "encoded"]
+__all__ = ["CAUSES", "NotRepeatable", "Recording", "check_repeatable", "encoded"]
+
+CAUSES = """\
+A run can be repeated if nothing in it depends on anything but its seed. What does, most often:
+- the order of a set of plain objects, or id() and hash() of them: their hashes are addresses. Sort it, or use a dict;
+- what an earlier run left behind: module globals, caches, counters, files. Make it anew in the test;
+- a clock or generator that C code reads (os.times, time.process_time, numpy's own generator): take time.time and random;
+- a thread, a C client with sockets of its own (librdkafka): it lives in real time."""
+"""What to do about runs that differ."""
 
 _BEFORE = 3
 """Events that an error shows before the first different one."""
@@ -70,7 +78,8 @@ class Recording:
 
 
 def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **options: Any) -> None:
-    """Run ``run(sim)`` twice with one seed (``options``: `simulate`'s). Raises NotRepeatable, and what ``run`` raises."""
+    """Run ``run(sim)`` twice with one seed (``options``: `simulate`'s), in this process. Raises NotRepeatable, and what ``run`` raises.
+    That another process runs the same takes a pinned hash seed as well: ``sim.pinned``."""
     from broker_sim.simulation.world import simulate
 
     first = Recording()
@@ -82,7 +91,8 @@ def check_repeatable(run: Callable[[Simulation], object], seed: object = 0, **op
 
         def stop_at_the_first_difference() -> None:
             if second.difference is not None:
-                raise NotRepeatable(f"seed {seed!r}, {sim.elapsed_s:.6f} s from the beginning: {second.difference}")
+                at_s = sim.elapsed_s
+                raise NotRepeatable(f"seed {seed!r}, {at_s:.6f} s from the beginning: {second.difference}\n{CAUSES}")
 
         sim.loop.after_turn = stop_at_the_first_difference
         run(sim)

@@ -26,19 +26,11 @@ from broker_sim.simulation.answers import InvariantBroken
 from broker_sim.simulation.faults import Fault, FaultPlan
 from broker_sim.simulation.liveness import NotAlive, Unsafe
 from broker_sim.simulation.plans import Plan, plan_from
-from broker_sim.simulation.recording import NotRepeatable, Recording
+from broker_sim.simulation.recording import CAUSES, NotRepeatable, Recording
 from broker_sim.simulation.shrink import SPANS, ddmin, rounded
 from broker_sim.simulation.world import Simulation, simulate
 
-__all__ = ["CAUSES", "Found", "Interrupted", "Run", "Search", "failure_line"]
-
-CAUSES = """\
-A run can be repeated if nothing in it depends on anything but its seed. What does, most often:
-- the order of a set of plain objects, or id() and hash() of them: their hashes are addresses. Sort it, or use a dict;
-- what an earlier run left behind: module globals, caches, counters, files. Make it anew in the test;
-- a clock or generator that C code reads (os.times, time.process_time, numpy's own generator): take time.time and random;
-- a thread, a C client with sockets of its own (librdkafka): it lives in real time."""
-"""What to do about runs that differ."""
+__all__ = ["Found", "Interrupted", "Run", "Search", "failure_line"]
 
 _OURS = str(Path(__file__).parent)
 

@@ -251,6 +251,8 @@ class Simulation:
         Raises NotAlive, which tells what is lacking and how the group came to it, Unsafe, InvariantBroken, UsageError.
         """
         cluster = self._cluster(kafka)
+        if not cluster.observed:
+            raise UsageError("check() needs the journal, which sim.cluster(journal=False) has not")
         judge = self._judges[self.clusters.index(cluster)]
         wanted = judge.expected(groups)
         request_s = duration_ms(request_timeout, "request_timeout") / 1000
@@ -387,6 +389,8 @@ class Simulation:
                 listener(event)
 
         journal.failed = self.fail
+        if number < len(self._judges):  # it begins late
+            journal.subscribe(self._judges[number].event)
         for event in journal.events:
             note(event)
         journal.subscribe(note)
