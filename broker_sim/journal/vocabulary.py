@@ -110,6 +110,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "cluster": {
         "action": "`killed`: the process of all brokers; `power lost`: on all their machines; `started`: again, from their disk",
         "process": "number of the process, from 1 on",
+        "synced?": "of `power lost`: whether everything acknowledged was on the disk",
     },
     "load": {
         "log": _LOG,

@@ -146,6 +146,7 @@ class Answers:
         self.broken: InvariantBroken | None = None
         self.open: dict[Ask, None] = {}
         self.writes: dict[Key, list[_Write]] = {}
+        self._unsure = False  # whether there may be values of writes that are not known any more
         self._removed: Counter[str] = Counter()
         self._lives: dict[tuple[str, int], _Life] = {}
         self._ids: dict[tuple[str, str], int] = {}
@@ -272,6 +273,13 @@ class Answers:
         self._removed[group] += 1
         self._lives = {key: life for key, life in self._lives.items() if key[0] != group}
         self._asks = {key: ask for key, ask in self._asks.items() if key[0] != group}
+
+    def power_lost(self) -> None:
+        """What was acknowledged is not sure to be there: any earlier state may be what comes back, and epochs may come again."""
+        self.writes.clear()
+        self._lives.clear()
+        self._asks.clear()
+        self._unsure = True
 
     def overdue(self) -> None:
         """Look for requests that have waited longer than any timeout of their group allows."""
@@ -531,7 +539,7 @@ class Answers:
         if fitting:
             if settles and len(fitting) == 1 and (value >= 0 or self._awaits_tombstones):
                 fitting[0].done = min(fitting[0].done, ask.got)
-        elif value != -1 or floor >= 0:
+        elif (value != -1 and not self._unsure) or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
             expected = "nothing" if last is None else f"{last.value}, {'acked' if last.acked else 'seen before'}"
             self.fail(

@@ -207,7 +207,8 @@ class SimCluster(Cluster):
             self._keeps_all = self._keeps_all and (self._sync or how == "killed")
         end_process(network.loop, process)
         if self._journal is not None:
-            self._journal.write("cluster", action=how, process=process.number)
+            synced = {"synced": self._sync} if how != "killed" else {}
+            self._journal.write("cluster", action=how, process=process.number, **synced)
         for name in self.hosts:
             machine = network.machine(name)
             machine.held = False

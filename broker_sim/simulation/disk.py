@@ -142,6 +142,13 @@ class SimDisk(Files):
         file.durable[at] ^= bit
         return f"{file.path} at {at}"
 
+    def settle(self) -> None:
+        """All that was written by now is durable, as by sync(1)."""
+        for node in self._platter.dirs.values():
+            node.settle()
+        for file in self._files():
+            file.settle()
+
     def image(self, *, durable: bool = False) -> dict[str, bytes]:
         """The bytes of every file by its path, in their order."""
         return {file.path: bytes(file.durable if durable else file.data) for file in self._files()}

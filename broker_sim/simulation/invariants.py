@@ -267,6 +267,8 @@ class Invariants:
     def _cluster(self, event: dict[str, Any]) -> None:
         """All brokers have died, or are there again and know what their disk has kept."""
         self._expired = None
+        if event["action"] == "power lost" and not event["synced"]:
+            self.answers.power_lost()
         if event["action"] == "started":
             self.answers.state = self.kafka.state
             self._loads = self.answers.tick
