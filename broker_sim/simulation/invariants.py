@@ -269,6 +269,8 @@ class Invariants:
         self._expired = None
         if event["action"] == "power lost" and not event["synced"]:
             self.answers.power_lost()
+            self._marks.clear()
+            self._lasts.clear()
         if event["action"] == "started":
             self.answers.state = self.kafka.state
             self._loads = self.answers.tick

@@ -48,8 +48,8 @@ _ERRORS = {
 @dataclass(frozen=True, slots=True)
 class Targets:
     """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
-    goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they have acknowledged, or
-    "synced"."""
+    goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they acknowledged, or
+    "synced" it."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
@@ -247,7 +247,7 @@ def draw(
             continue
         dice = random.Random(f"{seed}/swarm/{name}")
         often = targets.disk and name in OFTEN
-        if dice.random() >= (max(share, 0.6) if often else share):
+        if dice.random() >= (max(share, 0.9) if often else share):
             continue
         count = min(math.ceil(targets.pace * dice.expovariate(0.7)), max(1, round(targets.pace * duration_s / 4)))
         for number in range(count):
