@@ -31,7 +31,7 @@ from broker_sim.simulation.answers import (
     offsets_partition,
 )
 from broker_sim.simulation.replay import differences, told_by
-from broker_sim.simulation.rules import RULED, answer_of, step_error
+from broker_sim.simulation.rules import RULED, answer_of, at_once, step_error, waits_in_vain
 from protocol.errors import Err
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Invariants:
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
         self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
         self._loads = 0  # answers that had been given when a log was loaded last
+        self._was_empty: dict[str, bool] = {}  # before the state that it is in
         self._before: dict[int, dict[str, Any] | None] = {}  # request -> its group when it came
         self._expired: tuple[str, str] | None = None
         self._looked_ms = 0
@@ -106,7 +107,7 @@ class Invariants:
         partition = self.answers.partition(group)
         return partition is None or self.kafka.runtime.shard(partition.index) is None
 
-    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None) -> None:
+    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
         """An answer that was given at once is the one that the rules name."""
         if ask.error not in RULED or ask.got_s != ask.sent_s:
             return
@@ -115,6 +116,9 @@ class Invariants:
             state = "not there" if shown is None else f"{shown['state']} in {shown['generation']}"
             what = f"{ask}; the group is {state}, the rules say {' or '.join(error.name for error in rightly)}"
             self._fail("answers follow the rules", ask.group, what)
+        wrong = at_once(ask, shown, body) if shown is not None and ask.error is Err.NONE else None
+        if wrong is not None:
+            self._fail("answers follow the rules", ask.group, f"{ask}: {wrong}")
 
     def _response(self, event: dict[str, Any]) -> None:
         ask = self._asks.pop(event["request"], None)
@@ -126,7 +130,7 @@ class Invariants:
         else:
             self.answers.answered(ask, event["body"])
             if known:
-                self._check_rule(ask, shown)
+                self._check_rule(ask, shown, event["body"])
             if ask.api == "OffsetFetch":
                 self._check_shown(ask, event["body"])
             gone = self._gone.get((ask.group, ask.member))
@@ -166,6 +170,10 @@ class Invariants:
         self._groups[group] = after
         if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
             self._since_ms[group] = self.now_ms
+        if before is not None and before["state"] != after["state"]:
+            self._was_empty[group] = before["state"] == "Empty"
+        if waits_in_vain(after) and not self._was_empty.get(group, True):
+            self._fail("a rebalance ends when all are in", group, f"{after['size']} members have joined")
         self._check_members(group, before, after)
         if before is not None:
             self._check_step(group, before, after)

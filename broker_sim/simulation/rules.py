@@ -13,7 +13,7 @@ from protocol.errors import Err
 if TYPE_CHECKING:
     from broker_sim.simulation.answers import Ask
 
-__all__ = ["RULED", "answer_of", "step_error"]
+__all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
 
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 
@@ -122,6 +122,24 @@ def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
 _RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, "JoinGroup": _join}
 
 
+def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
+    """What is wrong with a good answer that was given at once; None for nothing."""
+    mine = next((each for each in shown["members"] if each["member"] == ask.member), None)
+    if mine is None:
+        return None
+    if ask.api == "JoinGroup":
+        told = body["generation_id"]
+        if shown["state"] == STABLE and shown["leader"] == ask.member and told == shown["generation"]:
+            return "a leader that joins a stable group again is in the generation that it was in"
+        if shown["state"] == PREPARING and told != shown["generation"] + 1:
+            return f"the rebalance of generation {shown['generation']} ended in generation {told}"
+    elif ask.api == "SyncGroup" and shown["state"] == STABLE:
+        given = (body["assignment"] or {}).get("assigned_partitions") if isinstance(body["assignment"], dict) else None
+        if given is not None and given != (mine["assignment"] or {}):
+            return f"it has {mine['assignment']}, and is told {given}"
+    return None
+
+
 def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     """What is wrong with a step of a group, which one event has made; None for nothing."""
     old, new = before["state"], after["state"]
@@ -136,6 +154,14 @@ def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     if old == new and old in (STABLE, COMPLETING) and not grown and _who(before) != _who(after):
         return f"{new} goes on with {sorted(_who(after))} in place of {sorted(_who(before))}"
     return None
+
+
+def waits_in_vain(shown: dict[str, Any]) -> bool:
+    """Whether a rebalance goes on though all members have joined, and nobody who was given an id is still to come. It may while a group
+    that was empty waits for more."""
+    members = shown["members"]
+    all_in = all(each["waits"] == "JoinGroup" for each in members) and len(members) == shown["size"] > 0
+    return shown["state"] == PREPARING and all_in and not shown["pending"]
 
 
 def _who(shown: dict[str, Any]) -> set[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker_sim.coordinator import joining
+from broker_sim.coordinator.group import State
 from broker_sim.handlers import k09_offset_fetch
 from broker_sim.simulation.faults import Fault
 from broker_sim.simulation.trial import Case, run
@@ -68,6 +70,22 @@ def a_heartbeat_by_the_general_way_is_no_sign_of_life(patch: pytest.MonkeyPatch)
     mutation.plant(Patches())  # type: ignore[arg-type]
 
 
+def a_rebalance_always_takes_its_whole_timeout(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joining, "try_complete_join", lambda shard, group: None)
+
+
+def a_leader_that_joins_again_changes_nothing(patch: pytest.MonkeyPatch) -> None:
+    real = joining._update_and_rebalance
+
+    def update(shard: Any, group: Any, member: Any, token: int, client: Any, request: Any) -> None:
+        if group.state is State.STABLE and group.leader == member.member_id:
+            shard.reply(token, joining.join_answer(group, member))
+        else:
+            real(shard, group, member, token, client, request)
+
+    patch.setattr(joining, "_update_and_rebalance", update)
+
+
 @dataclass(frozen=True)
 class Planted:
     """``invariants``: one of them is broken, within ``seeds`` runs of the case."""
@@ -86,6 +104,18 @@ PLANTED = [
     Planted(consumers_commit_before_they_read, Case("group", 0, 8.0, journal=True, plan=()), ("what is committed has been read",), 2),
     Planted(who_takes_over_begins_one_behind, Case("group", 0, 12.0, journal=False, plan=TAKEOVER), ("no record is skipped",), 4),
     Planted(repeated_batches_are_taken, Case("idempotent", 0, 10.0, journal=True, plan=LOST_ANSWERS), ("sequence", "record twice"), 4),
+    Planted(
+        a_rebalance_always_takes_its_whole_timeout,
+        Case("hostile", 0, 8.0, journal=True),
+        ("a rebalance ends when all are in",),
+        4,
+    ),
+    Planted(
+        a_leader_that_joins_again_changes_nothing,
+        Case("hostile", 0, 8.0, journal=True),
+        ("answers follow the rules",),
+        10,
+    ),
     Planted(
         an_answer_is_remembered_too_long,
         Case("hostile", 0, 10.0, journal=False),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.simulation.rules import answer_of, step_error
+from broker_sim.simulation.rules import answer_of, at_once, step_error, waits_in_vain
 from protocol.errors import Err
 
 
@@ -92,3 +92,39 @@ def test_a_group_that_is_shown_in_part_is_not_judged() -> None:
 def test_the_steps_of_a_group(before: dict[str, Any], after: dict[str, Any], wrong: str | None) -> None:
     found = step_error(before, after)
     assert (found is None) if wrong is None else (wrong in (found or ""))
+
+
+@pytest.mark.parametrize(
+    ("state", "leader", "generation", "wrong"),
+    [
+        ("Stable", "b", 3, None),
+        ("Stable", "a", 3, "in the generation that it was in"),
+        ("CompletingRebalance", "a", 3, None),
+        ("PreparingRebalance", "a", 4, None),
+        ("PreparingRebalance", "a", 3, "ended in generation 3"),
+    ],
+)
+def test_what_a_good_join_says(state: str, leader: str, generation: int, wrong: str | None) -> None:
+    found = at_once(ask("JoinGroup"), {**shown(state, members=TWO), "leader": leader}, {"generation_id": generation})
+    assert (found is None) if wrong is None else (wrong in (found or ""))
+
+
+@pytest.mark.parametrize(("told", "wrong"), [({"orders": [0]}, False), ({"orders": [1]}, True), (None, False)])
+def test_what_a_good_sync_says(told: dict[str, list[int]] | None, wrong: bool) -> None:
+    group = shown("Stable", members=TWO)
+    group["members"][0]["assignment"] = {"orders": [0]}
+    body = {"assignment": None if told is None else {"version": 0, "assigned_partitions": told}}
+    assert (at_once(ask("SyncGroup"), group, body) is not None) == wrong
+
+
+@pytest.mark.parametrize(
+    ("waits", "pending", "vain"),
+    [(["JoinGroup", "JoinGroup"], [], True), (["JoinGroup", None], [], False), (["JoinGroup"] * 2, ["x"], False)],
+)
+def test_a_rebalance_that_waits_for_nobody(waits: list[str | None], pending: list[str], vain: bool) -> None:
+    group = {**shown("PreparingRebalance", members=TWO), "pending": pending}
+    for member, wait in zip(group["members"], waits, strict=True):
+        member["waits"] = wait
+    assert waits_in_vain(group) == vain
+    assert not waits_in_vain({**group, "state": "Stable"})
+    assert not waits_in_vain({**group, "members": [], "size": 0})
