@@ -96,11 +96,13 @@ def _rebalances(table: DataFrame, facts: Facts) -> None:
     if not facts.counts["rebalances"]:
         return
     hit = sorted({group for row in facts.stuck for group in row["groups"] or ()})[:1000]
+    fallen = list(dict.fromkeys(row["group"] for row in facts.regressions))[:1000]
     began = f.coalesce("started_ms", "closed_ms", "ended_ms", f.lit(0))
     trouble = (
         f.count(f.when(f.col("end") == "failed", 1)) * 20
         + f.count("*")
         + f.max(f.col("group").isin(hit).cast("int")) * 1_000_000
+        + f.max(f.col("group").isin(fallen).cast("int")) * 1000
         + f.max(f.coalesce(f.col("ended_ms") - f.col("started_ms"), f.lit(0))) / 1000
     )
     ranked = table.groupBy("group").agg(trouble.alias("trouble")).orderBy(f.desc("trouble"), "group").limit(MOST_GROUPS)

@@ -31,7 +31,7 @@ OFTEN_MS = 300_000
 HOT_TIMES, HOT_SHARE = 4.0, 0.25
 """A partition is hot with so many times its fair share, and so much of all."""
 HOT_RECORDS = 1000
-MOST_ALIKE = 5
+MOST_ALIKE = 3
 """Findings of one kind."""
 LAGS = 100
 """Lags below that are not worth a sentence."""

@@ -48,7 +48,14 @@ def find(directory: str | None, journal: str | None, run_id: str | None, *, look
             )
     if journal is not None and not journal_files.find([journal]):
         raise UsageError(f"--journal {journal}: no journal file is in it")
-    return Inputs(run_name(run_id, directory or journal or ""), directory if found else None, journal, found)
+    log = everywhere(directory) if directory is not None and found else None
+    kept = None if journal is None else everywhere(journal)
+    return Inputs(run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)))
+
+
+def everywhere(name: str) -> str:
+    """A name that means the same in every process, whatever folder that runs in: Spark's may have begun elsewhere."""
+    return files.local_path(name) or name
 
 
 def run_name(run_id: str | None, place: str) -> str:

@@ -300,7 +300,7 @@ def test_many_of_a_kind_are_cut_short_and_the_rest_is_named() -> None:
     rows = [rebalance(0, 20_000 + n, group=f"g{n}") for n in range(9)]
     found = findings(facts(rebalances=rows))
     assert len(found) == MOST_ALIKE
-    assert found[-1].text.endswith("The same in less measure: g3, g2, g1 and g0.")
+    assert found[-1].text.endswith("The same in less measure: g5, g4, g3, g2, g1 and g0.")
 
 
 def test_the_text_has_times_and_advice() -> None:

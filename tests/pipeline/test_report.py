@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
+from broker_sim.explain.scale import Scale
 from broker_sim.pipeline.facts import Facts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report import lanes
@@ -177,6 +178,7 @@ def test_many_findings_are_folded() -> None:
     known = facts(
         regressions=[regression(n, 100 + n, 5, "rewind", group=f"g{n}") for n in range(9)],
         rebalances=[rebalance(n, 30_000, group=f"g{n}") for n in range(9)],
+        churn=[churned(joins=4, expirations=4)],
     )
     text, _ = page(known)
     assert "<details><summary>" in text
@@ -219,6 +221,15 @@ def test_the_timeline_has_a_row_for_each_group_the_troubled_ones_first() -> None
         assert "22:14:58.500  generation 1: app-1 joined\nit began again before it was Stable after 5 s" in told
         assert "orders-0 went back from 1,200 to 950, by 250" in told
         assert "__consumer_offsets-12 took nothing from 22:14:58.000 to 22:15:39.000" in told
+
+
+def test_a_short_incident_in_a_long_day_has_room_and_many_small_pauses_are_not_cut() -> None:
+    day = 86_400_000
+    incident = facts(to_ms=T0 + day, rebalances=[rebalance(day // 2, 40_000, stable_ms=None)])
+    scale = Scale(*lanes.time(incident)[:2], WIDE, lanes.time(incident)[2])
+    assert scale.x(T0 + day // 2 + 40_000) - scale.x(T0 + day // 2) > WIDE / 4
+    often = facts(rebalances=[rebalance(n * 20_000, 500, generation=n) for n in range(30)])
+    assert not [one for one in Scale(*lanes.time(often)[:2], WIDE, lanes.time(often)[2]).segments if one.cut]
 
 
 def test_a_rebalance_lasts_as_long_on_paper_as_in_time() -> None:

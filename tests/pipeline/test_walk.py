@@ -36,7 +36,8 @@ def test_the_walk_goes_as_it_is_told(
             assert said.strip().startswith(text.strip())
             continue
         if language == "python":
-            exec(compile(text, str(DOC), "exec"), notebook)
+            here = text.replace("incident/", f"{tmp_path}/incident/")  # the session's processes began elsewhere
+            exec(compile(here, str(DOC), "exec"), notebook)
         for line in text.splitlines() if language == "sh" else ():
             program, *words = shlex.split(line)
             assert program == "broker-sim"

@@ -11,6 +11,8 @@ __all__ = ["heat"]
 
 MOST_CELLS = 1000
 LEGEND_STEPS = 8
+DARK = 3.0
+"""So many times its fair share makes a partition as dark as can be, if no other one has more."""
 
 
 def heat(rows: Sequence[Mapping[str, Any]], jammed: Iterable[int], width: int) -> str:
@@ -21,7 +23,7 @@ def heat(rows: Sequence[Mapping[str, Any]], jammed: Iterable[int], width: int) -
     sheet = Sheet(width, "Records by partition of __consumer_offsets")
     columns = _columns(count, width)
     size = min(width / columns, 58.0)
-    most = max((float(row["share"] or 0) for row in rows), default=0.0) or 1.0
+    most = max([DARK / count, *(float(row["share"] or 0) for row in rows)])
     stuck = set(jammed)
     for partition in range(count):
         x, y = (partition % columns) * size, (partition // columns) * size
@@ -59,7 +61,7 @@ def _cell(
         )
         words += f" ({share:.1%})"
         if row["busiest_group"] is not None:
-            words += f"\nmost of them of {row['busiest_group']}: {number(row['busiest_records'])}"
+            words += f"\nthe most of them of {row['busiest_group']}: {number(row['busiest_records'])}"
         if row["misplaced"]:
             words += f"\n{number(row['misplaced'])} groups don't belong here by their hash"
     if stuck:

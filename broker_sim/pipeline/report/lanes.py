@@ -12,22 +12,34 @@ from broker_sim.words import duration_text
 __all__ = ["lanes", "rebalancing", "stuck_spans", "time"]
 
 Spans = list[tuple[int, int]]
-MOST_ACTIVE = 2000
+MOST_CUTS, LEAST_QUIET = 4, 0.08
+"""So many quiet times may be drawn shorter than they were, if each is such a share of all."""
 
 
 def time(facts: Facts) -> tuple[int, int, Spans]:
-    """(from, to, when something happened): the axis of every picture."""
+    """(from, to, when something happened): the axis of every picture. Only the few longest quiet times count as such: a picture with
+    a cut at every turn shows nothing but cuts."""
     assert facts.from_ms is not None
     assert facts.to_ms is not None
-    active = merged(
-        [
-            *((_began(row) or 0, _ended(row, facts)) for row in facts.rebalances if _began(row) is not None),
-            *((row["from_ms"], row["from_ms"]) for row in facts.stuck),
-            *((row["to_ms"], row["to_ms"]) for row in facts.stuck if row["to_ms"] is not None),
-            *((row["at_ms"], row["at_ms"]) for row in facts.regressions),
-        ]
-    )
-    return facts.from_ms, max(facts.to_ms, facts.from_ms + 1), active[:MOST_ACTIVE]
+    from_ms, to_ms = facts.from_ms, max(facts.to_ms, facts.from_ms + 1)
+    moments = [(row["from_ms"], row["from_ms"]) for row in facts.stuck]
+    moments += [(row["to_ms"], row["to_ms"]) for row in facts.stuck if row["to_ms"] is not None]
+    moments += [(row["at_ms"], row["at_ms"]) for row in facts.regressions]
+    moments += [(_began(row) or 0, _ended(row, facts)) for row in facts.rebalances if _began(row) is not None]
+    ends = [from_ms, *(at for span in merged(moments) for at in span), to_ms]
+    quiet = [
+        (end, start)
+        for end, start in zip(ends[::2], ends[1::2], strict=True)
+        if start - end >= LEAST_QUIET * (to_ms - from_ms)
+    ]
+    quiet = sorted(sorted(quiet, key=lambda gap: gap[0] - gap[1])[:MOST_CUTS])
+    busy = [from_ms, *(at for gap in quiet for at in gap), to_ms]
+    active = [
+        (start, end)
+        for start, end in zip(busy[::2], busy[1::2], strict=True)
+        if end > start or start not in (from_ms, to_ms)
+    ]
+    return from_ms, to_ms, active if moments else []
 
 
 def lanes(facts: Facts, most: int) -> list[Lane]:
@@ -36,7 +48,7 @@ def lanes(facts: Facts, most: int) -> list[Lane]:
     names |= dict.fromkeys(row["group"] for row in facts.regressions)
     names |= dict.fromkeys(group for row in facts.stuck for group in row["groups"] or ())
     found = [_lane(facts, group) for group in names]
-    found.sort(key=lambda lane: (-_trouble(lane), lane.group))
+    found.sort(key=lambda lane: (not lane.bars, -_trouble(lane), lane.group))
     return found[:most]
 
 

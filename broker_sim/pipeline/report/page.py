@@ -70,17 +70,17 @@ def _subtitle(facts: Facts) -> str:
 
 def _tiles(facts: Facts) -> str:
     tiles = [
-        (facts.groups, "groups", ""),
-        (facts.commits, "commits", ""),
-        (facts.counts.get("rebalances", 0), "rebalances", ""),
-        (facts.counts.get("stuck_partitions", 0), "stuck periods", "bad"),
-        (facts.counts.get("offset_regressions", 0), "offsets that went back", "bad"),
-        (facts.counts.get("duplicate_windows", 0), "delivered twice", "bad"),
+        (facts.groups, "group", "groups", ""),
+        (facts.commits, "commit", "commits", ""),
+        (facts.counts.get("rebalances", 0), "rebalance", "rebalances", ""),
+        (facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", "bad"),
+        (facts.counts.get("offset_regressions", 0), "offset went back", "offsets went back", "bad"),
+        (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", "bad"),
     ]
-    cells = [
-        f'<div class="tile{" bad" if alarm and value else ""}" title="{number(value)}"><b>{short(value)}</b><span>{name}</span></div>'
-        for value, name, alarm in tiles
-    ]
+    cells = []
+    for value, one, many, alarm in tiles:
+        style, name = "tile bad" if alarm and value else "tile", one if value == 1 else many
+        cells.append(f'<div class="{style}" title="{number(value)}"><b>{short(value)}</b><span>{name}</span></div>')
     return f'<div class="tiles">{"".join(cells)}</div>'
 
 
