@@ -72,8 +72,9 @@ class Judge:
                 raise unknown("invariant", name, invariants())
         self.sim, self.kafka = sim, kafka
         self._timeouts: dict[str, tuple[int, int]] = {}  # group -> the longest session and rebalance timeout, ms
-        self._ends: dict[tuple[str, int], int] = {}  # partition -> behind the last record that was acknowledged
-        self._known: dict[bytes, str] = {}
+        self._ends: dict[
+            tuple[bytes, int], int
+        ] = {}  # topic id, partition -> behind the last record that was acknowledged
         self._invariants = Invariants(kafka, self.breach, waive=(*BROKEN_BY_FAULTS, *waive)) if watch else None
 
     def event(self, event: dict[str, Any]) -> None:
@@ -95,16 +96,14 @@ class Judge:
         self._timeouts[group] = session, rebalance
 
     def _note_produced(self, body: Mapping[str, Any]) -> None:
-        for topic in body["responses"]:
-            name = topic.get("name") or self._name_of(topic.get("topic_id"))
-            for each in topic["partition_responses"]:
+        for answer in body["responses"]:
+            topic = self.kafka.state.topics.get(answer.get("name", ""))
+            if topic is None:  # it has been deleted, or the answer names it by its id alone
+                continue
+            for each in answer["partition_responses"]:
                 if each["error_code"] == 0 and each["base_offset"] >= 0:
-                    place = name, each["index"]
+                    place = topic.topic_id, each["index"]
                     self._ends[place] = max(self._ends.get(place, 0), each["base_offset"] + 1)
-
-    def _name_of(self, topic_id: Any) -> str:
-        found = self.kafka.state.topics_by_id.get(topic_id)
-        return "" if found is None else found.name
 
     def breach(self, error: InvariantBroken) -> None:
         """An invariant is broken: the run ends, with the story of the group."""
@@ -191,10 +190,12 @@ class Judge:
         return [] if found is None else [(each.index, each.log_end_offset) for each in found.partitions]
 
     def _nothing_is_lost(self) -> None:
-        for (topic, index), end in self._ends.items():
-            there = dict(self._log_ends(topic)).get(index)
-            if there is not None and there < end:
-                text = f"lost record: {topic}-{index} ends at {there}; offset {end - 1} was acknowledged to a producer"
+        for (topic_id, index), end in self._ends.items():
+            topic = self.kafka.state.topics_by_id.get(topic_id)  # None: it has been deleted
+            log = None if topic is None else topic.partitions[index]
+            if log is not None and log.log_end_offset < end:
+                there = f"{log.name} ends at {log.log_end_offset}"
+                text = f"lost record: {there}; offset {end - 1} was acknowledged to a producer"
                 error = Unsafe(text)
                 error.broken = "lost record"
                 raise error

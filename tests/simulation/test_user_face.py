@@ -302,6 +302,20 @@ def test_check_notices_acknowledged_records_that_are_gone() -> None:
             sim.check(groups={GROUP: 3})
 
 
+def test_a_topic_that_is_deleted_and_made_again_has_lost_nothing() -> None:
+    with simulate(4) as sim:
+        group = a_group(sim)
+        sim.run_for(20)
+        group.producer.count = 0
+        sim.run_for(2)
+        for index in range(12):
+            assert group.kafka.log("orders", index).partition.log_end_offset > 0
+        group.kafka.state.delete_topic("orders")
+        group.kafka.create_topic("orders", 12)
+        sim.run_for(20)
+        sim.check(lag=None)
+
+
 def test_check_needs_a_journal_which_may_begin_late() -> None:
     with simulate(4) as sim:
         kafka = sim.cluster(topics={"orders": 12}, journal=False)
