@@ -386,7 +386,10 @@ class Simulation:
             if len(self._unhashed) >= _PENDING:
                 self._digest_events()
             for listener in self._listeners:
-                listener(event)
+                try:
+                    listener(event)
+                except Exception as error:
+                    self.fail(error)
 
         journal.failed = self.fail
         if number < len(self._judges):  # it begins late
