@@ -6,6 +6,7 @@ Everything is put behind ambient's doors when the first thread starts: it is vir
 from __future__ import annotations
 
 import _thread
+import atexit
 import importlib
 import importlib.util
 import inspect
@@ -195,6 +196,7 @@ def _threads(p: _Patches, threads: Threads) -> None:
     def no_processes(self: Any, *_: Any, **__: Any) -> None:
         p.loop.forbid("starting a process", "let it be a program on another host")
 
+    _of_threads(p, atexit, "register", lambda function, *_, **__: function)  # it is not this process that it waits for
     _of_threads(p, processes.ProcessPoolExecutor, "__init__", no_processes)
 
 

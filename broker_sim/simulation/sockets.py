@@ -32,7 +32,7 @@ _NOT_HERE = (
 def _thread() -> SimThread:
     found = current()
     if found is None:
-        raise RuntimeError("a socket of a simulation's thread, in another one")
+        raise OSError(errno.EBADF, "a socket of a simulation's thread is none in another one")
     return found
 
 

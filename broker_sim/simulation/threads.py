@@ -9,7 +9,7 @@ to the next is one callback, so that crashes, pauses, links and the order of thi
 Rules:
 1. What blocks is virtual for these threads alone: `install` puts it behind ambient's doors when the first one starts.
 2. No thread is preempted: between two waits it is alone. But one that works on without a wait gives the baton away after `_WORK` looks
-   at a clock or a socket, so that who polls gets on; and to take the baton up again takes time.
+   at a clock or a socket, for a while, so that who polls gets on; and to take the baton up again takes time.
 3. Threads that wait for each other's locks, or for each other's ends, in a ring end the run: `SimDeadlock` names them.
 4. Of a process that has crashed no thread ever runs again. At the end of the simulation they are ended where they wait, by an exception
    that is no ``Exception``.
@@ -42,8 +42,15 @@ __all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread"
 
 T = TypeVar("T")
 
-_WORK = 256
-"""Looks at clocks, sockets and locks between two waits, before a thread has to wait for a moment."""
+_WORK = 64
+"""Looks at clocks, sockets and locks between two waits, before a thread has to wait for a moment: they are what a loop that is busy
+waiting does, some of kafka-python's among them."""
+
+_WORK_S = 2.0**-10
+"""How long it waits then: 1 ms, about what so much takes in the real world ..."""
+
+_SLOWER = 4
+"""... and after every sixteen times twice as long, so often. Else a second that is waited out so would take a second."""
 
 _SWITCH_S = 2.0**-14
 """61 us: how long it takes until a thread that may go on does. Without it one that waits for what is left of a millisecond, in whole
@@ -77,7 +84,7 @@ class SimThread:
         self._go.acquire()
         self._back.acquire()
         self._turn = 0
-        self._work = 0
+        self._work = self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
         self._killed = False
         self._refused = 0
@@ -187,7 +194,9 @@ class SimThread:
         """It did something that costs no virtual time; see rule 2."""
         self._work += 1
         if self._work > _WORK:
-            self.wait(_SWITCH_S, "its turn")
+            busy = self._busy + 1
+            self.wait(_WORK_S * 2 ** min(busy // 16, _SLOWER), "its turn")
+            self._busy = busy
 
     def _refuse(self) -> NoReturn:
         """It has been ended. One that does not take that for an answer stands still for ever."""
@@ -199,7 +208,7 @@ class SimThread:
         raise _Ended
 
     def _park(self, what: str) -> None:
-        self._work = 0
+        self._work = self._busy = 0
         self.waits_for = what
         self._back.release()
         self._go.acquire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import atexit
 import concurrent.futures
 import datetime
 import queue
@@ -399,7 +400,7 @@ def test_polling_the_clock_gets_on() -> None:
             pass
         return time.monotonic() - began
 
-    assert 0.05 <= result_of(spin) < 0.06
+    assert 0.05 <= result_of(spin) < 0.07
 
 
 def test_code_that_computes_without_end_is_stopped_with_its_place() -> None:
@@ -449,6 +450,16 @@ def test_locks_and_queues_that_a_program_has_made_are_real_ones_afterwards() -> 
         assert each.get(timeout=5) == "there"
     with condition:
         assert not condition.wait(0.01)
+
+
+def test_nothing_of_a_program_is_done_at_the_end_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr(atexit, "register", lambda function: registered.append(function))
+    result_of(lambda: atexit.register(print))
+    assert registered == []
+    sock = result_of(socket.socket)
+    with pytest.raises(OSError, match="in another one"):
+        sock.connect(("broker-1", 9092))
 
 
 def test_who_stands_outside_does_not_wait_for_a_lock_of_a_program() -> None:
