@@ -115,6 +115,8 @@ def seeds_of(item: pytest.Item, options: dict[str, Any]) -> Sequence[object]:
     if not seeds:
         raise UsageError("seeds= is empty: nothing would be tested")
     most = config.getoption("--sim-seeds")
+    if most is not None and most < 1:
+        raise UsageError(f"--sim-seeds {most}: nothing would be tested")
     return seeds if most is None else seeds[: int(most)]
 
 
