@@ -153,6 +153,7 @@ WORKLOADS: dict[str, Workload] = {
             topics={TOPIC: 6, OTHER: 2},
             hostile=True,
             raw=True,
+            config={"group.max.size": 4},
         ),
         Workload(
             "cooperative",

@@ -170,8 +170,8 @@ class Invariants:
         self._groups[group] = after
         if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
             self._since_ms[group] = self.now_ms
-        if before is not None and before["state"] != after["state"]:
-            self._was_empty[group] = before["state"] == "Empty"
+        if before is None or before["state"] != after["state"]:
+            self._was_empty[group] = before is None or before["state"] == "Empty"
         if waits_in_vain(after) and not self._was_empty.get(group, True):
             self._fail("a rebalance ends when all are in", group, f"{after['size']} members have joined")
         self._check_members(group, before, after)
