@@ -247,7 +247,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
     if not arguments.virtual:
         raise UsageError("--seeds: only a run in virtual time is made by its seed; add --virtual")
-    for name in ("seed", "clock", "attach", "journal", "timeline"):
+    for name in ("seed", "clock", "attach", "journal", "timeline", "data"):
         if getattr(arguments, name):
             raise UsageError(f"--{name} is for one run, not for --seeds")
     given = {"as_version": arguments.as_version, "clients": _clients(arguments.client)}
