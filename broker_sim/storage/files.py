@@ -97,7 +97,7 @@ class Files:
     def make_dir(self, path: Path, *, sync: bool = False) -> None:
         """A directory, and those above it, unless they are there; with `sync` they survive a loss of power."""
         if not self.is_dir(path):
-            if not self.is_dir(path.parent):
+            if not self.exists(path.parent):
                 self.make_dir(path.parent, sync=sync)
             self.add_dir(path)
             if sync:
