@@ -8,8 +8,9 @@ Every session is a process of its own, pinned to the cores that it may use with 
 * `consumer_offsets`, the whole table and those columns alone that the other way gives;
 * `binaryFile` and `mapInArrow`: Spark opens the files, a function parses record by record into tuples, Arrow makes columns of them.
 
-Both write to nowhere (`noop`), warm, and the median of some runs counts. The log is 50 partitions of commits, ten in a batch, as a
-consumer of ten partitions makes them.
+Both write to nowhere (`noop`), warm, all ways in turns, and the median of some runs counts. Where other work shares the cores, the
+ratios by CPU time are the ones to trust. The log is 50 partitions of commits, ten in a batch, as a consumer of ten partitions
+makes them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy
 
@@ -37,12 +38,14 @@ TIMES = 10
 
 PARTITIONS = 50
 PER_BATCH = 10
-RUNS = 3
-WARM = 3
-DEADLINE_S = 240
+RUNS = 5
+WARM = 2
 
 RATIO, SECOND_CORE, GROWTH, MEMORY_GROWTH = 1.5, 1.6, 1.2, 1.2
 """The goals: times as fast as the other way; with a second core; cost of a row among ten times as many; memory likewise."""
+
+Run = tuple[float, float]
+"""Seconds, and CPU seconds of the process, its JVM and their workers."""
 
 _COLUMNS = (
     "log_partition",
@@ -67,25 +70,32 @@ def pipeline(say: Callable[[str], None] = lambda text: None) -> list[Figure]:
         find_java()
     except (JavaMissing, SparkMissing) as error:
         return [Figure(f"pipeline: not measured: {error}", 0, "", 0)]
+    runs: dict[str, list[Run]] = {name: [] for name in ("one core", "table", "plain", "columns")}
     with tempfile.TemporaryDirectory(prefix="broker-sim-bench-") as place:
         say("pipeline: writing logs")
         small, large = Path(place, "small"), Path(place, "large")
         write_logs(small, COMMITS)
         repeat_logs(small, large, TIMES)
-        say("pipeline: one core")
-        one = _session(1, small, None)
-        say("pipeline: two cores")
-        two = _session(2, small, large)
-    return _figures(one, two)
+        say("pipeline: starting Spark")
+        with _Session(1, small, large) as one, _Session(2, small, large) as two:
+            for number in range(WARM + RUNS):
+                for name, mine in runs.items():  # in turns: whatever else the machine does, it does to all of them
+                    say(f"pipeline: {name}, {number + 1} of {WARM + RUNS}")
+                    run = one.run("table") if name == "one core" else two.run(name)
+                    if number >= WARM:
+                        mine.append(run)
+            before = two.ask("memory")
+            say(f"pipeline: {TIMES} times as many")
+            runs["large"] = [two.run("large")]
+            return _figures(runs, before, two.ask("memory"))
 
 
-def _figures(one: dict[str, Any], two: dict[str, Any]) -> list[Figure]:
-    table, columns, plain, large = (two["runs"][name] for name in ("table", "columns", "plain", "large"))
-    before, after = two["worker_mib"]
+def _figures(runs: dict[str, list[Run]], before: float, after: float) -> list[Figure]:
+    table, columns, plain, large = (runs[name] for name in ("table", "columns", "plain", "large"))
     return [
         _at_least("pipeline: consumer_offsets, the whole table, against binaryFile", plain, table, RATIO),
         _at_least("pipeline: consumer_offsets, the same columns, against it", plain, columns, RATIO),
-        _at_least("pipeline: consumer_offsets on two cores against one", one["runs"]["table"], table, SECOND_CORE),
+        _at_least("pipeline: consumer_offsets on two cores against one", runs["one core"], table, SECOND_CORE, 2),
         Figure(
             f"pipeline: a row's cost among {TIMES} times as many",
             _seconds(large) / TIMES / _seconds(table),
@@ -99,19 +109,26 @@ def _figures(one: dict[str, Any], two: dict[str, Any]) -> list[Figure]:
     ]
 
 
-def _seconds(runs: list[tuple[float, float]]) -> float:
+def _seconds(runs: list[Run]) -> float:
     return statistics.median(wall for wall, _ in runs)
 
 
-def _told(runs: list[tuple[float, float]], rows: int = COMMITS) -> str:
-    cpu = statistics.median(cpu for _, cpu in runs)
-    return f"{rows / _seconds(runs):,.0f} rows/s, {cpu / rows * 1e6:.2f} us CPU each"
+def _cpu(runs: list[Run]) -> float:
+    return statistics.median(cpu for _, cpu in runs)
 
 
-def _at_least(title: str, peer: list[tuple[float, float]], ours: list[tuple[float, float]], goal: float) -> Figure:
-    """How many times as fast one way is, which has to reach a goal: as a figure that has to stay below one."""
-    ratio = _seconds(peer) / _seconds(ours)
-    return Figure(title, goal / ratio, "of the goal", 1, f"{ratio:.2f}x, goal {goal:g}x: {_told(ours)}; {_told(peer)}")
+def _told(runs: list[Run], rows: int = COMMITS) -> str:
+    return f"{rows / _seconds(runs):,.0f} rows/s, {_cpu(runs) / rows * 1e6:.2f} us CPU each"
+
+
+def _at_least(title: str, peer: list[Run], ours: list[Run], goal: float, cores: int = 1) -> Figure:
+    """How many times as fast one way is, which has to reach a goal: as a figure that has to stay below one.
+
+    ``cores``: how many times as many cores it has.
+    """
+    ratio, by_cpu = _seconds(peer) / _seconds(ours), cores * _cpu(peer) / _cpu(ours)
+    told = f"{ratio:.2f}x, by CPU {by_cpu:.2f}x, goal {goal:g}x: {_told(ours)}; {_told(peer)}"
+    return Figure(title, goal / ratio, "of the goal", 1, told)
 
 
 # ------------------------------------------------------------------------------------------------ logs
@@ -159,46 +176,64 @@ def repeat_logs(source: Path, target: Path, times: int) -> None:
 # ------------------------------------------------------------------------------------------------ sessions
 
 
-def _session(cores: int, small: Path, large: Path | None) -> dict[str, Any]:
-    """What a process with so many cores measures."""
-    command = [sys.executable, "-m", "benchmarks.pipeline", str(cores), str(small), str(large or "")]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command[2:])} failed:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+class _Session:
+    """A process with so many cores and a Spark session, that does one thing after the other."""
+
+    def __init__(self, cores: int, small: Path, large: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.pipeline", str(cores), str(small), str(large)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def ask(self, what: str) -> Any:
+        """Its answer. Raises RuntimeError where it has ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(
+                f"the Spark session ended while it was asked for {what!r}: exit code {self.process.wait()}"
+            )
+        return json.loads(answer)
+
+    def run(self, way: str) -> Run:
+        """One reading in that way."""
+        wall, cpu = self.ask(way)
+        return wall, cpu
 
 
-def measure(cores: int, small: str, large: str) -> dict[str, Any]:
-    """Seconds, and CPU seconds, of each way's runs in this process, its JVM and their workers."""
+def serve(cores: int, small: str, large: str) -> None:
+    """The process of a `_Session`: a way, or "memory", on each line of stdin; an answer in JSON for each."""
     os.sched_setaffinity(0, set(range(cores)))
     from broker_sim.pipeline.schemas import OFFSET_LOG
     from broker_sim.pipeline.session import spark_session
 
     spark = spark_session(f"local[{cores}]", "broker-sim benchmark")
-    ways = {"table": spark.read.format("consumer_offsets").load(small)}
-    if large:
-        narrow = OFFSET_LOG.only(_COLUMNS).spark()
-        files = spark.read.format("binaryFile").load(f"{small}/*/*.log")
-        ways["plain"] = files.mapInArrow(parsed_plainly, narrow)
-        ways["columns"] = spark.read.format("consumer_offsets").schema(narrow).load(small)
-    out: dict[str, Any] = {"runs": {name: [] for name in ways}}
-    for number in range(WARM + RUNS):
-        for name, frame in ways.items():  # in turns
-            run = _timed(frame)
-            if number >= WARM:
-                out["runs"][name].append(run)
-    if large:
-        before = _worker_mib()
-        out["runs"]["large"] = [_timed(spark.read.format("consumer_offsets").load(large))]
-        out["worker_mib"] = [before, _worker_mib()]
+    narrow = OFFSET_LOG.only(_COLUMNS).spark()
+    ways = {
+        "table": spark.read.format("consumer_offsets").load(small),
+        "columns": spark.read.format("consumer_offsets").schema(narrow).load(small),
+        "plain": spark.read.format("binaryFile").load(f"{small}/*/*.log").mapInArrow(parsed_plainly, narrow),
+        "large": spark.read.format("consumer_offsets").load(large),
+    }
+    for line in sys.stdin:
+        what = line.strip()
+        print(json.dumps(_worker_mib() if what == "memory" else _timed(ways[what])), flush=True)
     spark.stop()
-    return out
 
 
-def _timed(frame: Any) -> tuple[float, float]:
+def _timed(frame: Any) -> Run:
     began, used = time.perf_counter(), sum(_cpu_s(pid) for pid in _ours())
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began, sum(_cpu_s(pid) for pid in _ours()) - used
@@ -322,6 +357,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    from benchmarks.pipeline import measure as measure_there  # so that Spark's workers import what they run
+    from benchmarks.pipeline import serve as serve_there  # so that Spark's workers import what they run
 
-    print(json.dumps(measure_there(int(sys.argv[1]), sys.argv[2], sys.argv[3])))
+    serve_there(int(sys.argv[1]), sys.argv[2], sys.argv[3])
