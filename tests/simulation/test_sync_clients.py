@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import selectors
+import time
 
 import pytest
 
-from broker_sim.simulation import LibraryMoved, simulate
+from broker_sim.simulation import LibraryMoved, Swarm, simulate
 from broker_sim.simulation.blocking import KAFKA_PINS
 from tests.simulation.sync import no_thread_is_left, result_of
-from tests.simulation.sync_group import SENT, SyncProducer, play
+from tests.simulation.sync_group import BOOTSTRAP, SENT, SyncConsumer, SyncProducer, play
 from tests.simulation.test_determinism import in_fresh_processes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 """kafka-python reads its files so."""
 
 
-def test_a_group_of_synchronous_and_other_consumers_lives_through_a_crash_a_pause_and_restarts_the_same_way_everywhere() -> (
-    None
-):
+def test_a_group_with_synchronous_members_lives_through_its_incidents_the_same_way_everywhere() -> None:
     own: list[tuple[str, str]] = []
 
     def here() -> None:
@@ -125,3 +124,30 @@ def test_every_pin_of_kafka_python_has_an_effect_while_a_simulation_runs() -> No
     outside = Task(lambda: None), TopicPartition("orders", 1)
     assert hash(outside[0]) == object.__hash__(outside[0])
     assert hash(outside[1]) == hash(("orders", 1)) != first[0]
+
+
+@pytest.mark.parametrize("seed", [1, 7, 48])
+def test_a_group_of_kafka_pythons_comes_back_from_whatever_a_swarm_does(seed: int) -> None:
+    """With seed 48 its producer waits busily for a leader that isn't there."""
+    sent: list[int] = []
+
+    def sell() -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, client_id="shop", acks="all")
+        while len(sent) < 40:
+            producer.send("orders", b"%d" % len(sent)).get(timeout=30)
+            sent.append(len(sent))
+            time.sleep(0.3)
+        producer.close()
+
+    with no_thread_is_left(), simulate(seed, faults=Swarm(during="30s"), patience="2m") as sim:
+        sim.cluster(brokers=3, topics={"orders": 6})
+        consumers = [SyncConsumer("app-1"), SyncConsumer("app-2")]
+        sim.host("shop").spawn_sync(sell, again="1s")
+        for consumer in consumers:
+            sim.host(consumer.name).spawn_sync(consumer, again="1s")
+        sim.run_for(40)
+        assert sim.faults.begun
+        sim.check(groups={"billing": 2}, also=lambda: len(sent) == 40)
+        assert sum(len(offsets) for one in consumers for offsets in one.read.values()) >= 40
