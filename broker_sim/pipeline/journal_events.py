@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.explain.causes import Causes
@@ -47,12 +47,13 @@ _INT_MOST, _LONG_MOST = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What all lines of a file share."""
+    """What all lines of a piece of a file share. ``named``: the ids of topics whose names were told in it."""
 
     run_id: str
     journal: int
     file: str
     body: bool = True
+    named: set[str] = field(default_factory=set, compare=False)
 
 
 Line = tuple[int, bytes, bool]
@@ -119,8 +120,11 @@ def row_of(line: bytes, position: int, where: Where) -> Row:
     if read is not None:
         read(event, row)
         parts = row.get("partitions")
-        if parts is not None and len(parts) == 1:
-            row["topic"], row["partition"], row["offset"] = parts[0][1], parts[0][3], parts[0][4]
+        if parts:
+            if len(parts) == 1:
+                row["topic"], row["partition"], row["offset"] = parts[0][1], parts[0][3], parts[0][4]
+            if parts[0][2] is not None:
+                _name_topics(parts, row, where.named)
     return row
 
 
@@ -157,15 +161,15 @@ def _batch(rows: list[Row], schema: Any) -> Any:
             values[place] = value
     filled["ts"] = [_moment(value) for value in filled.get("ts_ms", ())] or [None] * len(rows)
     columns = []
-    for field in schema:
-        values = filled.get(field.name)
+    for column in schema:
+        values = filled.get(column.name)
         if values is None:
-            columns.append(pyarrow.nulls(len(rows), field.type))
+            columns.append(pyarrow.nulls(len(rows), column.type))
             continue
         try:
-            columns.append(pyarrow.array(values, field.type))
+            columns.append(pyarrow.array(values, column.type))
         except (pyarrow.ArrowInvalid, OverflowError, UnicodeEncodeError, TypeError):
-            columns.append(pyarrow.array([_fitting(value, field.type) for value in values], field.type))
+            columns.append(pyarrow.array([_fitting(value, column.type) for value in values], column.type))
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -342,6 +346,14 @@ def _of_partitions(
 
 
 _NOTHING: Event = {}
+
+
+def _name_topics(parts: list[Part], row: Row, named: set[str]) -> None:
+    """Tell the names of ids that were not told yet."""
+    fresh = {part[2]: part[1] for part in parts if part[2] is not None and part[1] is not None and part[2] not in named}
+    if fresh:
+        named.update(fresh)
+        row["named_topics"] = [(topic, topic_id) for topic_id, topic in fresh.items()]
 
 
 def _objects(event: Event, key: str) -> list[Event]:

@@ -10,7 +10,7 @@ from broker_sim.pipeline.schemas import Table
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["ids", "moments", "none_of", "or_none", "word"]
+__all__ = ["ids", "moments", "none_of", "or_none", "place", "word"]
 
 
 def moments(name: str, ms: Column) -> list[Column]:
@@ -18,6 +18,16 @@ def moments(name: str, ms: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
     return [F.timestamp_millis(ms).alias(name), ms.alias(f"{name}_ms")]
+
+
+def place() -> Column:
+    """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do."""
+    from pyspark.sql import functions as F
+
+    return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col("seq")
+
+
+_EVENTS_OF_A_JOURNAL = 1 << 40
 
 
 def word(words: Mapping[str, str], key: Column) -> Column:

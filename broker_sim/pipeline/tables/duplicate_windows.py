@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.explain.model import STABLE
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
-from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
 
 if TYPE_CHECKING:
@@ -131,25 +131,23 @@ def duplicate_windows(events: DataFrame) -> DataFrame:
 
 
 def tenures(events: DataFrame) -> DataFrame:
-    """run_id, group, topic, partition, generation, member, client_id, client_host, at (journal, seq), ts_ms; ``began``, and the offsets
+    """run_id, group, topic, partition, generation, member, client_id, client_host, at (its `place`), ts_ms; ``began``, and the offsets
     behind what was ``delivered``, ``reached``, ``sent``: null where nothing is known."""
     from pyspark.sql import functions as F
 
     events = EVENTS.conform(events)
     owned = _owned(events)
-    told = by_partition(_requests(events).unionByName(_answers(events)), events)
-    committed = told.where(F.col("api").isin(*_COMMITS) & (F.col("generation") >= 0) & (F.col("offset") >= 0))
-    committed = committed.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
+    told = by_partition(_fetches(events).unionByName(_answers(events)), events)
     signs = _signs(told).unionByName(_reads(events))
     found = owned.drop("until", "sole", "sole_client")
-    for one in (_known(signs, owned), committed):
+    for one in (_known(signs, owned), _committed(events)):
         found = found.join(one, list(_TENURE), "left")
     found = found.join(F.broadcast(_telling(events)), ["run_id", "client_id"], "left")
     delivered = F.greatest("committed_to", "read_to")
     silent = F.col("tells").isNull()
-    asked, answered = F.col("asked.offset"), F.col("answered")
-    reached = F.greatest(delivered, F.when(silent, asked))
-    ahead = F.least(asked + F.col("answered.records"), F.greatest(F.col("answered.high_watermark"), asked))
+    reached = F.greatest(delivered, F.when(silent, F.col("asked")))
+    ahead = F.least(F.col("asked") + F.col("answered"), F.greatest("high_watermark", "asked"))
+    last = silent & (F.col("answered_at") > F.col("asked_at"))
     return found.select(
         *_TENURE,
         "client_id",
@@ -159,7 +157,7 @@ def tenures(events: DataFrame) -> DataFrame:
         F.coalesce("asked_from", "resumed", "read_from").alias("began"),
         delivered.alias("delivered"),
         reached.alias("reached"),
-        F.greatest(reached, F.when(silent & (answered["seen"] > F.col("asked.seen")), ahead)).alias("sent"),
+        F.greatest(reached, F.when(last, ahead)).alias("sent"),
     )
 
 
@@ -172,8 +170,9 @@ def _owned(events: DataFrame) -> DataFrame:
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
-    at = F.struct("journal", "seq").alias("at")
-    each = stable.select("run_id", "group", "generation", at, "ts_ms", F.explode("members_after").alias("m"))
+    each = stable.select(
+        "run_id", "group", "generation", place().alias("at"), "ts_ms", F.explode("members_after").alias("m")
+    )
     each = each.select("*", F.explode("m.assignment").alias("log"))
     found = each.groupBy(
         "run_id",
@@ -201,11 +200,20 @@ def _owned(events: DataFrame) -> DataFrame:
 _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
 
-def _requests(events: DataFrame) -> DataFrame:
-    """Those that tell where somebody is."""
+def _committed(events: DataFrame) -> DataFrame:
+    """How far each tenure tried to commit."""
     from pyspark.sql import functions as F
 
-    return events.where((F.col("type") == "request") & F.col("api").isin("Fetch", *_COMMITS)).select(*_TELLING)
+    asked = events.where((F.col("type") == "request") & F.col("api").isin(*_COMMITS) & (F.col("generation") >= 0))
+    rows = by_partition(asked.select(*_TELLING), events).where("offset >= 0")
+    return rows.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
+
+
+def _fetches(events: DataFrame) -> DataFrame:
+    """From where somebody reads."""
+    from pyspark.sql import functions as F
+
+    return events.where((F.col("type") == "request") & (F.col("api") == "Fetch")).select(*_TELLING)
 
 
 _TELLING = (
@@ -227,9 +235,9 @@ def _answers(events: DataFrame) -> DataFrame:
     """What clients were sent, and where they were told to begin; with the client that asked."""
     from pyspark.sql import functions as F
 
-    some = F.exists("partitions", lambda one: one["records"] > 0) | (F.col("api") == "OffsetFetch")
+    some = F.filter("partitions", lambda one: (one["records"] > 0) | (F.col("api") == "OffsetFetch"))
     told = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
-    told = told.where(F.col("action").isNull() & F.col("partitions").isNotNull() & some)
+    told = told.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
     asked = events.where((F.col("type") == "request") & F.col("api").isin("Fetch", "OffsetFetch"))
     asked = asked.select(*PER_JOURNAL, "request", "client_id", "client_host", "group")
     both = told.drop("client_id", "client_host", "group").join(asked, [*PER_JOURNAL, "request"])
@@ -248,9 +256,10 @@ def _signs(told: DataFrame) -> DataFrame:
         .when((F.col("api") == "OffsetFetch") & (F.col("offset") >= 0), "resumed")
     )
     rows = told.withColumn("sign", sign).where(F.col("sign").isNotNull() & F.col("client_id").isNotNull())
-    seen = F.struct("journal", "seq").alias("seen")
     group = F.when(~fetch, F.col("group")).alias("in_group")
-    return rows.select(*_CLIENT, "client_host", group, seen, "sign", "offset", "records", "high_watermark")
+    return rows.select(
+        *_CLIENT, "client_host", group, place().alias("seen"), "sign", "offset", "records", "high_watermark"
+    )
 
 
 _CLIENT = ("run_id", "client_id", "topic", "partition")
@@ -266,7 +275,7 @@ def _reads(events: DataFrame) -> DataFrame:
         *_CLIENT,
         none.cast("string").alias("client_host"),
         none.cast("string").alias("in_group"),
-        F.struct("journal", "seq").alias("seen"),
+        place().alias("seen"),
         F.lit("read").alias("sign"),
         "offset",
         none.cast("bigint").alias("records"),
@@ -304,19 +313,21 @@ def _known(signs: DataFrame, owned: DataFrame) -> DataFrame:
     within = (F.col("seen") > F.col("at")) & (F.col("until").isNull() | (F.col("seen") < F.col("until")))
     mine = same_client & within & (F.col("in_group").isNull() | (F.col("in_group") == F.col("group")))
 
-    def of(sign: str, value: str | SparkColumn) -> SparkColumn:
-        return F.when(F.col("sign") == sign, F.col(value) if isinstance(value, str) else value)
+    def of(sign: str, value: str) -> SparkColumn:
+        return F.when(F.col("sign") == sign, F.col(value))
 
-    answered = of("answered", F.struct("seen", "records", "high_watermark"))
     return (
         signs.join(F.broadcast(tenure), list(_CLIENT))
         .where(mine)
         .groupBy(*_TENURE)
         .agg(
-            F.min(of("asked", F.struct("seen", "offset")))["offset"].alias("asked_from"),
-            F.max(of("asked", F.struct("offset", "seen"))).alias("asked"),
-            F.max(answered).alias("answered"),
-            F.min(of("resumed", F.struct("seen", "offset")))["offset"].alias("resumed"),
+            F.min_by(of("asked", "offset"), of("asked", "seen")).alias("asked_from"),
+            F.max(of("asked", "offset")).alias("asked"),
+            F.max_by(of("asked", "seen"), of("asked", "offset")).alias("asked_at"),
+            F.max(of("answered", "seen")).alias("answered_at"),
+            F.max_by(of("answered", "records"), of("answered", "seen")).alias("answered"),
+            F.max_by(of("answered", "high_watermark"), of("answered", "seen")).alias("high_watermark"),
+            F.min_by(of("resumed", "offset"), of("resumed", "seen")).alias("resumed"),
             F.min(of("read", "offset")).alias("read_from"),
             (F.max(of("read", "offset")) + 1).alias("read_to"),
         )

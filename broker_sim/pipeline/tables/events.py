@@ -17,12 +17,11 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, SKIPPED, STRING, Column, ListOf, StructOf, Table, moment
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 __all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "in_order", "skipped"]
@@ -110,6 +109,12 @@ EVENTS = Table(
         Column("partition", INT, "where it speaks of one partition", _LINE),
         Column("offset", LONG, "where it speaks of one partition", _LINE),
         Column("partitions", ListOf(PARTITION), "all partitions that it speaks of, in its order; null for none", _LINE),
+        Column(
+            "named_topics",
+            ListOf(StructOf((Column("topic", STRING, "topic", _BODY), Column("topic_id", STRING, "its id", _BODY)))),
+            "topics whose names and ids it tells, for the first time in its piece of the file; else null",
+            _BODY,
+        ),
         Column("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
         Column("error_code", INT, "its code; 0 for an answer without an error", "response, append, load"),
         Column("took_ms", LONG, "from request to answer", "response"),
@@ -253,22 +258,8 @@ _OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark",
 
 
 def _topic_names(events: DataFrame) -> DataFrame:
-    """run_id, topic_id, named: of requests that tell both, and of Metadata's answers."""
+    """run_id, topic_id, named."""
     from pyspark.sql import functions as F
 
-    return (
-        events.where(F.col("api").isin("Fetch", "Produce", "Metadata") & F.col("partitions").isNotNull())
-        .select("run_id", F.explode("partitions").alias("p"))
-        .where(F.col("p.topic").isNotNull() & F.col("p.topic_id").isNotNull())
-        .groupBy("run_id", F.col("p.topic_id").alias("topic_id"))
-        .agg(F.max("p.topic").alias("named"))
-    )
-
-
-def offsets_log(name: SparkColumn | str) -> Any:
-    """The number of a `__consumer_offsets` partition by its directory's name, null for other names."""
-    from pyspark.sql import functions as F
-
-    return F.regexp_extract(F.col(name) if isinstance(name, str) else name, r"^__consumer_offsets-(\d+)$", 1).cast(
-        "int"
-    )
+    told = events.where(F.col("named_topics").isNotNull()).select("run_id", F.explode("named_topics").alias("t"))
+    return told.groupBy("run_id", F.col("t.topic_id").alias("topic_id")).agg(F.max("t.topic").alias("named"))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
 from broker_sim.pipeline.tables.columns import moments
-from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, calls
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -92,14 +92,17 @@ def stuck_partitions(
 ) -> DataFrame:
     """`STUCK_PARTITIONS`. ``least_ms``: shorter periods are not told; ``least_silence_ms``: nor shorter silences of a log that has no
     journal."""
+    from pyspark.sql import functions as F
+
     events = EVENTS.conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
-    signs = (
-        _appends(events)
-        .unionByName(_answers(events, coordinators(events, log)))
-        .unionByName(_produced(events, least_ms))
-    )
-    told = _periods(signs, events, least_ms)
+    logs = coordinators(events, log)
+    writes, failures, produce = _appends(events), _not_produced(events, least_ms), _produced(events, least_ms)
+    refusals = _refusals(events).join(F.broadcast(logs), ["run_id", "group"])
+    suspects = writes.where("bad").select("run_id", "log").union(refusals.select("run_id", "log"))
+    suspects = F.broadcast(suspects.union(failures.select("run_id", "log")).distinct())
+    signs = writes.unionByName(produce).join(suspects, ["run_id", "log"], "left_semi").unionByName(failures)
+    told = _periods(signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms)
     return told if log is None else told.unionByName(_silences(log, events, least_silence_ms))
 
 
@@ -154,86 +157,108 @@ def _appends(events: DataFrame) -> DataFrame:
     )
 
 
-def _answers(events: DataFrame, logs: DataFrame) -> DataFrame:
+def _refusals(events: DataFrame) -> DataFrame:
+    """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
+    error."""
     from pyspark.sql import functions as F
 
-    bad = F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False))
-    told = events.where((F.col("type") == "response") & F.col("action").isNull())
-    told = told.where((bad & F.col("api").isin(*ASKING)) | (~bad & F.col("api").isin(*APIS)))
-    told = told.select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
+    told = events.where((F.col("type") == "response") & F.col("error").isin(*UNAVAILABLE) & F.col("api").isin(*ASKING))
+    told = told.where(F.col("action").isNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
+    return _asked(events).join(F.broadcast(told), [*PER_JOURNAL, "request"])
+
+
+def _asked(events: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
     asked = events.where((F.col("type") == "request") & F.col("api").isin(*ASKING) & F.col("group").isNotNull())
-    asked = asked.select(*PER_JOURNAL, "request", "group")
-    both = told.join(asked, [*PER_JOURNAL, "request"]).join(F.broadcast(logs), ["run_id", "group"])
-    return both.select(
+    return asked.select(*PER_JOURNAL, "request", "group")
+
+
+def _refused(refusals: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return refusals.select(
         *_sign(
             "answers",
             log=F.col("log"),
             seq=F.col("seq"),
             ts_ms=F.col("ts_ms"),
             since_ms=F.col("ts_ms") - F.coalesce("took_ms", F.lit(0)),
-            ok=~bad,
-            bad=bad,
+            ok=F.lit(False),
+            bad=F.lit(True),
             waits=F.lit(False),
-            error=F.when(bad, F.col("error")),
+            error=F.col("error"),
             groups=F.array("group"),
         )
     )
 
 
-def _produced(events: DataFrame, least_ms: int) -> DataFrame:
-    """What producers were answered; a Produce that waits long is an attempt at the time when it came."""
+def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
+    """The other answers to groups of which some are refusals."""
     from pyspark.sql import functions as F
 
-    made = calls(events, "Produce").withColumn("p", F.explode("partitions"))
-    topic, index = F.col("p.topic"), F.col("p.partition")
-
-    def same(one: SparkColumn) -> SparkColumn:
-        return (one["partition"] == index) & ((one["topic"] == topic) | (one["topic_id"] == F.col("p.topic_id")))
-
-    code = F.get(F.filter("answer", same), F.lit(0))["error_code"]
-    made = made.where(topic.isNotNull()).select(
-        *PER_JOURNAL,
-        F.concat_ws("-", topic, index.cast("string")).alias("log"),
-        F.col("seq").alias("asked_seq"),
-        F.col("ts_ms").alias("asked_ms"),
-        "answered_seq",
-        "answered_ms",
-        "action",
-        "error",
-        code.alias("code"),
-    )
-    waited = F.coalesce(F.col("answered_ms") - F.col("asked_ms") >= least_ms, F.col("answered_seq").isNull())
-    none = F.array().cast("array<string>")
-    waits = made.where(waited).select(
+    groups = refusals.select("run_id", "group", "log").distinct()
+    told = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
+    told = told.where(~F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False)))
+    asked = _asked(events).join(F.broadcast(groups), ["run_id", "group"])
+    both = told.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
+    return both.select(
         *_sign(
-            "produce",
+            "answers",
             log=F.col("log"),
-            seq=F.col("asked_seq"),
-            ts_ms=F.col("asked_ms"),
-            since_ms=F.col("asked_ms"),
-            ok=F.lit(False),
-            bad=F.lit(True),
-            waits=F.lit(True),
-            error=F.lit(None).cast("string"),
-            groups=none,
-        )
-    )
-    refused = F.col("code") != 0
-    told = made.where(F.col("answered_seq").isNotNull() & F.col("code").isNotNull()).select(
-        *_sign(
-            "produce",
-            log=F.col("log"),
-            seq=F.col("answered_seq"),
-            ts_ms=F.col("answered_ms"),
-            since_ms=F.col("asked_ms"),
-            ok=~refused,
-            bad=refused & ~waited,
+            seq=F.col("seq"),
+            ts_ms=F.col("ts_ms"),
+            since_ms=F.col("ts_ms"),
+            ok=F.lit(True),
+            bad=F.lit(False),
             waits=F.lit(False),
-            error=F.when(refused, F.col("error")),
-            groups=none,
+            error=F.lit(None).cast("string"),
+            groups=F.array("group"),
         )
     )
-    return waits.unionByName(told)
+
+
+def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
+    """Produces that were refused; and those that wait, or waited long, as attempts at the time when they came."""
+    from pyspark.sql import functions as F
+
+    keys = [*PER_JOURNAL, "request"]
+    produce = events.where(F.col("api") == "Produce")
+    asked, told = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
+    late = told.where((F.col("took_ms") >= least_ms) & F.exists("partitions", lambda one: one["error_code"] == 0))
+    unanswered = asked.select(*keys).join(told.select(*keys), keys, "left_anti")
+    waiting = asked.join(F.broadcast(unanswered.union(late.select(*keys))), keys, "left_semi")
+    refused = by_partition(told.where(F.col("error").isNotNull()), events).where("partition_error_code != 0")
+    return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
+
+
+def _produced(events: DataFrame, least_ms: int) -> DataFrame:
+    """Produces that were taken."""
+    from pyspark.sql import functions as F
+
+    told = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
+    return _of_produce(by_partition(told, events).where("partition_error_code = 0"), least_ms)
+
+
+def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    asked = F.col("type") == "request"
+    refused = ~asked & (F.col("partition_error_code") != 0)
+    return rows.where(F.col("topic").isNotNull()).select(
+        *_sign(
+            "produce",
+            log=F.concat_ws("-", "topic", F.col("partition").cast("string")),
+            seq=F.col("seq"),
+            ts_ms=F.col("ts_ms"),
+            since_ms=F.col("ts_ms") - F.coalesce("took_ms", F.lit(0)),
+            ok=~asked & ~refused,
+            bad=asked | refused,
+            waits=asked | (refused & (F.col("took_ms") >= least_ms)),
+            error=F.when(refused, F.col("error")),
+            groups=F.array().cast("array<string>"),
+        )
+    )
 
 
 # ------------------------------------------------------------------------------------------------ periods
@@ -257,8 +282,10 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
     signs = signs.withColumn("period", F.coalesce(F.sum(F.col("closes").cast("int")).over(before), F.lit(0)))
     signs = signs.withColumn("last_ms", F.max(F.when(F.col("closes"), F.col("ts_ms"))).over(before))
     signs = signs.withColumn("written_ms", F.max(F.when(hard & F.col("ok"), F.col("ts_ms"))).over(before))
+    signs = signs.withColumn("open", last(F.col("bad")) > last(F.col("closes")))
     bad = F.col("bad")
-    found = signs.groupBy("run_id", "log", "period").agg(
+    few = signs.where(bad | (F.col("closes") & F.col("open")))  # most successes end nothing
+    found = few.groupBy("run_id", "log", "period").agg(
         F.min(F.when(bad, F.greatest("since_ms", F.coalesce("last_ms", "since_ms")))).alias("from_ms"),
         F.min(F.when(F.col("closes"), F.col("ts_ms"))).alias("to_ms"),
         F.min("last_ms").alias("last_ms"),
@@ -270,7 +297,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
         F.max(F.when(bad & hard, F.col("evidence"))).alias("hard"),
     )
     ends = events.groupBy("run_id").agg(F.max("ts_ms").alias("end_ms"))
-    found = found.where("attempts > 0").join(F.broadcast(ends), "run_id")
+    found = found.join(F.broadcast(ends), "run_id")
     until = F.coalesce("to_ms", "end_ms")
     last_success = F.when(F.col("hard").isNotNull(), F.col("written_ms")).otherwise(F.col("last_ms"))
     return STUCK_PARTITIONS.conform(
