@@ -313,7 +313,7 @@ def story(item: pytest.Item, found: Found) -> list[str]:
 def _faults(found: Found) -> list[str]:
     shown = found.faults
     if not found.before:
-        return ["no fault had come when it failed"]
+        return ["no fault had come when it failed"] if found.run.placed or found.given else []
     effort = f"{found.runs} runs" if found.done else f"{found.runs} runs, which was all that the budget allowed"
     if not shown:
         return [f"it fails without any of its {found.before} faults ({effort})"]

@@ -296,8 +296,15 @@ def _loops(p: _Patches) -> None:
     def no_loop() -> None:
         p.loop.forbid("making another event loop", "await it in the one that is running")
 
+    def no_run(main: Any, **options: Any) -> None:
+        if asyncio.iscoroutine(main):
+            main.close()
+        p.loop.forbid("asyncio.run", "await it in a program, sim.run it in a test")
+
     for module in (asyncio, asyncio.events):
         p.door(module, "new_event_loop", no_loop)
+    for module in (asyncio, asyncio.runners):
+        p.door(module, "run", no_run)
 
 
 def _sockets(p: _Patches) -> None:

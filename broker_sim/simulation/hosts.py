@@ -75,7 +75,8 @@ class Host:
             raise UsageError(f"host {self.name} has crashed; restart it first")
         if asyncio.iscoroutine(program):
             return self._start(program, name)
-        assert callable(program)
+        if not callable(program):
+            raise UsageError(f"spawn takes a function that returns a coroutine, or a coroutine, not {program!r}")
         self._programs.append((program, name))
         return self._start(program(), name)
 
@@ -105,6 +106,8 @@ class Host:
             await asyncio.sleep(pause_s)
 
     def _start(self, coro: Coroutine[Any, Any, object], name: str | None) -> SimTask:
+        if not asyncio.iscoroutine(coro):
+            raise UsageError(f"spawn takes a function that returns a coroutine; it has returned {coro!r}")
         context = context_of(self.process)
         task = self.sim.loop.create_task(coro, name=name, context=context)
         task.add_done_callback(self.sim.ended, context=context_of(None))

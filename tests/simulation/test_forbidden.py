@@ -62,6 +62,7 @@ def on_a_host(reach: Callable[[], Any], **options: Any) -> None:
             "run_in_executor",
         ),
         (lambda: time.sleep(3), r"time.sleep\(3\)", "asyncio.sleep"),
+        (lambda: asyncio.run(asyncio.sleep(1)), "asyncio.run", "sim.run it in a test"),
     ],
 )
 def test_a_call_is_named_with_its_place_and_what_to_do_instead(

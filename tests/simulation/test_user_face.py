@@ -466,6 +466,14 @@ def test_a_program_can_be_started_again_when_it_raises() -> None:
         coro.close()
 
 
+def test_what_is_no_program_is_told() -> None:
+    with simulate(1) as sim:
+        with pytest.raises(UsageError, match="or a coroutine, not 7"):
+            sim.spawn("x", 7)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="it has returned 5"):
+            sim.spawn("x", lambda: 5)  # type: ignore[arg-type, return-value]
+
+
 def test_a_program_that_ends_as_if_cancelled_is_no_silent_end() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
