@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_sim.buggify import SITES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.answers import InvariantBroken
 from broker_sim.simulation.catalogue import WORKLOADS
@@ -158,3 +161,10 @@ def test_a_waived_invariant_is_counted_and_the_others_go_on() -> None:
         assert not found
         kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=None, after={**shown, "leader": "b"})
         assert [error.name for error in found] == ["the leader is a member"]
+
+
+def test_the_page_on_sweeps_names_all_workloads_and_sites() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert [name for name in rows if name in WORKLOADS] == list(WORKLOADS)
+    assert [name for name in rows if name in SITES] == list(SITES)
