@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from broker_sim.simulation.disk import Killed, SimDisk
 from broker_sim.storage import KafkaStorageError, PartitionLog
 from broker_sim.words import UsageError
-from tests.storage.batches import add, batch, config, fill, values
+from tests.storage.batches import NOW_MS, add, batch, config, fill, idempotent, values
 
 HOME = Path("/data")
 LOG = HOME / "orders-0"
@@ -339,3 +339,69 @@ def test_an_append_that_the_disk_refuses_leaves_nothing() -> None:
         assert len(values(log)) == 3
     fill(log, 1)
     assert len(values(log_on(disk.killed()))) == 4
+
+
+# --- what it has found ------------------------------------------------------------------------------------------------------
+
+
+def dying(prepare: Callable[[PartitionLog], object], deed: Callable[[PartitionLog], object]) -> Iterator[PartitionLog]:
+    """The log as a new process finds it after another one has died in the first, the second ... call of ``deed``."""
+    for at_call in range(1, 100):
+        disk = home(at_call)
+        log = log_on(disk, segment_bytes=400)
+        prepare(log)
+        disk.die_in(at_call, lambda: None)
+        try:
+            deed(log)
+        except Killed:
+            yield log_on(disk.killed(), segment_bytes=400)
+        else:
+            return
+    raise AssertionError("it never ends")
+
+
+def test_a_log_that_is_cut_below_its_start_begins_nowhere_else() -> None:
+    def deleted(log: PartitionLog) -> None:
+        log.append(batch(*"abcdefghij"), leader_epoch=0, now_ms=NOW_MS)
+        log.delete_records(7)
+
+    found = [(log.log_start_offset, log.log_end_offset) for log in dying(deleted, lambda log: log.truncate_to(8))]
+    assert set(found) <= {(7, 10), (7, 7)}, "offset 0 would be given again"
+    assert (7, 7) in found
+
+
+def test_a_log_that_is_cut_before_its_first_segment_begins_there() -> None:
+    def shortened(log: PartitionLog) -> None:
+        fill(log, 12)
+        log.delete_records(9)
+
+    found = {(log.log_start_offset, log.log_end_offset) for log in dying(shortened, lambda log: log.truncate_to(1))}
+    assert all(start in (1, 9) and (start, end) != (0, 0) for start, end in found), found
+
+
+def test_a_log_whose_start_is_beyond_its_end_forgets_its_producers() -> None:
+    """As Kafka's does: what they have written is not there, and they go on where they are."""
+    disk = home()
+    log = log_on(disk)
+    add(log, idempotent(0))
+    log.close()
+    row = b"0\n1\norders 0 40\n"
+    disk.replace_file(HOME / "log-start-offset-checkpoint", row)
+    log = log_on(disk.killed())
+    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
+    assert add(log, idempotent(17)).base_offset == 40
+
+
+def test_a_time_index_that_has_lost_its_end_is_seen_through() -> None:
+    disk = home()
+    log = log_on(disk, index_interval_bytes=0)
+    fill(log, 8, step_ms=10)
+    log.roll(NOW_MS)
+    log.close()
+    fd = disk.open(LOG / f"{0:020d}.timeindex")
+    disk.truncate(fd, 24)
+    log = log_on(disk.killed())
+    found = log.offset_for_timestamp(NOW_MS + 60)
+    assert found is not None
+    assert found.offset == 6
+    assert log.segments[0].max_timestamp == NOW_MS + 70

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -206,6 +207,41 @@ def test_a_killed_process_does_nothing_more_in_the_callback_that_it_died_in() ->
         kafka.start_again()
         topics = list(kafka.state.topics)
         assert topics in (["orders"], ["orders", "new"])
+
+
+def test_a_deletion_that_is_cut_short_is_finished_whatever_it_had_removed() -> None:
+    """The file that tells whose a directory is goes last: else what is left of it would be taken for another broker's log."""
+    with simulate(4) as sim:
+        kafka = cluster(sim)
+        for at_call in range(1, 60):
+            kafka.create_topic(f"t{at_call}", 2)
+            kafka.kill(at_call=at_call)
+            try:
+                kafka.state.delete_topic(f"t{at_call}")
+            except Killed:
+                kafka.start_again()
+                topic = kafka.state.topics.get(f"t{at_call}")
+                assert topic is None or len(topic.partitions) == 2
+                left = [path for path in kafka.disk.image() if f"/t{at_call}-" in path]
+                assert (topic is None) == (left == []), left
+                assert not kafka.state._adopted
+            else:
+                kafka.disk.live_on()
+                break
+        assert at_call > 10
+
+
+def test_brokers_start_after_a_loss_of_power_at_any_moment_though_nothing_is_synced() -> None:
+    for seed in range(8):
+        with simulate(seed) as sim:
+            kafka = cluster(sim)
+            for at_call in (1, 4, 9, 30):
+                kafka.power_loss(at_call=at_call)
+                with contextlib.suppress(Killed):
+                    for number in range(50):
+                        kafka.create_topic(f"t{at_call}-{number}", 1)
+                kafka.start_again()
+                assert not kafka.dead
 
 
 # --- what its disk can do to it --------------------------------------------------------------------------------------------
