@@ -292,6 +292,22 @@ def _kafka_record_times(p: _Patches) -> None:
     _of_threads(p, DefaultRecordBatchBuilder, "append", append)
 
 
+def _kafka_finalisers(p: _Patches) -> None:
+    """A producer that is dropped closes itself, and waits a second for that. When a process or the simulation is over nobody does."""
+    from kafka import KafkaProducer
+
+    real = vars(KafkaProducer).get("__del__")
+    if real is None:
+        raise LibraryMoved("kafka-python's KafkaProducer has no __del__")
+
+    def finalise(self: Any) -> None:
+        me = current()
+        if me is not None and not me.over:
+            real(self)
+
+    p.put(KafkaProducer, "__del__", finalise)
+
+
 def _kafka_producer_names(p: _Patches) -> None:
     """A producer without a client id is called by how many there have been: those of this simulation."""
     producers = importlib.import_module("kafka.producer.kafka")
@@ -307,5 +323,6 @@ KAFKA_PINS: dict[str, Callable[[_Patches], None]] = {
     "kafka-python's selector": _kafka_selector,
     "kafka-python's record times": _kafka_record_times,
     "kafka-python's producer names": _kafka_producer_names,
+    "kafka-python's finalisers": _kafka_finalisers,
 }
 """What of kafka-python is pinned, or looked at, by name."""

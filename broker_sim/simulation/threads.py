@@ -152,6 +152,11 @@ class SimThread:
         if not self.done:
             warnings.warn(f"thread {self.name} did not end with its simulation", ResourceWarning, stacklevel=2)
 
+    @property
+    def over(self) -> bool:
+        """Whether it has been told to end."""
+        return self._killed
+
     # --- in its own thread
 
     def main(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import selectors
+import sys
 import time
 
 import pytest
@@ -77,6 +79,8 @@ def test_a_library_that_has_moved_is_told(name: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(kafka.structs.TopicPartition, "_fields", ("topic", "number"))
     elif name == "kafka-python's tasks":
         monkeypatch.setattr(kafka.net.selector.Task, "__init__", lambda self, coro, name: None)
+    elif name == "kafka-python's finalisers":
+        monkeypatch.delattr(kafka.KafkaProducer, "__del__")
     elif name == "kafka-python's producer names":
         monkeypatch.setattr(kafka.producer.kafka, "PRODUCER_CLIENT_ID_SEQUENCE", 0)
     elif name == "kafka-python's record times":
@@ -126,9 +130,31 @@ def test_every_pin_of_kafka_python_has_an_effect_while_a_simulation_runs() -> No
     assert hash(outside[1]) == hash(("orders", 1)) != first[0]
 
 
-@pytest.mark.parametrize("seed", [1, 7, 48])
+def test_a_producer_that_waits_busily_for_a_leader_gets_on() -> None:
+    acknowledged: list[int] = []
+
+    def sell() -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers="broker-1:9092", client_id="shop")
+        producer.send("orders", b"first").get(timeout=30)
+        time.sleep(2)
+        acknowledged.append(producer.send("orders", b"second").get(timeout=30).offset)
+
+    with simulate(1) as sim:
+        kafka = sim.cluster(brokers=1, topics={"orders": 1})
+        sim.host("shop").spawn_sync(sell)
+        sim.run_for(1)
+        with kafka.log("orders", 0).set("no_leader"):
+            sim.run_for(6)
+            assert not acknowledged
+        sim.run_for(2)
+        assert acknowledged == [1]
+        assert sim.loop.steps < 20_000
+
+
+@pytest.mark.parametrize("seed", [1, 7])
 def test_a_group_of_kafka_pythons_comes_back_from_whatever_a_swarm_does(seed: int) -> None:
-    """With seed 48 its producer waits busily for a leader that isn't there."""
     sent: list[int] = []
 
     def sell() -> None:
@@ -151,3 +177,33 @@ def test_a_group_of_kafka_pythons_comes_back_from_whatever_a_swarm_does(seed: in
         assert sim.faults.begun
         sim.check(groups={"billing": 2}, also=lambda: len(sent) == 40)
         assert sum(len(offsets) for one in consumers for offsets in one.read.values()) >= 40
+
+
+def test_a_producer_that_is_dropped_closes_itself_unless_all_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: failed.append(str(what.exc_value)))
+
+    def drop() -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers="broker-1:9092")
+        producer.send("orders", b"never acknowledged")
+
+    def hold() -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers="broker-1:9092")
+        while True:
+            producer.send("orders", b"never acknowledged")
+            time.sleep(1)
+
+    with simulate(1) as sim:
+        kafka = sim.cluster(1, {"orders": 1})
+        kafka.log("orders", 0).set("stuck")
+        task = sim.host("sync").spawn_sync(drop)
+        sim.host("other").spawn_sync(hold)
+        sim.run_until(task.done, within="1h")
+        assert 1 <= sim.elapsed_s < 3, "it waits a virtual second for what is not acknowledged"
+        assert failed == ["KafkaTimeoutError: Timeout waiting for future"]
+    gc.collect()
+    assert len(failed) == 1
