@@ -211,9 +211,12 @@ def invariants() -> str:
 
 def pins() -> str:
     """What a simulation pins."""
+    from broker_sim.simulation.blocking import KAFKA_PINS
+
+    pinned = [*ambient.PINS.items(), *KAFKA_PINS.items()]
     return table(
         ["pin", "so that"],
-        ([f"`{name}`", first_line(pin.__doc__).replace("``", "`")] for name, pin in ambient.PINS.items()),
+        ([f"`{name}`", first_line(pin.__doc__).replace("``", "`")] for name, pin in pinned),
     )
 
 

@@ -240,7 +240,7 @@ def _selectors(p: _Patches, threads: Threads) -> None:
 
 
 def _kafka_partitions(p: _Patches) -> None:
-    """As aiokafka's: the order of a set of partitions is the same whatever Python's hash seed is."""
+    """Sets of its TopicPartition are iterated in the same order whatever Python's hash seed is."""
     from kafka.structs import TopicPartition
 
     if TopicPartition._fields != ("topic", "partition"):
@@ -249,7 +249,7 @@ def _kafka_partitions(p: _Patches) -> None:
 
 
 def _kafka_tasks(p: _Patches) -> None:
-    """Tasks of its I/O loop are ordered by their addresses where they are due at the same time, and stand in a set."""
+    """Tasks of its I/O loop that are due at the same time run in the order in which they were made, not in that of their addresses."""
     from kafka.net.selector import Task
 
     if "__lt__" not in vars(Task) or list(inspect.signature(Task.__init__).parameters) != ["self", "coro"]:
@@ -270,7 +270,7 @@ def _kafka_tasks(p: _Patches) -> None:
 
 
 def _kafka_selector(p: _Patches) -> None:
-    """It makes the selector that Python prefers, and wakes it over a pair of sockets."""
+    """It makes the selector that Python prefers, which is a virtual one on a thread of the simulation."""
     from kafka.net.selector import NetworkSelector
 
     if NetworkSelector.DEFAULT_CONFIG.get("selector") is not selectors.DefaultSelector:
@@ -278,7 +278,7 @@ def _kafka_selector(p: _Patches) -> None:
 
 
 def _kafka_record_times(p: _Patches) -> None:
-    """Its record builder holds ``time.time`` in a default argument, since it was imported."""
+    """Its records have virtual timestamps: its builder has ``time.time`` in a default argument, since it was imported."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     taken = list(inspect.signature(DefaultRecordBatchBuilder.append).parameters)
