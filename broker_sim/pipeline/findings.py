@@ -396,7 +396,16 @@ def _lag(facts: Facts) -> Iterable[Finding]:
         elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
             words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}"
             advice = "It reads more slowly than is written: more consumers, up to the number of partitions, or less work a record."
-            yield Finding("lag", "warn", 150, f"{words}.", advice, group, None, known[0]["window_start_ms"])
+            yield Finding(
+                "lag",
+                "warn",
+                150 + 50 * now / (now + 10_000),
+                f"{words}.",
+                advice,
+                group,
+                None,
+                known[0]["window_start_ms"],
+            )
         elif peak["lag"] >= LAGS:
             words = f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind at the end"
             yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from broker_sim.pipeline import files, journal_files
-from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of
+from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of, segments_of
 from broker_sim.words import UsageError
 
 __all__ = ["Inputs", "find", "run_name"]
@@ -22,12 +22,14 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Inputs:
-    """``log``: a log directory with folders of `__consumer_offsets`, or None; ``journal``: a journal's path, or None."""
+    """``log``: a log directory with folders of `__consumer_offsets`, or None; ``journal``: a journal's path, or None;
+    ``size``: bytes of both."""
 
     run_id: str
     log: str | None
     journal: str | None
     folders: tuple[str, ...] = ()
+    size: int = 0
 
 
 def find(directory: str | None, journal: str | None, run_id: str | None, *, look: bool = True) -> Inputs:
@@ -46,11 +48,13 @@ def find(directory: str | None, journal: str | None, run_id: str | None, *, look
                 f"--input {directory}: no folder {OFFSETS_TOPIC}-N is in it, and no journal in or beside it; a data directory of "
                 "broker-sim or a copy of a Kafka broker's log directory has them"
             )
-    if journal is not None and not journal_files.find([journal]):
+    kept_files = journal_files.find([journal]) if journal is not None else []
+    if journal is not None and not kept_files:
         raise UsageError(f"--journal {journal}: no journal file is in it")
+    size = sum(one.size for one in kept_files) + sum(one.size for folder in found for one in segments_of(folder))
     log = everywhere(directory) if directory is not None and found else None
     kept = None if journal is None else everywhere(journal)
-    return Inputs(run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)))
+    return Inputs(run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)), size)
 
 
 def everywhere(name: str) -> str:

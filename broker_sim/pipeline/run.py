@@ -30,9 +30,11 @@ from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, win
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "Outcome", "Run", "SparkFailed", "derived", "pipeline", "spark_s_reason"]
+__all__ = ["Options", "Outcome", "Run", "SparkFailed", "derived", "pipeline", "settings", "spark_s_reason"]
 
 
+SMALL = 32 << 20
+"""Bytes of input below which queries are not worth being compiled."""
 AT_ONCE = 2
 """Tables that are made at the same time."""
 
@@ -95,7 +97,9 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
     need_pyspark()
     ours = not is_running()
     with steps.step("starting Spark") as step:
-        spark = spark_session(options.master, "broker-sim pipeline", {**_here(options.master), **options.conf})
+        spark = spark_session(
+            options.master, "broker-sim pipeline", {**settings(options.master, found.size), **options.conf}
+        )
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
     try:
@@ -112,10 +116,17 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
             spark.stop()
 
 
-def _here(master: str | None) -> dict[str, str]:
-    """Settings on one machine: a run is many queries, each of them new, so that Java's slow compiler costs more than it gives."""
-    local = (master or "local").startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ
-    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if local else {}
+def settings(master: str | None, size: int) -> dict[str, str]:
+    """Settings on one machine for inputs of so many bytes. A run is many queries, each of them new, so that the slow compilers cost
+    more than they give: Java's second one in any case, and for small inputs Spark's own code generation."""
+    if not (master or "local").startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {}
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    if size < SMALL:
+        quick |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+        quick |= {"spark.sql.adaptive.enabled": "false"}
+        quick["spark.driver.extraJavaOptions"] += " -XX:+UseSerialGC"
+    return quick
 
 
 def spark_s_reason(error: Exception) -> str | None:

@@ -17,6 +17,10 @@ from broker_sim.cli import main
 from broker_sim.pipeline import session
 from broker_sim.pipeline.output import MADE, MARKER, Folder
 from broker_sim.pipeline.progress import Steps
+from broker_sim.pipeline.run import SMALL, settings
+from broker_sim.pipeline.tables.lag import journal_ends
+from broker_sim.pipeline.tables.offset_log import journal_log
+from broker_sim.pipeline.tables.offset_regressions import offset_regressions
 from broker_sim.storage import partition_for
 from broker_sim.words import UsageError
 from tests.pipeline.support_journal import mark_ms, played_text
@@ -264,21 +268,32 @@ def test_a_copy_of_the_offsets_folders_alone_claims_no_lag(spark: Any, story: tu
     assert "There is no journal" in page
 
 
+def regressions(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("group", "topic", "partition", "from_offset", "to_offset", "how")
+    return [tuple(row[name] for name in names) for row in sorted(rows, key=lambda row: row["log_offset"])]
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(240)
-def test_a_journal_alone_tells_the_same_regressions(
-    spark: Any, ran: Ran, story: tuple[Path, Any], tmp_path: Path
-) -> None:
+def test_a_journal_tells_the_same_regressions_and_commits_as_the_log(ran: Ran, spark: Any) -> None:
+    events = spark.read.parquet(f"{ran.out}/tables/events")
+    log = journal_log(events)
+    alone = [row.asDict() for row in offset_regressions(log, "journal").collect()]
+    assert regressions(alone) == regressions(ran.rows(spark, "offset_regressions"))
+    ends = {(row.topic, row.partition): row.end for row in journal_ends(events).orderBy("at_ms", "end").collect()}
+    assert ends == {("orders", 0): RECORDS // 2, ("orders", 1): RECORDS // 2}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_journal_alone_is_enough_for_a_report(spark: Any, ran: Ran, story: tuple[Path, Any], tmp_path: Path) -> None:
     place, _ = story
     code, _, steps = command("--journal", f"{place}/journal", "--out", f"{tmp_path}/out")
     assert code == 0, steps
-    names = ("group", "topic", "partition", "from_offset", "to_offset", "how")
-
-    def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [tuple(row[name] for name in names) for row in sorted(rows, key=lambda row: row["log_offset"])]
-
+    assert "records, from the journal: there is no log" in steps
     alone = [row.asDict() for row in spark.read.parquet(f"{tmp_path}/out/tables/offset_regressions").collect()]
-    assert told(alone) == told(ran.rows(spark, "offset_regressions"))
+    assert regressions(alone) == regressions(ran.rows(spark, "offset_regressions"))
     assert {row["source"] for row in alone} == {"journal"}
     assert {row.source for row in spark.read.parquet(f"{tmp_path}/out/tables/lag").collect()} <= {"journal", None}
 
@@ -367,6 +382,13 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
             main(words)
         assert left.value.code == 0
         assert "examples:\n  broker-sim pipeline run --input ./kafka-data --out ./report" in capsys.readouterr().out
+
+
+def test_spark_s_settings_are_those_of_the_input_s_size_and_a_cluster_s_are_left_alone() -> None:
+    small, large = settings(None, SMALL - 1), settings("local[2]", SMALL)
+    assert set(large) == {"spark.driver.extraJavaOptions"}
+    assert small["spark.sql.adaptive.enabled"] == "false"
+    assert settings("spark://host:7077", 0) == {}
 
 
 # ------------------------------------------------------------------------------------------------ progress
