@@ -154,6 +154,8 @@ def simulate(arguments: argparse.Namespace) -> int:
 
     try:
         if any(name.endswith((".yaml", ".yml")) for name in [*arguments.workloads, *arguments.scenario]):
+            if arguments.engine == "spark":
+                raise UsageError("--engine spark takes workloads, no scenario files")
             above = importlib.import_module("broker_sim.scenario.commands")  # the layer of scenarios knows this one
             code: int = above.simulate(arguments)
             return code
@@ -236,6 +238,10 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
         found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
     except SparkFailed as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
+        raise SystemExit(BROKEN) from None
+    except KeyboardInterrupt:
+        written = f"; the verdicts so far are in {arguments.out}" if arguments.out else ""
+        sys.stderr.write(f"broker-sim simulate: interrupted{written}\n")
         raise SystemExit(BROKEN) from None
     if found.again[0]:
         steps.say(f"{found.again[0]} seeds were run again, {found.again[1]} of them in another process")

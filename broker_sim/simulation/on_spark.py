@@ -45,6 +45,9 @@ __all__ = ["TASK_S", "Sweep", "sized", "sweep_on_spark"]
 TASK_S = 5.0
 """Work of a task, in seconds, at least."""
 
+PART_TASKS, MOST_PARTS = 24, 50
+"""Of a part, for each core: what is written in one go, and stays where a sweep is interrupted. It takes two minutes or more."""
+
 AGAIN = 0.01
 """The share that is run again."""
 
@@ -187,7 +190,7 @@ def sized(cost_s: float, seeds: int, cores: int) -> tuple[int, int]:
     """Seeds of a task, and how many tasks: each of them works for TASK_S or more, unless that left cores without any."""
     per_task = max(1, math.ceil(TASK_S / max(cost_s, 1e-6)))
     tasks = max(seeds // per_task, min(cores, seeds), 1)
-    return -(-seeds // tasks), tasks
+    return max(1, -(-seeds // tasks)), tasks
 
 
 @dataclass(slots=True)
@@ -241,14 +244,17 @@ class _Sweep:
         seeds, cores = self.options.seeds, self.spark.sparkContext.defaultParallelism
         first = seeds[: min(len(seeds), 2 * cores * max(1, len(self.options.workloads) // 2))]
         with self.steps.step(f"{len(first)} seeds, to know what one costs") as step:
-            [(mean_s,)] = self._stage(first, min(cores, len(first)), "first").agg({"cpu_s": "avg"}).collect()
+            [(mean_s,)] = self._stage(first, min(cores, len(first)), "0000").agg({"cpu_s": "avg"}).collect()
             cost_s = mean_s or TASK_S
             step.done(f"{cost_s * 1000:.0f} ms")
         rest = seeds[len(first) :]
         per_task, tasks = sized(cost_s, len(rest), cores)
-        if rest:
-            with self.steps.step(f"{len(rest)} seeds in {tasks} tasks") as step:
-                failed = self._stage(rest, tasks, "rest").where("verdict = 'failed'").count()
+        each = max(cores * PART_TASKS, -(-tasks // MOST_PARTS)) * per_task
+        parts = [rest[begin : begin + each] for begin in range(0, len(rest), each)]
+        for number, part in enumerate(parts, 1):
+            tasks = -(-len(part) // per_task)
+            with self.steps.step(f"{len(part)} seeds in {tasks} tasks, part {number} of {len(parts)}") as step:
+                failed = self._stage(part, tasks, f"{number:04}").where("verdict = 'failed'").count()
                 step.done(f"{failed} failed")
         return per_task
 

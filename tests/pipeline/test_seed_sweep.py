@@ -77,7 +77,7 @@ def test_a_task_has_five_seconds_of_work_unless_cores_had_none() -> None:
     assert sized(60.0, 10, 2) == (1, 10)
     assert sized(0.1, 30, 4) == (8, 4)
     assert sized(0.1, 3, 4) == (1, 3)
-    assert sized(0.0, 0, 4)[1] == 1
+    assert sized(0.0, 0, 4) == (1, 1)
     for cost_s, seeds, cores in itertools.product((0.01, 0.2, 3.0), (100, 5_000, 77_777), (1, 2, 64)):
         per_task, tasks = sized(cost_s, seeds, cores)
         assert per_task * tasks >= seeds
@@ -102,6 +102,7 @@ def test_rows_are_those_of_the_local_engine(spark: Any, tmp_path: Path) -> None:
     rows = held(spark, tmp_path / "out")
     there = {row["seed"]: row for row in rows if row["pass"] == 1}
     assert sorted(there) == list(QUICK.seeds)
+    assert len(rows) == len(there) + found.again[0]
     for seed, row in here.items():
         assert {name: there[seed][name] for name in names} == {name: row[name] for name in names}
     assert {row["run_id"] for row in rows} == {"friday"}
@@ -140,11 +141,13 @@ def test_a_planted_bug_is_found_shrunk_kept_and_run_first_the_next_time(spark: A
 @pytest.mark.timeout(240)
 def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_spark, "AGAIN", 1.0)
-    found = swept(Options(("alone",), range(10, 16), duration_s=3.0), world=moody)
+    monkeypatch.setattr(on_spark, "TASK_S", 0.001)
+    monkeypatch.setattr(on_spark, "PART_TASKS", 1)  # parts of two seeds
+    found = swept(Options(("alone",), range(10, 19), duration_s=3.0), world=moody)
     [failure] = found.summary.failures.values()
     assert (failure.failure, failure.case.seed, failure.count) == ("not deterministic", 13, 1)
     assert "journal_hash: " in failure.text
-    assert found.again[0] == found.summary.repeated == 6
+    assert found.again[0] == found.summary.repeated == found.summary.runs == 9
 
 
 def test_what_the_local_engine_alone_can_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,6 +156,8 @@ def test_what_the_local_engine_alone_can_do_is_refused(capsys: pytest.CaptureFix
     for words in (["--rows", "x.jsonl"], ["--for", "10m"], ["--timeline", "d"]):
         assert main(["simulate", "alone", "--seeds", "0..4", "--engine", "spark", *words]) == 2
         assert f"{words[0]} is the local engine's" in capsys.readouterr().err
+    assert main(["simulate", "incident.yaml", "--engine", "spark"]) == 2
+    assert "no scenario files" in capsys.readouterr().err
 
 
 def test_an_out_with_something_in_it_is_refused_before_anything_is_run(tmp_path: Path) -> None:
