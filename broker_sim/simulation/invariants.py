@@ -229,7 +229,15 @@ class Invariants:
         life = None if partition is None else self.answers.life(group, partition.leader_epoch)
         beat = None if life is None else life.beat.get(member)
         shown = self._shown(group, member)
-        if beat is not None and shown is not None and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1:
+        goes = (
+            live is not None and not live.is_parked
+        )  # who waits in a JoinGroup stays, with the session that it names there
+        if (
+            goes
+            and beat is not None
+            and shown is not None
+            and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1
+        ):
             self._fail("the living stay", group, f"the session of {member} ends, heard of at {beat[0]} s")
 
     def _check_expired(self, group: str, member: str) -> None:
