@@ -23,13 +23,14 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 @dataclass(frozen=True)
 class Inputs:
     """``log``: a log directory with folders of `__consumer_offsets`, or None; ``journal``: a journal's path, or None;
-    ``size``: bytes of both."""
+    ``size``: bytes of both; ``sizes``: (log partition, bytes of its segments)."""
 
     run_id: str
     log: str | None
     journal: str | None
     folders: tuple[str, ...] = ()
     size: int = 0
+    sizes: tuple[tuple[int, int], ...] = ()
 
 
 def find(directory: str | None, journal: str | None, run_id: str | None, *, look: bool = True) -> Inputs:
@@ -51,10 +52,15 @@ def find(directory: str | None, journal: str | None, run_id: str | None, *, look
     kept_files = journal_files.find([journal]) if journal is not None else []
     if journal is not None and not kept_files:
         raise UsageError(f"--journal {journal}: no journal file is in it")
-    size = sum(one.size for one in kept_files) + sum(one.size for folder in found for one in segments_of(folder))
+    sizes = [
+        ((log_partition_of(folder) or ("", -1))[1], sum(one.size for one in segments_of(folder))) for folder in found
+    ]
+    size = sum(one.size for one in kept_files) + sum(each for _, each in sizes)
     log = everywhere(directory) if directory is not None and found else None
     kept = None if journal is None else everywhere(journal)
-    return Inputs(run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)), size)
+    return Inputs(
+        run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)), size, tuple(sizes)
+    )
 
 
 def everywhere(name: str) -> str:

@@ -25,6 +25,7 @@ from broker_sim.pipeline.facts import Facts
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps, tasks_of
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, LOG_SIZES, coordinator_hotspots
 from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, window_ms_for
 
 if TYPE_CHECKING:
@@ -139,10 +140,16 @@ def spark_s_reason(error: Exception) -> str | None:
 
 
 def derived(
-    events: DataFrame, log: DataFrame, ends: DataFrame, window_ms: int, *, logged: bool = True
+    events: DataFrame,
+    log: DataFrame,
+    ends: DataFrame,
+    window_ms: int,
+    *,
+    logged: bool = True,
+    sizes: DataFrame | None = None,
 ) -> dict[Table, Callable[[], DataFrame]]:
-    """The tables that are made of EVENTS, OFFSET_LOG and LOG_ENDS. ``logged``: whether ``log`` is one; else it is a `journal_log`."""
-    from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, coordinator_hotspots
+    """The tables that are made of EVENTS, OFFSET_LOG and LOG_ENDS. ``logged``: whether ``log`` is one; else it is a `journal_log`.
+    ``sizes``: LOG_SIZES."""
     from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
     from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn
     from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS, offset_regressions
@@ -153,7 +160,7 @@ def derived(
     return {
         LAG: lambda: lag(log, ends, window_ms),
         OFFSET_REGRESSIONS: lambda: offset_regressions(log, source),
-        COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source),
+        COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
         REBALANCES: lambda: rebalances(events, real),
         MEMBER_CHURN: lambda: member_churn(events, real),
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
@@ -259,7 +266,11 @@ class Run:
     def _tables(self) -> dict[Table, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]
         window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
-        return derived(events, log, self._ends(events, window_ms), window_ms, logged=self.inputs.log is not None)
+        rows = [{"run_id": self.inputs.run_id, "log_partition": at, "bytes": size} for at, size in self.inputs.sizes]
+        sizes = LOG_SIZES.frame(self.spark, rows) if rows else None
+        return derived(
+            events, log, self._ends(events, window_ms), window_ms, logged=self.inputs.log is not None, sizes=sizes
+        )
 
     def _ends(self, events: DataFrame, window_ms: int) -> DataFrame:
         """Log ends of the segments, and of the journal for partitions that have no segments."""

@@ -204,6 +204,9 @@ def test_groups_lie_where_their_hash_says(ran: Ran, spark: Any) -> None:
     }
     assert {row["partitions"] for row in rows.values()} == {50}
     assert sum(row["records"] for row in rows.values()) == len(ran.rows(spark, "offset_log"))
+    folders = {number: ran.data / f"__consumer_offsets-{number}" for number in rows}
+    sizes = {number: sum(file.stat().st_size for file in folder.glob("*.log")) for number, folder in folders.items()}
+    assert {number: row["bytes"] for number, row in rows.items()} == sizes
 
 
 # ------------------------------------------------------------------------------------------------ bad input

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["COORDINATOR_HOTSPOTS", "coordinator_hotspots", "java_hash"]
+__all__ = ["COORDINATOR_HOTSPOTS", "LOG_SIZES", "coordinator_hotspots", "java_hash"]
 
 USUAL = 50
 """offsets.topic.num.partitions unless told otherwise."""
@@ -33,7 +33,7 @@ COORDINATOR_HOTSPOTS = Table(
         Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
         Column("groups", LONG, "groups with records in it", "offset_log"),
         Column("records", LONG, "records in it, control records included", "offset_log"),
-        Column("bytes", LONG, "bytes of these records; null where they are not known", "offset_log"),
+        Column("bytes", LONG, "bytes of its segment files; null where they are not known", "files"),
         Column("share", DOUBLE, "of all records, 0 to 1", "offset_log"),
         Column("busiest_group", STRING, "the group with the most records in it; null without groups", "offset_log"),
         Column("busiest_records", LONG, "records of that group", "offset_log"),
@@ -67,8 +67,15 @@ def java_hash(text: SparkColumn) -> SparkColumn:
     return f.when(total == half, f.lit(0).cast("bigint")).when(total > half, f.lit(1 << 32) - total).otherwise(total)
 
 
-def coordinator_hotspots(log: DataFrame, source: str = "log") -> DataFrame:
-    """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`."""
+LOG_SIZES = Table(
+    "log_sizes",
+    (RUN_ID, COORDINATOR_HOTSPOTS["log_partition"], COORDINATOR_HOTSPOTS["bytes"]),
+    "How large the partitions of `__consumer_offsets` are.",
+)
+
+
+def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame | None = None) -> DataFrame:
+    """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`; ``sizes``: LOG_SIZES."""
     from pyspark.sql import functions as f
 
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
@@ -89,6 +96,8 @@ def coordinator_hotspots(log: DataFrame, source: str = "log") -> DataFrame:
         f.col("busiest.group").alias("busiest_group"),
         f.col("busiest.records").alias("busiest_records"),
     )
+    if sizes is not None:
+        rows = rows.join(f.broadcast(sizes), ["run_id", "log_partition"], "left")
     return COORDINATOR_HOTSPOTS.conform(rows)
 
 
