@@ -366,8 +366,10 @@ def again_line(item: pytest.Item, seed: object) -> str:
 
 
 def _is_the_program(config: pytest.Config) -> bool:
-    """Whether this process does nothing but this session: nobody has called ``pytest.main()`` inside a program of his own."""
-    return list(config.invocation_params.args) == sys.argv[1:] and bool(sys.orig_argv[1:])
+    """Whether this process does nothing but this session: nobody has called ``pytest.main()`` inside a program of his own, no debugger
+    of an IDE holds on to it."""
+    alone = list(config.invocation_params.args) == sys.argv[1:] and bool(sys.orig_argv[1:])
+    return alone and not {"pydevd", "debugpy"} & sys.modules.keys()
 
 
 def _arguments(config: pytest.Config) -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 from broker_sim.pytest_sim import parse_seeds
 from broker_sim.words import UsageError
 
+pytestmark = pytest.mark.timeout(180)  # processes of their own, beside others
+
 HEAD = """
 import asyncio, os, sys
 import pytest
@@ -69,7 +71,7 @@ def test_every_order_is_billed(sim):
 """
 
 
-def play(pytester: pytest.Pytester, code: str, *arguments: str, timeout: float = 55) -> pytest.RunResult:
+def play(pytester: pytest.Pytester, code: str, *arguments: str, timeout: float = 150) -> pytest.RunResult:
     pytester.makepyfile(HEAD + WORKER + code)
     options = ("-p", "no:randomly", "-p", "no:cacheprovider", "-o", "asyncio_default_fixture_loop_scope=function")
     return pytester.runpytest_subprocess(*options, *arguments, timeout=timeout)
@@ -361,7 +363,7 @@ def test_python_m_pytest_and_a_debugger(pytester: pytest.Pytester) -> None:
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-o", "asyncio_default_fixture_loop_scope=function"]
     done = subprocess.run(
-        command, cwd=pytester.path, input="p 6 * 7\nc\nc\nc\n", capture_output=True, text=True, timeout=50, check=False
+        command, cwd=pytester.path, input="p 6 * 7\nc\nc\nc\n", capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "(Pdb) 42" in done.stdout
@@ -390,7 +392,7 @@ def test_a_program_that_calls_pytest_is_not_replaced(pytester: pytest.Pytester) 
     options = "['-p', 'no:randomly', '-o', 'asyncio_default_fixture_loop_scope=function']"
     code = f"import pytest; code = pytest.main({options}); print('still here', int(code))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=pytester.path, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", code], cwd=pytester.path, capture_output=True, text=True, timeout=150, check=True
     )
     assert done.stdout.endswith("still here 1\n")
     assert "This process's hash seed is not pinned: another may run otherwise." in done.stdout
