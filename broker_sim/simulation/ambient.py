@@ -129,6 +129,12 @@ class _Patches:
 _current: _Patches | None = None
 """Of the simulation that runs."""
 
+
+def threads() -> list[int]:
+    """The idents of the threads of the simulation that runs: of its synchronous programs."""
+    return [] if _current is None else list(_current.threads)
+
+
 _DOORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from broker_sim.simulation import ambient
 from broker_sim.simulation.errors import SimStuck, caller
 from broker_sim.simulation.process import PROCESS
 from broker_sim.words import duration_text
@@ -34,6 +36,7 @@ _IDLE = 10
 """Looks without a simulation after which the thread ends."""
 _DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
 _LOOP = str(Path(__file__).with_name("loop.py"))
+_THREADS = str(Path(__file__).with_name("threads.py"))
 _SHOWN = 6
 """Frames that the error shows."""
 
@@ -64,6 +67,7 @@ class _Guard:
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """In the main thread."""
+        frame = _running(frame)
         stack = traceback.extract_stack(frame)
         if not self.loop.is_running() or any(
             each.filename.endswith(f"{name}.py") or f"/{name}/" in each.filename
@@ -90,6 +94,16 @@ class _Guard:
             f"code{host}{caller(frame)} {what}, for {lasted} of real time: {instead}; "
             f"simulate(patience=...) gives it more\n{shown}"
         )
+
+
+def _running(frame: FrameType | None) -> FrameType | None:
+    """Where the simulation stands: in the main thread, or in that of a synchronous program which has its turn."""
+    threads = ambient.threads()
+    if frame is None or frame.f_code.co_filename != _THREADS:
+        return frame
+    frames = sys._current_frames()
+    theirs = [frames[ident] for ident in threads if ident in frames]
+    return next((each for each in theirs if each.f_code.co_filename != _THREADS), frame)
 
 
 def _cpu_s() -> float:

@@ -184,6 +184,21 @@ def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[],
     assert signal.getsignal(signal.SIGVTALRM) is before
 
 
+def test_a_synchronous_program_that_does_not_come_back_is_told_with_its_own_stack() -> None:
+    enough = threading.Event()
+
+    def spin() -> None:
+        while not enough.is_set():
+            pass
+
+    with simulate(1, patience="400ms") as sim:
+        sim.host("worker").spawn_sync(spin)
+        with pytest.raises(SimStuck, match=r"code on host worker at test_forbidden.py:\d+ computes") as caught:
+            sim.run_for(5)
+        enough.set()
+    assert "in spin" in str(caught.value)
+
+
 def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn() -> None:
     async def slow() -> None:
         for _ in range(4):
