@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_sim.simulation.answers import (
     CHECKS,
@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
 
 # --- from the journal ---------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """For the text of an error, if there comes one."""
+
+    now_ms: int
+    cause: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        return f"{self.now_ms} {self.cause} {_short(self.before)} -> {_short(self.after)}"
 
 
 class Invariants:
@@ -72,7 +84,7 @@ class Invariants:
         ] = {}  # request -> their number, its group when it came
         self._expired: tuple[str, str] | None = None
         self._looked_ms = 0
-        self._history: dict[str, deque[str]] = {}
+        self._history: dict[str, deque[_Step]] = {}
         self._stop = kafka.journal.subscribe(self.event)
 
     def _told(self, error: InvariantBroken) -> None:
@@ -145,6 +157,10 @@ class Invariants:
                     "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
                 )
 
+    def _fault(self, event: dict[str, Any]) -> None:
+        """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
+        self._before.pop(event.get("request", -1), None)
+
     def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
         """What a commit of this coordinator's life says shows when it was published, and no earlier."""
         for topic in body.get("topics") or ():
@@ -160,7 +176,7 @@ class Invariants:
         group, before, after = event["group"], event["before"], event["after"]
         kind = event["cause"]["kind"]
         told = self._history.setdefault(group, deque(maxlen=HISTORY))
-        told.append(f"{self.now_ms} {event['cause']} {_short(before)} -> {_short(after)}")
+        told.append(_Step(self.now_ms, event["cause"], before, after))
         partitions = len(self.kafka.state.topics[OFFSETS].partitions)
         if event["log"] != f"{OFFSETS}-{offsets_partition(group, partitions)}":
             self._fail("a group belongs to the partition of its hash", group, f"it is in {event['log']}")
@@ -341,6 +357,7 @@ class Invariants:
 
 _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
     "request": Invariants._request,
+    "fault": Invariants._fault,
     "response": Invariants._response,
     "group": Invariants._group,
     "timer": Invariants._timer,
