@@ -138,13 +138,13 @@ class HostClient(Client):
         self._task.add_done_callback(self._over, context=context_of(None))
 
     async def _lives(self, line: _HostLine) -> int:
+        task = asyncio.current_task()
         await asyncio.sleep(random.uniform(*_STARTS_S))
         try:
             live = partial(self._live, Settings(self._settings), line)
             found = await (live() if inspect.iscoroutinefunction(self._live) else in_thread(live, self.plan.name))
             return int(found)
         except (Exception, asyncio.CancelledError):
-            task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             self.errors += traceback.format_exc().splitlines()
