@@ -122,6 +122,7 @@ class Fetch:
         "incremental",
         "known",
         "min_bytes",
+        "parked_at",
         "parked_bytes",
         "parked_events",
         "request",
@@ -157,7 +158,8 @@ class Fetch:
         self.parked_bytes = self._appended() - size
         self.parked_events = self._events()
         self.timer = clock.call_at_ms(clock.now_ms() + (1 if early else request.max_wait_ms), self._answer)
-        for partition in self.known:
+        self.parked_at = self.known
+        for partition in self.parked_at:
             partition.add_waiter(self._look)
         self.ctx.on_disconnect(self._stop)
         return None
@@ -264,7 +266,7 @@ class Fetch:
 
     def _stop(self) -> None:
         self.timer.cancel()
-        for partition in self.known:
+        for partition in self.parked_at:  # those that are gone by now, too: each of them wakes its waiters
             partition.remove_waiter(self._look)
 
     # -------------------------------------------------------------------------------------------- answering

@@ -296,6 +296,18 @@ def test_a_deleted_topic_ends_the_wait() -> None:
     assert only(ctx.response).error_code == Err.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_deleted_topic_of_several_partitions_is_told_once() -> None:
+    sim = Sim(topics={"t": 3, "other": 1})
+    others = sim.state.topics["other"].partitions[0]
+    asked = fetch({("t", 0): 0, ("t", 1): 0, ("t", 2): 0, ("other", 0): 0}, max_wait_ms=500, min_bytes=1000)
+    ctx = sim.start(asked, VERSION)
+    sim.state.delete_topic("t")
+    errors = [answer.error_code for answer in fetched(ctx.response).values()]
+    assert errors == [Err.UNKNOWN_TOPIC_OR_PARTITION] * 3 + [Err.NONE]
+    fill(sim, "other", 1)
+    assert not others._waiters
+
+
 def test_a_commit_ends_the_wait() -> None:
     sim = Sim(topics={"t": 1})
     partition = sim.state.topics["t"].partitions[0]
