@@ -246,7 +246,7 @@ class _Watching:
         finally:
             for stream in (self.events, self.log):
                 stream.stop()
-        self._make()
+        self._make(last=True)
 
     def _follow(self) -> None:
         if self.options.for_ms == 0:
@@ -297,32 +297,39 @@ class _Watching:
         self.jams.look(batch)
         self._quiet = stopwatch()
 
-    def _make(self) -> None:
-        """The tables, the report and the findings, if anything has come since the last time."""
+    def _make(self, *, last: bool = False) -> None:
+        """The tables, the report and the findings, if anything has come since the last time; given up for the last ones."""
         state = (self.events.batches, self.log.batches)
         if state == self._made or state == (0, 0):
             return
-        took = stopwatch()
-        with self.steps.step("tables and report") as step:
-            with self.lock:
-                events, log = self.events.frame(), self.log.frame()
-            made = _Again(self, events, log).all()
-            step.done(count(len(made.findings), "finding"))
+        took, over = stopwatch(), (lambda: False) if last else (lambda: self.watch.over(0))
+        try:
+            with self.steps.step("tables and report") as step:
+                with self.lock:
+                    events, log = self.events.frame(), self.log.frame()
+                made = _Again(self, events, log, over).all()
+                step.done(count(len(made.findings), "finding"))
+        except _GivenUp:
+            return
         self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
         self._made = state
         self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
 
 
-class _Again(Run):
-    """`run` over what was appended, into the same folder."""
+class _GivenUp(Exception):
+    """The watch is over: the tables will be made for the last time."""
 
-    def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame) -> None:
+
+class _Again(Run):
+    """`run` over what was appended, into the same folder, unless it is ``over`` meanwhile."""
+
+    def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
         from broker_sim.pipeline.progress import Steps
 
         options = RunOptions(watching.options.out, watching.options.input, watching.options.journal)
         quiet = Steps(watching.steps.stream, quiet=True)
         super().__init__(watching.spark, watching.inputs, watching.folder, options, quiet)
-        self._appended = {"events": events, "offset_log": log}
+        self._appended, self._over = {"events": events, "offset_log": log}, over
 
     def _read(self) -> None:
         from broker_sim.pipeline.tables.events import skipped
@@ -340,6 +347,8 @@ class _Again(Run):
 
     def _write(self, rows: DataFrame, where: str) -> None:
         """Readers of the folder see the old table or the new one."""
+        if self._over():
+            raise _GivenUp
         new = f"{self.folder.where}/tables/_new/{where.removeprefix(self.folder.where)}"
         rows.write.mode("overwrite").parquet(new)
         jvm: Any = self.spark.sparkContext._jvm

@@ -35,7 +35,7 @@ from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.pipeline.support_journal import all_played, arrow, frame, line, write
 from tests.support.wire import Wire
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 # ------------------------------------------------------------------------------------------------ jams
@@ -289,7 +289,7 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: p
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by_a_signal(tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     command = [sys.executable, "-m", "broker_sim", "pipeline", "watch", "--input", str(data), "--out", str(out)]
@@ -301,6 +301,7 @@ async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by
         )
         try:
             await asyncio.to_thread(said, watch.stderr, "following __consumer_offsets")
+            await there(out / "tables" / "events", "*/batch=*/_SUCCESS")
             wire = await Wire.connect(kafka.bootstrap)
             async with kafka.offsets_log("billing").stuck():
                 began = time.monotonic()
@@ -321,6 +322,14 @@ async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by
     assert "Exception" not in errors
     findings = json.loads((out / "findings.json").read_text())["findings"]
     assert [one["kind"] for one in findings].count("stuck") == 1
+
+
+async def there(folder: Path, pattern: str) -> None:
+    """Until there is such a file."""
+    deadline = time.monotonic() + WAIT_S
+    while not any(folder.glob(pattern)):
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {folder}/{pattern}"
+        await asyncio.sleep(0.1)
 
 
 def said(stream: Any, words: str) -> str:
