@@ -299,6 +299,8 @@ def test_a_deleted_topic_ends_the_wait() -> None:
 def test_a_deleted_topic_of_several_partitions_is_told_once() -> None:
     sim = Sim(topics={"t": 3, "other": 1})
     others = sim.state.topics["other"].partitions[0]
+    for partition in sim.state.topics["t"].partitions:
+        sim.state.set_leader(partition, 1)  # they have seen something
     asked = fetch({("t", 0): 0, ("t", 1): 0, ("t", 2): 0, ("other", 0): 0}, max_wait_ms=500, min_bytes=1000)
     ctx = sim.start(asked, VERSION)
     sim.state.delete_topic("t")
