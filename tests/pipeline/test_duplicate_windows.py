@@ -84,8 +84,13 @@ def by_hand() -> dict[str, Book]:
     owns(clean, 2, two)
     clean.fetch("two", 30, 30)
     clean.fetch("two", 60, 0)
+    return {**found, "zombie": a_zombie(), "shared": two_groups()}
 
-    zombie = book("zombie")  # one is out of the group and reads on: what it reads is its old generation's
+
+def a_zombie() -> Book:
+    """one is out of the group and reads on: what it reads is its old generation's."""
+    zombie = Book()
+    one, two = member("one", "orders-0"), member("two", "orders-0")
     owns(zombie, 1, one)
     zombie.fetch("one", 0, 10)
     zombie.fetch("one", 10, 0)
@@ -96,8 +101,12 @@ def by_hand() -> dict[str, Book]:
     owns(zombie, 3, member("three", "orders-0"))
     zombie.fetch("three", 20, 10)
     zombie.fetch("three", 30, 0)
+    return zombie
 
-    shared = book("shared")  # two groups of one client id: Fetches tell nothing, commits do
+
+def two_groups() -> Book:
+    """Of one client id: Fetches tell nothing, commits would."""
+    shared = Book()
     for group in ("billing", "audit"):
         owns(shared, 1, member(f"{group}-1", "orders-0", client="app"), group=group)
     shared.fetch("app", 0, 100)
@@ -106,7 +115,7 @@ def by_hand() -> dict[str, Book]:
         owns(shared, 2, member(f"{group}-2", "orders-0", client="app"), group=group)
     shared.fetch("app", 0, 100)
     shared.fetch("app", 100, 0)
-    return found
+    return shared
 
 
 @pytest.fixture(scope="module")

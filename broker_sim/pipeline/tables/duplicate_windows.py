@@ -69,6 +69,23 @@ DUPLICATE_WINDOWS = Table(
 
 _WHERE = ("run_id", "group", "topic", "partition")
 _TENURE = (*_WHERE, "generation", "member")
+_NEEDED = (
+    *(
+        "run_id",
+        "journal",
+        "seq",
+        "ts_ms",
+        "type",
+        "api",
+        "request",
+        "client_id",
+        "client_host",
+        "group",
+        "member",
+        "generation",
+    ),
+    *("topic", "partition", "offset", "partitions", "named_topics", "action", "state_to", "members_after", "says"),
+)
 _ENDS = ("delivered", "reached", "sent")
 
 
@@ -135,7 +152,7 @@ def tenures(events: DataFrame) -> DataFrame:
     behind what was ``delivered``, ``reached``, ``sent``: null where nothing is known."""
     from pyspark.sql import functions as F
 
-    events = EVENTS.conform(events)
+    events = EVENTS.only(_NEEDED).conform(events)
     owned = _owned(events)
     told = by_partition(_fetches(events).unionByName(_answers(events)), events)
     signs = _signs(told).unionByName(_reads(events))

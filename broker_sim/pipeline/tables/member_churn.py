@@ -84,6 +84,8 @@ MEMBER_CHURN = Table(
     "One row for each group.",
 )
 
+_NEEDED = ("run_id", "journal", "seq", "ts_ms", "type", "group", "cause", "members_before", "members_after")
+
 _WHY = {
     "left": "leave",
     "expired": "session timeout",
@@ -127,7 +129,7 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 
 def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """`MEMBERSHIPS`; of groups that the journal tells of nothing is taken from the log."""
-    told = _of_journal(EVENTS.conform(events))
+    told = _of_journal(EVENTS.only(_NEEDED).conform(events))
     if offset_log is None:
         return told
     logged = _of_log(OFFSET_LOG.conform(offset_log))

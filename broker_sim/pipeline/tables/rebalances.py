@@ -109,7 +109,7 @@ REBALANCES = Table(
 
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, and of the log's group records of the generations that the journal doesn't tell."""
-    told = _of_journal(EVENTS.conform(events))
+    told = _of_journal(EVENTS.only(["type", *_STEP]).conform(events))
     if offset_log is None:
         return told
     logged = _of_log(OFFSET_LOG.conform(offset_log))

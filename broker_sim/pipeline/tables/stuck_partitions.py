@@ -56,6 +56,26 @@ APIS = (
 ASKING = (*APIS, "Heartbeat", "FindCoordinator")
 """And those that tell no more than that there is a coordinator."""
 
+_NEEDED = (
+    *(
+        "run_id",
+        "journal",
+        "seq",
+        "ts_ms",
+        "type",
+        "api",
+        "request",
+        "group",
+        "groups",
+        "error",
+        "took_ms",
+        "action",
+        "log",
+    ),
+    *("partitions", "named_topics", "last_offset", "high_watermark"),
+)
+"""Columns of the events that are looked at: plans of all of them take their time."""
+
 _BOTH = "both"
 
 STUCK_PARTITIONS = Table(
@@ -94,7 +114,7 @@ def stuck_partitions(
     journal."""
     from pyspark.sql import functions as F
 
-    events = EVENTS.conform(events)
+    events = EVENTS.only(_NEEDED).conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
     logs = coordinators(events, log)
     writes, failures, produce = _appends(events), _not_produced(events, least_ms), _produced(events, least_ms)
