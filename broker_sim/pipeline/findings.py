@@ -18,7 +18,7 @@ from typing import Any
 
 from broker_sim.explain.phrases import clock, count, joined, times
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.phrases import cause, named, when
+from broker_sim.pipeline.phrases import cause, named, short_member, when, who
 from broker_sim.words import duration_text
 
 __all__ = ["Finding", "compaction", "findings", "text"]
@@ -28,6 +28,8 @@ LONG_MS = 10_000
 OFTEN = 5
 """So many rebalances of a group within OFTEN_MS are told."""
 OFTEN_MS = 300_000
+FEW = 3
+"""Fewer members that fall silent are told one by one."""
 HOT_TIMES, HOT_SHARE = 4.0, 0.25
 """A partition is hot with so many times its fair share, and so much of all."""
 HOT_RECORDS = 1000
@@ -215,10 +217,11 @@ def _restless(facts: Facts) -> Iterable[Finding]:
             words += f"; {times(number)} because of {_noun(most)}" + (
                 f" (as when {cause(example)})" if most != "unknown" else ""
             )
+            starting = most == "join" and not failed  # a deployment looks like that
             yield Finding(
                 "restless",
-                "bad" if failed * 2 >= len(run) else "warn",
-                100 + len(run) + 5 * failed,
+                "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
+                (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
                 _ADVICE.get(most, ""),
                 group,
@@ -265,22 +268,22 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             and row["ended_ms"] is not None
             and not _in_stuck(facts, group, row["started_ms"])
         ]
-        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS]
+        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or row["timed_out"]]
         if not slow:
             continue
-        row = max(slow, key=lambda one: one["ended_ms"] - one["started_ms"])
+        row = max(slow, key=lambda one: (bool(one["timed_out"]), one["ended_ms"] - one["started_ms"]))
         lasted = row["ended_ms"] - row["started_ms"]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
         if row["preparing_ms"] is not None and row["preparing_ms"] * 2 >= lasted:
             words += f": {duration_text(row['preparing_ms'])} of it waiting for members to rejoin"
             gone = row["timed_out"] or []
             if gone:
-                words += f", in vain for {named(gone)}"
+                words += f", in vain for {named(map(short_member, gone))}"
             advice = "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
         else:
             words += ": most of it until the assignment was stored"
             advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
-        more = f" {count(len(slow) - 1, 'other')} took longer than {duration_text(LONG_MS)}." if len(slow) > 1 else ""
+        more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
         yield Finding("slow", "warn", 100 + lasted / 1000, f"{words}.{more}", advice, group, None, row["started_ms"])
 
 
@@ -339,11 +342,7 @@ def _duplicates(facts: Facts) -> Iterable[Finding]:
         shown = sure or rows
         worst = max(shown, key=lambda row: row["records"] or 0)
         total = sum(row["records"] or 0 for row in shown)
-        whom = (
-            f" (to {worst['from_client']}, then to {worst['to_client']})"
-            if worst["from_client"] and worst["to_client"]
-            else ""
-        )
+        whom = _whom(worst["from_client"], worst["to_client"])
         words = (
             f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
             f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
@@ -358,6 +357,12 @@ def _duplicates(facts: Facts) -> Iterable[Finding]:
         else:
             advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
             yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
+
+
+def _whom(first: str | None, then: str | None) -> str:
+    if not first or not then:
+        return ""
+    return f" (both times to {first})" if first == then else f" (to {first}, then to {then})"
 
 
 def _offsets(row: Row) -> str:
@@ -453,9 +458,24 @@ def _silent(facts: Facts) -> Iterable[Finding]:
     """Groups that lose members to session timeouts."""
     for row in facts.churn:
         lost, came = row["expirations"] or 0, row["joins"] or 0
-        if lost >= 3 and lost * 3 >= came:
+        if lost >= FEW and lost * 3 >= came:
             words = f"{row['group']} lost {count(lost, 'member')} to session timeouts; {came} joined"
             yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
+
+
+def _lost(facts: Facts) -> Iterable[Finding]:
+    """The few members that fell silent: nothing that has to be wrong, but somebody crashed or was cut off."""
+    told = {one.group for one in _silent(facts)}
+    for group, rows in _by_group(facts.rebalances):
+        lost = [row for row in rows if row["cause"] == "session timeout" and row["started_ms"] is not None]
+        if not 0 < len(lost) < FEW or group in told:
+            continue
+        last = lost[-1]
+        words = f"the session of {who(last)} in {group} ran out at {when(last['started_ms'])}, and the group rebalanced"
+        if len(lost) > 1:
+            words += f"; so it did {times(len(lost) - 1)} before"
+        advice = "It crashed, was cut off, or had no time to send heartbeats."
+        yield Finding("lost", "note", 72, f"{words[:1].upper()}{words[1:]}.", advice, group, None, last["started_ms"])
 
 
 def _skipped(facts: Facts) -> Iterable[Finding]:
@@ -473,7 +493,7 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, _regressions, _duplicates, _lag, _hot, _placed, _silent, _skipped),
+    *(_stuck, _restless, _slow, _regressions, _duplicates, _lag, _hot, _placed, _silent, _lost, _skipped),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["cause", "ended", "named", "when", "who"]
+__all__ = ["cause", "ended", "named", "short_member", "when", "who"]
 
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _WHY = {
@@ -40,12 +40,17 @@ def named(names: Iterable[str], most: int = 3) -> str:
     return joined(found)
 
 
+def short_member(member: str) -> str:
+    """A member id without its random part."""
+    return _UUID.sub("", member)
+
+
 def who(row: Row) -> str:
     """Who caused a rebalance: client ids, or members' ids without their random part."""
     clients = row["who_clients"] or []
     members = row["who"] or []
     names = [
-        client or _UUID.sub("", member)
+        client or short_member(member)
         for client, member in zip(clients or [None] * len(members), members, strict=False)
     ]
     return named(names) if names else "a member"

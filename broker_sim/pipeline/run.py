@@ -122,7 +122,7 @@ def settings(master: str | None, size: int) -> dict[str, str]:
     more than they give: Java's second one in any case, and for small inputs Spark's own code generation."""
     if not (master or "local").startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
         return {}
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
     if size < SMALL:
         quick |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
         quick |= {"spark.sql.adaptive.enabled": "false"}

@@ -168,8 +168,30 @@ def test_the_longest_rebalance_is_told_with_what_it_waited_for() -> None:
     slow = rebalance(60_000, 45_000, preparing_ms=44_000, timed_out=["app-3"], cause="join")
     assert only(facts(rebalances=[rebalance(0, 12_000, preparing_ms=11_000), slow])) == (
         "billing took 45 s to rebalance at 22:14:20, as app-1 joined: 44 s of it waiting for members to rejoin, in vain for app-3. 1"
-        " other took longer than 10 s."
+        " other took long, too."
     )
+
+
+def test_a_member_that_was_waited_for_in_vain_is_told_however_short_the_wait() -> None:
+    waited = rebalance(0, 4000, preparing_ms=3900, timed_out=["app-3-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f60"])
+    assert "3.9 s of it waiting for members to rejoin, in vain for app-3." in only(facts(rebalances=[waited]))
+
+
+def test_a_member_that_fell_silent_is_a_note() -> None:
+    rows = [
+        rebalance(0, 500, cause="session timeout"),
+        rebalance(200_000, 500, cause="session timeout", who_clients=["app-2"]),
+    ]
+    found = findings(facts(rebalances=rows))
+    assert [one.severity for one in found] == ["good", "note"]
+    assert found[1].text == (
+        "The session of app-2 in billing ran out at 22:16:40, and the group rebalanced; so it did once before."
+    )
+
+
+def test_members_that_come_one_by_one_are_a_deployment_and_no_alarm() -> None:
+    found = findings(facts(rebalances=[rebalance(at * 2000, 500) for at in range(6)]))
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("restless", "note")]
 
 
 def test_an_assignment_that_came_late_is_another_story() -> None:
