@@ -293,7 +293,7 @@ def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "rand
     return printed
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"])
 def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds(client: str) -> None:
     names = NAMES if client == "aiokafka" else SMALL
@@ -382,7 +382,8 @@ def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
             pass
         process.send_signal(number)
         told = process.communicate(timeout=30)[1]
-        assert (process.returncode, told.splitlines()[-1]) == (130, "broker-sim run: interrupted")
+        assert told.splitlines()[-1] == "broker-sim run: interrupted"
+        assert process.returncode in (130, -signal.SIGINT), "the latter is Python's own, where exec() was interrupted"
 
 
 # --- pytest --------------------------------------------------------------------------------------------------------------
