@@ -287,7 +287,7 @@ def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "rand
     ]
     printed = []
     for process in running:
-        out, err = process.communicate(timeout=110)
+        out, err = process.communicate(timeout=200)
         assert process.returncode == 0, err
         printed.append(out)
     return printed
