@@ -65,7 +65,7 @@ class _Plan:
     def __init__(self, cls: Any, version: int) -> None:
         present = [(name, spec) for name, spec in cls.__fields__ if version in spec.versions]
         fields = ", ".join(f"{name!r}: value.{name}" for name, _ in present)
-        self.take: Callable[[Any], dict[str, Any]] = eval(f"lambda value: {{{fields}}}")  # half the time of attrgetter and zip
+        self.take: Callable[[Any], dict[str, Any]] = eval(f"lambda value: {{{fields}}}")  # twice as fast as attrgetter
         self.shown = [
             (name, show) for name, spec in present if (show := _shower(cls.__name__, name, spec, version)) is not None
         ]
