@@ -124,8 +124,8 @@ class EventSign(Sign):
         answered = self.fields.pop("answered", False) or "error" in self.fields
         if kind is None:
             kind = "response" if answered else "request"
-        if kind not in EVENTS:
-            raise table.error(str(unknown("event", kind, EVENTS)), "event")
+        if not isinstance(kind, str) or kind not in EVENTS:
+            raise table.error(str(unknown("event", str(kind), EVENTS)), "event")
         known = {name.rstrip("?") for name in EVENTS[kind]}
         if kind == "response":
             known |= {name.rstrip("?") for name in EVENTS["request"]}
