@@ -77,7 +77,7 @@ class Invariants:
         self._placed: dict[int, int] = {}  # request -> the last offset of its records
         self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
         self._loads = 0  # answers that had been given when a log was loaded last
-        self._was_empty: dict[str, bool] = {}  # before the state that it is in
+        self._was_empty: dict[str, bool] = {}  # before the state that it is in, or it may wait for another reason
         self._causes = 0  # requests and timers
         self._before: dict[
             int, tuple[int, dict[str, Any] | None]
@@ -193,6 +193,11 @@ class Invariants:
             self._since_ms[group] = self.now_ms
         if before is None or before["state"] != after["state"]:
             self._was_empty[group] = before is None or before["state"] == "Empty"
+        refused = event["cause"].get("api") == "JoinGroup" and before is not None and after["size"] < before["size"]
+        if refused and not self.kafka.runtime.settings.policy.full_group_completes_join:
+            self._was_empty[group] = (
+                True  # 4.x lets the others wait for the timeout when a full group has refused a member
+            )
         if waits_in_vain(after) and not self._was_empty.get(group, True):
             self._fail("a rebalance ends when all are in", group, f"{after['size']} members have joined")
         self._check_members(group, before, after)
