@@ -31,7 +31,7 @@ from typing import Any
 
 from broker_sim.buggify import SITES
 from broker_sim.simulation.coverage import EXPECTED
-from broker_sim.simulation.hashseed import is_pinned, pinned_environment
+from broker_sim.simulation.hashseed import SEED
 from broker_sim.simulation.shrink import BUDGET, shrink
 from broker_sim.simulation.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.words import UsageError
@@ -212,8 +212,8 @@ def shrunk(case: Case, failure: str, budget: int) -> Failure:
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Workers with a pinned hash seed; what is not begun when the block ends is not done."""
     before = os.environ.get("PYTHONHASHSEED")
-    if not is_pinned():
-        os.environ["PYTHONHASHSEED"] = pinned_environment()["PYTHONHASHSEED"]
+    if before in (None, "random"):  # whatever this process has: its workers have what the environment says
+        os.environ["PYTHONHASHSEED"] = SEED
     pool = ProcessPoolExecutor(
         jobs, multiprocessing.get_context("spawn"), _begin_worker, max_tasks_per_child=_RUNS_A_WORKER
     )
