@@ -2,8 +2,8 @@
 
     python -m benchmarks --only pipeline
 
-Every session is a process of its own, pinned to the cores that it may use with its JVM and its Python workers: `local[1]` has core 0,
-`local[2]` the cores 0 and 1. The same bytes are read by
+Every session is a process of its own, pinned to the cores that it may use with its JVM and its Python workers: `local[1]` has one,
+`local[2]` two. The same bytes are read by
 
 * `consumer_offsets`, the whole table and those columns alone that the other way gives;
 * `binaryFile` and `mapInArrow`: Spark opens the files, a function parses record by record into tuples, Arrow makes columns of them.
@@ -215,7 +215,7 @@ class _Session:
 
 def serve(cores: int, small: str, large: str) -> None:
     """The process of a `_Session`: a way, or "memory", on each line of stdin; an answer in JSON for each."""
-    os.sched_setaffinity(0, set(range(cores)))
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     from broker_sim.pipeline.schemas import OFFSET_LOG
     from broker_sim.pipeline.session import spark_session
 
