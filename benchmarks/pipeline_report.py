@@ -190,7 +190,8 @@ def measure(directory: Path, cores: int, extra: list[str]) -> Iterator[str]:
     command += ["--overwrite", "--master", f"local[{cores}]", *extra]
     taskset = shutil.which("taskset")
     if taskset is not None:
-        command = [taskset, "-c", f"0-{cores - 1}", *command]
+        mine = sorted(os.sched_getaffinity(0))[:cores]
+        command = [taskset, "-c", ",".join(map(str, mine)), *command]
     began = time.perf_counter()
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     took = time.perf_counter() - began
