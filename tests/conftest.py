@@ -2,7 +2,7 @@
 
 * `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests find out for themselves
   whether they can run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
-* `slow` tests run with `--slow`, and where CI=true.
+* `slow` tests run with `--slow`, and where CI=true; `long` ones, more seeds and longer runs of what others test, with `--long`.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
 
@@ -27,12 +27,15 @@ hypothesis.settings.load_profile("ci" if CI else "default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too (CI=true does)")
+    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in (
-        items
-    ):  # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
+    if not config.getoption("--long"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
+    for item in items:
         alone = next((name for name in ("real_kafka", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(alone or str(item.path)))
     if CI or config.getoption("--slow"):

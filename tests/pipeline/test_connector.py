@@ -30,6 +30,7 @@ from tests.support.wire import Wire
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(150), pytest.mark.usefixtures("connector")]
 
 VERSIONS = ("4.1", "3.4")
+_EACH = [VERSIONS[0], *(pytest.param(version, marks=pytest.mark.long) for version in VERSIONS[1:])]
 BROKERS = 3
 WAIT_S = 30.0
 EARLIEST, LATEST = -2, -1
@@ -53,7 +54,7 @@ def clusters() -> Iterator[dict[str, ClusterThread]]:
         kafka.stop()
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=_EACH)
 def kafka(request: pytest.FixtureRequest, clusters: dict[str, ClusterThread]) -> ClusterThread:
     return clusters[request.param]
 
@@ -334,7 +335,7 @@ def test_the_deprecated_way_to_fetch_offsets_joins_a_group(
     assert states[-1] in ("Empty", None), "it has left"
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=_EACH)
 def topic_version(request: pytest.FixtureRequest) -> str:
     """The Kafka to behave as, for a cluster of the test's own."""
     return str(request.param)

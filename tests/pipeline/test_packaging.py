@@ -173,7 +173,7 @@ def test_it_is_all_that_spark_submit_needs_for_a_whole_run(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_it_is_all_that_a_cluster_s_workers_need(
     past: tuple[Path, Path], archive: Path, python: Path, tmp_path: Path

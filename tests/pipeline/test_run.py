@@ -288,7 +288,7 @@ def test_a_journal_tells_the_same_regressions_and_commits_as_the_log(ran: Ran, s
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_journal_alone_is_enough_for_a_report(spark: Any, ran: Ran, story: tuple[Path, Any], tmp_path: Path) -> None:
     place, _ = story

@@ -203,7 +203,7 @@ def watched(data: Path, out: Path) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_watch_that_is_started_again_goes_on_and_comes_to_what_a_run_comes_to(spark: Any, tmp_path: Path) -> None:
     from broker_sim.pipeline import run
@@ -288,7 +288,7 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: p
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(500)
 async def test_a_stuck_partition_is_told_while_it_is_stuck_and_the_watch_ends_by_a_signal(tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"

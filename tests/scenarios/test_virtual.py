@@ -74,7 +74,7 @@ def test_kafka_python_keeps_the_verdict_on_threads_of_the_simulation(name: str) 
     assert (outcome.code, outcome.ended) == (0, {}), outcome.report()
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 @pytest.mark.parametrize("name", SMALL)
 def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> None:
     outcome = play(shipped_one(name), Options(seed=seed), order="tasks", invariants=True)

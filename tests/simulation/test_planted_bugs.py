@@ -47,6 +47,7 @@ def test_there_are_enough_of_them() -> None:
     assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("journal", [False, True], ids=["short ways", "journal"])
 def test_the_broker_as_it_is_breaks_nothing(journal: bool) -> None:
     checked = 0

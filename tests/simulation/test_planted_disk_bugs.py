@@ -45,6 +45,7 @@ def deadly(workload: str, seed: int) -> Outcome:
     return run(Case(workload, seed, 20.0, as_version="4.1", order="fifo", journal=True, calm=True, plan=tuple(plan)))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("planted", CLUSTER_MUTATIONS, ids=lambda each: each.name)
 def test_a_bug_in_what_a_cluster_keeps_is_found(planted: DiskMutation, record_property: pytest.RecordProperty) -> None:
@@ -58,6 +59,7 @@ def test_a_bug_in_what_a_cluster_keeps_is_found(planted: DiskMutation, record_pr
     pytest.fail(f"{planted.name} was not found in {planted.seeds} seeds")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workload", ["disk", "power"])
 def test_a_cluster_as_it_is_loses_nothing(workload: str) -> None:
     for seed in range(10):

@@ -153,6 +153,7 @@ def test_a_producer_that_waits_busily_for_a_leader_gets_on() -> None:
         assert sim.loop.steps < 20_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 7])
 def test_a_group_of_kafka_pythons_comes_back_from_whatever_a_swarm_does(seed: int) -> None:
     sent: list[int] = []

@@ -48,6 +48,7 @@ def test_the_tutorial_finds_its_bug_and_its_report_is_as_shown(tmp_path: Path) -
         assert without_numbers(line) in lines, told
 
 
+@pytest.mark.long
 def test_the_tutorials_cure_is_one(tmp_path: Path) -> None:
     for block in FILES[1:]:
         write(block, tmp_path)
