@@ -514,6 +514,11 @@ class Answers:
         """Whether somebody has asked for that offset to be removed."""
         return any(write.value == -1 for write in self.writes.get((group, topic, index), ()))
 
+    def is_unacked(self, group: str, topic: str, index: int, value: int) -> bool:
+        """Whether somebody has asked for that offset to be committed, and nobody was told that it is."""
+        asked = [write for write in self.writes.get((group, topic, index), ()) if write.value == value]
+        return bool(asked) and not any(write.acked for write in asked)
+
     def loaded(self, index: int, offsets: Mapping[str, Mapping[str, Mapping[int, Any]]]) -> None:
         """A coordinator has loaded the offsets partition ``index``: group -> topic -> partition -> offset. It is a read of all of them,
         which settles nothing: what is not committed may yet be cut off."""

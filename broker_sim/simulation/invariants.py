@@ -30,7 +30,7 @@ from broker_sim.simulation.answers import (
     InvariantBroken,
     offsets_partition,
 )
-from broker_sim.simulation.replay import differences, told_by
+from broker_sim.simulation.replay import Told, differences, told_by
 from broker_sim.simulation.rules import RULED, answer_of, at_once, step_error, waits_in_vain
 from protocol.errors import Err
 
@@ -347,7 +347,20 @@ class Invariants:
                 gone = [k for k in says.offsets if k[1] not in live.get(k[0], {}) and self.answers.deletes(group, *k)]
                 for key in gone:
                     del says.offsets[key]
+        if not loaded and not policy.late_append_is_published:
+            self._leave_out_late_ones(told, shard)
         return differences(told, shard.groups, loaded=loaded)
+
+    def _leave_out_late_ones(self, told: dict[str, Told], shard: Shard) -> None:
+        """What 3.x has given up, and its log has committed afterwards, the coordinator knows from its next load on."""
+        for group, says in told.items():
+            live = shard.groups[group].offsets if group in shard.groups else {}
+            for (topic, index), value in list(says.offsets.items()):
+                has = live.get(topic, {}).get(index)
+                if (has is None or has.offset != value) and self.answers.is_unacked(group, topic, index, value):
+                    del says.offsets[topic, index]
+                    if has is not None:
+                        says.offsets[topic, index] = has.offset
 
     def _check_load(self, log: str) -> None:
         """A coordinator that has read its log has what the log says, and that is what was acknowledged."""
