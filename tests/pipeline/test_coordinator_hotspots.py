@@ -61,6 +61,7 @@ def test_with_the_usual_50_nobody_is_misplaced(spark: Any) -> None:
     assert sum(row.groups for row in rows) == 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [1, 12, 100])
 def test_another_number_of_partitions_is_found(spark: Any, partitions: int) -> None:
     rows = coordinator_hotspots(frame(spark, logs((f"group-{n}" for n in range(40)), partitions))).collect()

@@ -154,6 +154,7 @@ def test_a_machine_that_lacks_something_says_all_of_it_in_a_line(tmp_path: Path,
 # ------------------------------------------------------------------------------------------------ on Spark
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_it_is_all_that_spark_submit_needs_for_a_whole_run(

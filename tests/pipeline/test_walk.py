@@ -21,6 +21,7 @@ def walk() -> list[tuple[str, str]]:
     return _BLOCK.findall(text)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_the_walk_goes_as_it_is_told(

@@ -418,6 +418,7 @@ def test_fresh_processes_with_other_hash_seeds_run_the_same_on_a_disk() -> None:
     assert all(failure is None for _, _, failure in told[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workload", ["disk", "power"])
 def test_sweeps_over_a_disk_find_nothing(workload: str) -> None:
     kinds = set()
