@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.commandline import Parser, add_command
+from broker_sim.commandline import Parser, add_command, setting
 
 if TYPE_CHECKING:
     import asyncio
@@ -191,7 +191,12 @@ def _add_serve(commands: Any, text: str) -> None:
     add("--sync", action="store_true", help="force data to the disk before it is acknowledged")
     add("--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as, 3.4 and up (default: %(default)s)")
     add(
-        "--config", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a broker setting; repeatable"
+        "--config",
+        type=setting("num.partitions=3"),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting; repeatable",
     )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
     add("--until-eof", action="store_true", help="end with standard input, too: with the program that started this one")
@@ -277,13 +282,6 @@ def _topic(text: str) -> tuple[str, int]:
     if not name or (colon and (not partitions.isdigit() or int(partitions) < 1)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:PARTITIONS, as in orders:6")
     return name, int(partitions) if colon else -1
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in num.partitions=3")
-    return name, value
 
 
 # --- commands -----------------------------------------------------------------------------------------------------------

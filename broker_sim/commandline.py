@@ -12,10 +12,11 @@ A command that lives in a module of its own is entered in ``cli.ELSEWHERE``; the
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["BROKEN", "CONTROL_PORT", "DEADLINE", "DONE", "USAGE", "Parser", "add_command"]
+__all__ = ["BROKEN", "CONTROL_PORT", "DEADLINE", "DONE", "USAGE", "Parser", "add_command", "seeds", "setting", "whole"]
 
 DONE, BROKEN, USAGE, DEADLINE = 0, 1, 2, 3
 """Exit codes: all is well; a verdict is broken, or what was asked for can't be done; it was asked wrongly; a deadline passed."""
@@ -40,3 +41,34 @@ def add_command(commands: Any, name: str, run: Callable[[argparse.Namespace], in
     parser: Parser = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
     parser.set_defaults(run=run, parser=parser)
     return parser
+
+
+def setting(example: str) -> Callable[[str], tuple[str, str]]:
+    """A ``type`` for arguments that are KEY=VALUE; ``example``: one of them."""
+
+    def parse(text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in {example}")
+        return name, value
+
+    return parse
+
+
+def whole(text: str) -> int:
+    """A ``type`` for arguments that count something."""
+    if not text.isdigit() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def seeds(text: str) -> range:
+    """A ``type`` for arguments that are a range of seeds, or one seed."""
+    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds, as in 0..1000")
+    first = int(found[1])
+    numbers = range(first, int(found[2]) if found[2] else first + 1)
+    if not numbers:
+        raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
+    return numbers

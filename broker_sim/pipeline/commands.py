@@ -15,7 +15,7 @@ import json
 import sys
 from typing import Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, setting
 from broker_sim.words import UsageError, duration_ms
 
 __all__ = ["ELSEWHERE", "add_verbs", "register", "run", "setting", "window"]
@@ -114,29 +114,36 @@ def _add_run(verbs: Any) -> None:
         metavar="URL",
         help="Spark's master: local[2], spark://.., yarn, k8s://.. (default: local[*], or spark-submit's)",
     )
-    add("--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable")
+    add(
+        "--conf",
+        type=spark_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; repeatable",
+    )
     add("--open", action="store_true", help="show the report in the browser when it is done")
     add("--json", action="store_true", help="the findings as one JSON object on stdout")
     add("--quiet", action="store_true", help="no progress")
 
 
-def window(text: str) -> int:
+spark_setting = setting("spark.driver.memory=4g")
+
+
+def duration(text: str) -> int:
     """A length of time as an argument, in ms."""
     try:
-        ms = duration_ms(text)
+        return duration_ms(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def window(text: str) -> int:
+    """As `duration`, and not 0."""
+    ms = duration(text)
     if ms < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of a window")
     return ms
-
-
-def setting(text: str) -> tuple[str, str]:
-    """A setting of Spark's as an argument: KEY=VALUE."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in spark.driver.memory=4g")
-    return name, value
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, win
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "Outcome", "Run", "SparkFailed", "derived", "pipeline", "settings", "spark_s_reason"]
+__all__ = ["Options", "Outcome", "Run", "SparkFailed", "at_work", "derived", "pipeline", "settings", "spark_s_reason"]
 
 
 SMALL = 32 << 20
@@ -103,17 +104,24 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
         )
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
-    try:
+    with at_work(spark, stop=ours):
         folder = folder or Folder.remote(options.out, spark)
         folder.prepare(found.run_id, overwrite=options.overwrite)
         return Run(spark, found, folder, options, steps).all()
+
+
+@contextmanager
+def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
+    """What is done with a session, which is stopped afterwards if it is ours to ``stop``. Raises SparkFailed where Spark gives up."""
+    try:
+        yield
     except Exception as error:
         reason = spark_s_reason(error)
         if reason is None:
             raise
         raise SparkFailed(reason) from error
     finally:
-        if ours:
+        if stop:
             spark.stop()
 
 

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
-from broker_sim.pipeline.commands import setting
-from broker_sim.words import UsageError, duration_ms
+from broker_sim.pipeline.commands import duration, spark_setting
+from broker_sim.words import UsageError
 
 __all__ = ["register", "watch"]
 
@@ -45,7 +45,7 @@ def register(verbs: Any, name: str) -> None:
     add("--checkpoint", metavar="DIR", help="where the streams keep how far they are (default: OUT/checkpoint)")
     add(
         "--every",
-        type=_duration,
+        type=duration,
         default=1000,
         metavar="TIME",
         help="a batch so often, if there is anything new (default: 1s)",
@@ -53,21 +53,21 @@ def register(verbs: Any, name: str) -> None:
     add(
         "--for",
         dest="for_ms",
-        type=_duration,
+        type=duration,
         metavar="TIME",
         help="end after that time; 0s: when what is there has been read",
     )
     add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
     add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")
-    add("--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable")
+    add(
+        "--conf",
+        type=spark_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; repeatable",
+    )
     add("--quiet", action="store_true", help="no progress, findings alone")
-
-
-def _duration(text: str) -> int:
-    try:
-        return duration_ms(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def watch(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.run import Options as RunOptions
-from broker_sim.pipeline.run import Run, SparkFailed, spark_s_reason
+from broker_sim.pipeline.run import Run, at_work
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
 from broker_sim.words import UsageError
 
@@ -104,18 +104,9 @@ class Watch:
             conf = {**SETTINGS, **self.options.conf}
             spark = spark_session(self.options.master, "broker-sim pipeline watch", conf)
             step.done(f"{spark.version}, {spark.sparkContext.master}")
-        try:
-            with _signals(self.stop):
-                folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
-                _Watching(self, spark, folder, inputs).all()
-        except Exception as error:
-            reason = spark_s_reason(error)
-            if reason is None:
-                raise
-            raise SparkFailed(reason) from error
-        finally:
-            if ours:
-                spark.stop()
+        with at_work(spark, stop=ours), _signals(self.stop):
+            folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
+            _Watching(self, spark, folder, inputs).all()
 
     def over(self, wait_s: float) -> bool:
         """Whether it shall end; waits so long for that."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.scenario.runner import Options, Outcome
     from broker_sim.simulation.recording import Recording
 
-from broker_sim.commandline import add_command
+from broker_sim.commandline import add_command, seeds, whole
 
 __all__ = ["register", "run", "scenario"]
 
@@ -79,8 +79,6 @@ def register(commands: Any, name: str) -> None:
 
 
 def _add_run(commands: Any) -> None:
-    from broker_sim.simulation.commands import _seeds, _whole
-
     verb = add_command(
         commands,
         "run",
@@ -101,8 +99,8 @@ def _add_run(commands: Any) -> None:
         metavar="[NAME=]KIND|COMMAND",
         help="other clients: aiokafka, confluent, kafka-python, or a program; for one client or kind with NAME=",
     )
-    add("--seeds", type=_seeds, metavar="A..B", help="with --virtual: each seed from A up to but not B")
-    add("--jobs", type=_whole, default=1, metavar="N", help="processes for --seeds (default: %(default)s)")
+    add("--seeds", type=seeds, metavar="A..B", help="with --virtual: each seed from A up to but not B")
+    add("--jobs", type=whole, default=1, metavar="N", help="processes for --seeds (default: %(default)s)")
     add("--repeat", type=int, default=1, metavar="N", help="run it N times")
     add("--timeline", metavar="FILE", help="write the picture of its groups, as .html or .svg")
     add("--journal", metavar="DIR", help="write all that happens into this directory")

@@ -47,6 +47,11 @@ class InvariantBroken(SimError, AssertionError):
         told = "".join(f"\n    {each}" for each in history)
         super().__init__(f"{name}: {what}{told}")
 
+    @property
+    def line(self) -> str:
+        """The same for failures of one cause."""
+        return f"invariant: {self.name}"
+
 
 @lru_cache(maxsize=1024)
 def offsets_partition(group: str, partitions: int) -> int:

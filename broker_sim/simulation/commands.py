@@ -8,12 +8,11 @@ import importlib.util
 import json
 import math
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, seeds, whole
 from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
@@ -74,12 +73,12 @@ def register(commands: Any, name: str) -> None:
     add("--scenario", action="append", default=[], metavar="WORKLOAD", help="the same as an option")
     add(
         "--seeds",
-        type=_seeds,
+        type=seeds,
         default=range(100),
         metavar="A..B",
         help="from A up to but not B (default: 0..100); one number is that one",
     )
-    add("--jobs", type=_whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
+    add("--jobs", type=whole, default=os.cpu_count() or 1, metavar="N", help="processes (default: %(default)s)")
     add("--seconds", type=_seconds, default=30.0, metavar="S", help="virtual seconds with faults (default: 30)")
     add("--as-version", metavar="X.Y", help="the Kafka to behave as (default: 3.4 or 4.1, as the seed draws)")
     add(
@@ -93,7 +92,7 @@ def register(commands: Any, name: str) -> None:
     add("--rows", type=Path, metavar="FILE", help="a line of JSON for each run; what stands there is not run again")
     add("--timeline", type=Path, metavar="DIR", help="draw the groups of each failure into files there")
     add("--shrink", action="store_true", help="make what fails small")
-    add("--budget", type=_whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
+    add("--budget", type=whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
     add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
     add("--replay", type=Path, metavar="FILE", help="run one kept failure and nothing else")
     add("--engine", choices=("local", "spark"), default="local", help="processes of this machine, or a job of Spark's")
@@ -105,23 +104,6 @@ def register(commands: Any, name: str) -> None:
     )
     add("--json", action="store_true", help="the summary as one JSON object on stdout")
     add("--quiet", action="store_true", help="no progress")
-
-
-def _seeds(text: str) -> range:
-    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds, as in 0..1000")
-    first = int(found[1])
-    seeds = range(first, int(found[2]) if found[2] else first + 1)
-    if not seeds:
-        raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
-    return seeds
-
-
-def _whole(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

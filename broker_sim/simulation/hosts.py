@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.cluster import end_process
-from broker_sim.simulation.process import DEAD, PAUSED, PROCESS, RUNNING, Process, context_of
+from broker_sim.simulation.process import DEAD, PAUSED, RUNNING, Process, context_of
 from broker_sim.words import UsageError, duration_ms
 
 if TYPE_CHECKING:
@@ -253,9 +253,3 @@ class BrokerHost(Host):
             await coro
 
         self._doing = self._start(then(), f"{self.name} {what}")
-
-
-def running_on() -> str | None:
-    """The name of the host whose code this is; None for the test's own."""
-    process = PROCESS.get()
-    return None if process is None else process.host

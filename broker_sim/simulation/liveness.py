@@ -32,11 +32,21 @@ class NotAlive(SimError, AssertionError):
 
     lacking = ""
 
+    @property
+    def line(self) -> str:
+        """The same for failures of one cause."""
+        return f"not alive: {self.lacking}"
+
 
 class Unsafe(SimError, AssertionError):
     """Something happened that must not, whatever was broken. ``broken``: in a word or two."""
 
     broken = ""
+
+    @property
+    def line(self) -> str:
+        """The same for failures of one cause."""
+        return f"unsafe: {self.broken}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def sweep_on_spark(
 ) -> Sweep:
     """Run the corpus and all seeds. Raises UsageError, SparkFailed."""
     from broker_sim.pipeline.output import Folder, is_remote
-    from broker_sim.pipeline.run import SparkFailed, spark_s_reason
+    from broker_sim.pipeline.run import at_work
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
     need_pyspark()
@@ -170,20 +170,12 @@ def sweep_on_spark(
     with steps.step("starting Spark") as step:
         spark = spark_session(master, "broker-sim simulate", {"spark.python.worker.reuse": False, **(conf or {})})
         step.done(f"{spark.version}, {spark.sparkContext.master}, {spark.sparkContext.defaultParallelism} at once")
-    try:
+    with at_work(spark, stop=ours):
         folder = None if out is None else Folder.remote(out, spark) if is_remote(out) else Folder.local(out)
         if folder is not None:
             folder.prepare(run_id, overwrite=False)
         plan = Plan(run_id, options.workloads, options.duration_s, options.as_version, world=world)
         return _Sweep(spark, options, plan, steps, None if folder is None else folder.where).all()
-    except Exception as error:
-        reason = spark_s_reason(error)
-        if reason is None:
-            raise
-        raise SparkFailed(reason) from error
-    finally:
-        if ours:
-            spark.stop()
 
 
 def sized(cost_s: float, seeds: int, cores: int) -> tuple[int, int]:

@@ -40,12 +40,8 @@ Placed = tuple[int, Fault]
 
 def failure_line(error: BaseException) -> str:
     """A line that two failures of one cause share: what it is, and where it was raised, as far as that is not in the simulation."""
-    if isinstance(error, NotAlive):
-        return f"not alive: {error.lacking}"
-    if isinstance(error, InvariantBroken):
-        return f"invariant: {error.name}"
-    if isinstance(error, Unsafe):
-        return f"unsafe: {error.broken}"
+    if isinstance(error, NotAlive | Unsafe | InvariantBroken):
+        return error.line
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

@@ -257,12 +257,8 @@ class BrokerError(AssertionError):
 
 def signature(error: BaseException) -> str:
     """A line that two failures of one cause share: what it is, and where it was raised."""
-    if isinstance(error, NotAlive):
-        return f"not alive: {error.lacking}"
-    if isinstance(error, InvariantBroken):
-        return f"invariant: {error.name}"
-    if isinstance(error, Unsafe):
-        return f"unsafe: {error.broken}"
+    if isinstance(error, NotAlive | Unsafe | InvariantBroken):
+        return error.line
     cause = error.__cause__ if isinstance(error, BrokerError) and error.__cause__ else error
     frames = traceback.extract_tb(cause.__traceback__)
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from broker_sim import Cluster, Err
+from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.offset_log import offset_log
 from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.handles.members import TOPIC, Member
+from tests.pipeline.support_journal import by_run, frame
+
+VERSIONS = ["3.4", "4.1"]
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
@@ -163,3 +169,19 @@ async def a_jam(directory: Path, version: str) -> Truth:
 def commit_error(response: Any) -> Err:
     """The error of the first partition of an OffsetCommit's answer."""
     return Err(response.topics[0].partitions[0].error_code)
+
+
+def lives_told(
+    spark: Any, directory: Callable[[], Path], table: Callable[[Any, Any], Any], order: str
+) -> dict[str, tuple[Truth, list[Any], list[Any]]]:
+    """version -> what the script of `a_group_s_life` did, the rows of ``table(events, log)`` of its journal, those of its log alone."""
+    truths = {version: asyncio.run(a_group_s_life(directory(), version)) for version in VERSIONS}
+    journals = frame(spark, **{version: truth.events for version, truth in truths.items()})
+    logs = [
+        spark.read.format("consumer_offsets").option("runId", version).load(str(truth.data))
+        for version, truth in truths.items()
+    ]
+    log = offset_log(logs[0].unionByName(logs[1])).cache()
+    told, logged = by_run(table(journals, log), order), by_run(table(EVENTS.frame(spark), log), order)
+    log.unpersist()
+    return {version: (truth, told[version], logged[version]) for version, truth in truths.items()}

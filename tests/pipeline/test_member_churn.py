@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,13 +9,11 @@ import pytest
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn, memberships
-from broker_sim.pipeline.tables.offset_log import offset_log
-from tests.pipeline.journal_runs import Truth, a_group_s_life
+from tests.pipeline.journal_runs import VERSIONS, Truth, lives_told
 from tests.pipeline.support_journal import Book, all_played, by_run, frame, large, member, picked, snapshot
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
-VERSIONS = ["3.4", "4.1"]
 ONE, TWO, STATIC, AGAIN = member("one"), member("two"), member("old", instance="web"), member("new", instance="web")
 
 
@@ -145,19 +142,7 @@ def test_what_scenarios_did(spark: Any) -> None:
 @pytest.fixture(scope="module")
 def lives(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Truth, list[Any], list[Any]]]:
     """version -> what the script did, the memberships of its journal, those of its log alone."""
-    truths = {version: asyncio.run(a_group_s_life(tmp_path_factory.mktemp("life"), version)) for version in VERSIONS}
-    journals = frame(spark, **{version: truth.events for version, truth in truths.items()})
-    logs = [
-        spark.read.format("consumer_offsets").option("runId", version).load(str(truth.data))
-        for version, truth in truths.items()
-    ]
-    log = offset_log(logs[0].unionByName(logs[1])).cache()
-    told, logged = (
-        by_run(memberships(journals, log), "client_id"),
-        by_run(memberships(EVENTS.frame(spark), log), "client_id"),
-    )
-    log.unpersist()
-    return {version: (truth, told[version], logged[version]) for version, truth in truths.items()}
+    return lives_told(spark, lambda: tmp_path_factory.mktemp("life"), memberships, "client_id")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pyarrow
@@ -11,9 +10,8 @@ import pytest
 from broker_sim.explain import history
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.tables.events import EVENTS
-from broker_sim.pipeline.tables.offset_log import offset_log
 from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
-from tests.pipeline.journal_runs import Truth, a_group_s_life
+from tests.pipeline.journal_runs import VERSIONS, Truth, lives_told
 from tests.pipeline.offsets import Log
 from tests.pipeline.support_journal import (
     SCENARIOS,
@@ -33,7 +31,6 @@ from tests.pipeline.support_journal import (
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
-VERSIONS = ["3.4", "4.1"]
 ONE, TWO, THREE = member("one"), member("two"), member("three")
 LOG = "__consumer_offsets-9"
 BOOKS: dict[str, Book] = {}
@@ -348,19 +345,7 @@ def test_a_group_of_more_members_than_snapshots_show(real: Any) -> None:
 @pytest.fixture(scope="module")
 def lives(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Truth, list[Any], list[Any]]]:
     """version -> what the script did, the table of its journal, the table of its log alone."""
-    truths = {version: asyncio.run(a_group_s_life(tmp_path_factory.mktemp("life"), version)) for version in VERSIONS}
-    journals = frame(spark, **{version: truth.events for version, truth in truths.items()})
-    logs = [
-        spark.read.format("consumer_offsets").option("runId", version).load(str(truth.data))
-        for version, truth in truths.items()
-    ]
-    log = offset_log(logs[0].unionByName(logs[1])).cache()
-    told, logged = (
-        by_run(rebalances(journals, log), "ended_ms"),
-        by_run(rebalances(EVENTS.frame(spark), log), "ended_ms"),
-    )
-    log.unpersist()
-    return {version: (truth, told[version], logged[version]) for version, truth in truths.items()}
+    return lives_told(spark, lambda: tmp_path_factory.mktemp("life"), rebalances, "ended_ms")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -65,6 +65,18 @@ def of_a_cluster(seeds: int, workload: str) -> Callable[[Plant], Plant]:
 def _nothing(*args: Any, **kwargs: Any) -> None: ...
 
 
+def _adopt_by_index(self: DiskSegment, size: int) -> bool:
+    """A segment is what the last entries of its indexes say, whatever is behind them."""
+    entry = self._last_entry("index", segment.OFFSET_ENTRY)
+    latest = self._last_entry("timeindex", segment.TIME_ENTRY)
+    if entry is None or latest is None:
+        return False
+    self.size, self.next_offset = size, self.base_offset + entry[0] + 1
+    self.max_timestamp, self.max_timestamp_offset = latest[0], self.base_offset + latest[1]
+    self._offset_index = self._time_index = None
+    return True
+
+
 # --- what a start makes of what it finds
 
 
@@ -96,17 +108,7 @@ def only_the_first_batch_of_the_last_segment_is_read_again(p: Patches) -> None:
 
 @of_a_log(40)
 def a_rolled_segment_is_adopted_by_its_index_alone(p: Patches) -> None:
-    def adopt(self: DiskSegment, size: int) -> bool:
-        entry = self._last_entry("index", segment.OFFSET_ENTRY)
-        latest = self._last_entry("timeindex", segment.TIME_ENTRY)
-        if entry is None or latest is None:
-            return False
-        self.size, self.next_offset = size, self.base_offset + entry[0] + 1
-        self.max_timestamp, self.max_timestamp_offset = latest[0], self.base_offset + latest[1]
-        self._offset_index = self._time_index = None
-        return True
-
-    p.put(DiskSegment, "adopt_finished", adopt)
+    p.put(DiskSegment, "adopt_finished", _adopt_by_index)
 
 
 @of_a_log(120)
@@ -118,18 +120,8 @@ def an_index_is_trusted_beyond_its_log(p: Patches) -> None:
         if len(self.offset_index) or not self.size:
             real(self, sync=sync)
 
-    def adopt(self: DiskSegment, size: int) -> bool:
-        entry = self._last_entry("index", segment.OFFSET_ENTRY)
-        latest = self._last_entry("timeindex", segment.TIME_ENTRY)
-        if entry is None or latest is None:
-            return False
-        self.size, self.next_offset = size, self.base_offset + entry[0] + 1
-        self.max_timestamp, self.max_timestamp_offset = latest[0], self.base_offset + latest[1]
-        self._offset_index = self._time_index = None
-        return True
-
     p.put(DiskSegment, "save_indexes", save)
-    p.put(DiskSegment, "adopt_finished", adopt)
+    p.put(DiskSegment, "adopt_finished", _adopt_by_index)
     p.put(OffsetIndex, "load", lambda self, data, size: True)
     p.put(TimeIndex, "load", lambda self, data, last: True)
 
