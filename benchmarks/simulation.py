@@ -57,7 +57,7 @@ def _whose(frame: FrameType | None) -> str:
     """Of the innermost code that is somebody's: asyncio's is its caller's."""
     while frame is not None:
         path = frame.f_code.co_filename
-        if "/aiokafka/" in path or path.endswith("simulation/workloads.py"):
+        if "/aiokafka/" in path or path.endswith("workloads/programs.py"):
             return "clients"
         if "/broker_sim/simulation/" in path:
             return "loop and network"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from broker_sim.metadata import ClusterState, Partition
 from broker_sim.words import UsageError
 
-__all__ = ["check_broker", "elect", "elect_preferred", "fence", "move", "revive", "step_down"]
+__all__ = ["catch_up", "check_broker", "elect", "elect_preferred", "fence", "move", "reopen", "revive", "step_down"]
 
 
 def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
@@ -72,10 +72,27 @@ def revive(state: ClusterState, node_id: int) -> None:
             continue
         if partition.leader < 0:
             elect_if_possible(state, partition, f"broker {node_id} is up")
-        if partition.leader >= 0 and node_id not in partition.isr and not partition.isr_too_small:
-            partition.isr = [*partition.isr, node_id]
-            _trim(state, partition)
-            state.isr_changed(partition)
+        catch_up(state, partition)
+
+
+def catch_up(state: ClusterState, partition: Partition) -> None:
+    """Its replicas that are alive are in sync, where there is a leader to be in sync with: those that came up before it, too."""
+    late = [node for node in partition.replicas if node not in partition.isr and state.brokers[node].alive]
+    if late and partition.leader >= 0 and not partition.isr_too_small:
+        partition.isr = [*partition.isr, *late]
+        _trim(state, partition)
+        state.isr_changed(partition)
+
+
+def reopen(state: ClusterState, partition: Partition, leader: int) -> None:
+    """The partition may have a leader again: ``leader``, who had led it before, if it still can, else whoever can."""
+    partition.barred = False
+    able = leader in partition.isr or leader in partition.eligible
+    if able and state.brokers[leader].alive:
+        _lead(state, partition, leader, "")
+    else:
+        elect_if_possible(state, partition)
+    catch_up(state, partition)
 
 
 def _trim(state: ClusterState, partition: Partition) -> None:

@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_sim.simulation.hashseed import SEED, can_pin, is_pinned, pinned_environment
+from broker_sim.simulation.virtual.hashseed import SEED, can_pin, is_pinned, pinned_environment
 from broker_sim.words import UsageError, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.faults import Fault
-    from broker_sim.simulation.seeds import Found, Run, Search
+    from broker_sim.simulation.faults.kinds import Fault
+    from broker_sim.simulation.sweeps.seeds import Found, Run, Search
 
 MARKER = "sim"
 SECTION = "Simulation"
@@ -192,7 +192,7 @@ class SimPlugin:
         if not is_ours(pyfuncitem, self.fixture):
             return None
         __tracebackhide__ = True
-        from broker_sim.simulation.seeds import Interrupted
+        from broker_sim.simulation.sweeps.seeds import Interrupted
 
         options = options_of(pyfuncitem)
         seeds = seeds_of(pyfuncitem, options)
@@ -254,7 +254,7 @@ PENDING: pytest.StashKey[Callable[[], object]] = pytest.StashKey()
 
 
 def _search(item: pytest.Item, options: dict[str, Any]) -> Search:
-    from broker_sim.simulation.seeds import Search
+    from broker_sim.simulation.sweeps.seeds import Search
 
     assert isinstance(item, pytest.Function)
     names = item._fixtureinfo.argnames

@@ -29,8 +29,10 @@ from broker_sim.coordinator.group import State
 from broker_sim.faults import rules
 from broker_sim.handlers import handler_modules
 from broker_sim.journal import vocabulary
-from broker_sim.simulation import ambient, judging, swarm
-from broker_sim.simulation import faults as simulated_faults
+from broker_sim.simulation import judging
+from broker_sim.simulation.faults import kinds as simulated_faults
+from broker_sim.simulation.faults import swarm
+from broker_sim.simulation.virtual import ambient
 from protocol import messages
 from protocol.api_keys import KAFKA_VERSIONS, ApiKey, advertised
 from protocol.errors import Err
@@ -211,7 +213,7 @@ def invariants() -> str:
 
 def pins() -> str:
     """What a simulation pins."""
-    from broker_sim.simulation.blocking import KAFKA_PINS
+    from broker_sim.simulation.sync.blocking import KAFKA_PINS
 
     pinned = [*ambient.PINS.items(), *KAFKA_PINS.items()]
     return table(

@@ -268,6 +268,7 @@ class _Begin:
         def undo() -> None:
             alive = [node for node in isr if all_._state.brokers[node].alive]
             partition.isr_too_small, partition.isr = False, alive or isr
+            leadership.catch_up(all_._state, partition)
             partition.release()
 
         one.undo = undo
@@ -295,15 +296,7 @@ class _Begin:
     @staticmethod
     def no_leader(all_: Conditions, one: Condition) -> None:
         partition, leader, state = one.partition, one.partition.leader, all_._state
-
-        def undo() -> None:
-            partition.barred = False
-            if leader in state.brokers and state.brokers[leader].alive:
-                state.set_leader(partition, leader)
-            else:
-                leadership.elect_if_possible(state, partition)
-
-        one.undo = undo
+        one.undo = lambda: leadership.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 

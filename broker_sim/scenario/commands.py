@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from broker_sim.scenario.model import Scenario
     from broker_sim.scenario.runner import Options, Outcome
-    from broker_sim.simulation.recording import Recording
+    from broker_sim.simulation.virtual.recording import Recording
 
 from broker_sim.commandline import add_command, seeds, whole
 
@@ -209,13 +209,13 @@ def _real(arguments: argparse.Namespace, options: Options) -> int:
 def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     """In virtual time. A run that can't be repeated is told with the first event that differs."""
     if sys.argv[1:2] == ["run"]:  # else somebody has called us who is more than this command
-        from broker_sim.simulation.hashseed import pin
+        from broker_sim.simulation.virtual.hashseed import pin
 
         pin()
     from broker_sim.scenario.model import read
     from broker_sim.scenario.virtual import play
     from broker_sim.simulation.errors import SimError
-    from broker_sim.simulation.recording import Recording
+    from broker_sim.simulation.virtual.recording import Recording
 
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)

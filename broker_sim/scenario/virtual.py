@@ -33,13 +33,13 @@ from broker_sim.scenario.clients import Client, Clients, Tell, kind_or_command, 
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
-from broker_sim.simulation.process import DEAD, PROCESS, context_of
-from broker_sim.simulation.threads import in_thread
+from broker_sim.simulation.sync.threads import in_thread
+from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.loop import SimTask
+    from broker_sim.simulation.virtual.loop import SimTask
     from broker_sim.simulation.world import Simulation
 
 __all__ = ["APPS", "check", "play"]

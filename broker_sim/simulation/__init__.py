@@ -2,13 +2,14 @@
 
     from broker_sim.simulation import Fault, Swarm, simulate
 
-Module by module: ``world`` (what users see), ``plans`` and ``faults`` (what goes wrong), ``swarm`` (drawn by a seed), ``judging`` (what
-must hold after it), ``seeds`` (many runs, and small failures); ``loop`` (virtual time), ``network``, ``hosts`` and ``process`` (crash,
-pause, restart), ``cluster`` (the brokers in it), ``ambient`` and ``hashseed`` (what else has to be pinned), ``workloads`` (clients).
+``world`` is what users hold, with ``hosts``, the brokers (``cluster``) and ``judging`` in it. Below them ``virtual`` (time, network,
+disks), ``sync`` (programs that block), ``faults`` (what goes wrong), ``checks`` (what must hold); above them ``workloads`` (who is at
+work), ``sweeps`` (many runs) and ``repeating`` (the same run twice).
 docs/simulation.md is the tutorial.
 """
 
-from broker_sim.simulation.answers import InvariantBroken
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.errors import (
     LibraryMoved,
     SimDeadlock,
@@ -18,12 +19,12 @@ from broker_sim.simulation.errors import (
     SimStuck,
     SimTimeLimit,
 )
-from broker_sim.simulation.faults import Fault
+from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.faults.plans import Swarm
 from broker_sim.simulation.hosts import Host
-from broker_sim.simulation.liveness import NotAlive, Unsafe
-from broker_sim.simulation.network import Link
-from broker_sim.simulation.plans import Swarm
-from broker_sim.simulation.recording import NotRepeatable, check_repeatable
+from broker_sim.simulation.repeating import check_repeatable
+from broker_sim.simulation.virtual.network import Link
+from broker_sim.simulation.virtual.recording import NotRepeatable
 from broker_sim.simulation.world import Simulation, simulate
 
 __all__ = [

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.clock import RealClock
 from broker_sim.cluster import Cluster
-from broker_sim.simulation.answers import InvariantBroken
-from broker_sim.simulation.disk import Killed, SimDisk
-from broker_sim.simulation.process import DEAD, PAUSED, RUNNING, Process, context_of
-from broker_sim.simulation.survival import Standing, lost, standing
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.survival import Standing, lost, standing
+from broker_sim.simulation.virtual.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process, context_of
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from broker_sim.faults.tap import RequestTap
     from broker_sim.journal import Journal
-    from broker_sim.simulation.loop import SimLoop
-    from broker_sim.simulation.network import SimNetwork
-    from broker_sim.simulation.platter import DiskFault
+    from broker_sim.simulation.virtual.loop import SimLoop
+    from broker_sim.simulation.virtual.network import SimNetwork
+    from broker_sim.simulation.virtual.platter import DiskFault
     from broker_sim.storage.files import Files
 
 __all__ = ["PORT", "SimCluster", "end_process"]

@@ -16,7 +16,7 @@ from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, seeds, whol
 from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.sweep import Failure, Options, Summary
+    from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
 
 __all__ = ["register", "simulate"]
 
@@ -148,7 +148,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from broker_sim.simulation.sweep import draw, replay
+    from broker_sim.simulation.sweeps.sweep import draw, replay
 
     outcome = replay(arguments.replay)
     failed = outcome.failure is not None
@@ -172,8 +172,8 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config import parse_release
-    from broker_sim.simulation.sweep import Options, sweep
-    from broker_sim.simulation.trial import WORKLOADS
+    from broker_sim.simulation.sweeps.sweep import Options, sweep
+    from broker_sim.simulation.sweeps.trial import WORKLOADS
     from broker_sim.words import unknown
 
     names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
@@ -208,7 +208,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import SparkFailed
-    from broker_sim.simulation.on_spark import sweep_on_spark
+    from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
     from broker_sim.words import UsageError
 
     local = {"--for": arguments.limit < math.inf, "--rows": arguments.rows, "--timeline": arguments.timeline}

@@ -16,11 +16,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.explain import recent
-from broker_sim.simulation import answers, cluster
-from broker_sim.simulation import invariants as invariants_of
-from broker_sim.simulation.answers import InvariantBroken
-from broker_sim.simulation.invariants import Invariants
-from broker_sim.simulation.liveness import NotAlive, Unsafe, bound_s
+from broker_sim.simulation import cluster
+from broker_sim.simulation.checks import answers
+from broker_sim.simulation.checks import invariants as invariants_of
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.invariants import Invariants
+from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 from broker_sim.words import UsageError, duration_text, unknown
 
 if TYPE_CHECKING:

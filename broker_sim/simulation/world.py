@@ -41,20 +41,20 @@ from typing import Any, TypeVar
 
 from broker_sim.cluster import Cluster
 from broker_sim.journal import Journal
-from broker_sim.simulation.ambient import ambient
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.disk_faults import revive
 from broker_sim.simulation.errors import SimError
-from broker_sim.simulation.faults import Fault, FaultPlan
-from broker_sim.simulation.hashseed import is_pinned
+from broker_sim.simulation.faults.disks import revive
+from broker_sim.simulation.faults.kinds import Fault, FaultPlan
+from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
-from broker_sim.simulation.loop import SimLoop, SimTask
-from broker_sim.simulation.network import Link, SimNetwork
-from broker_sim.simulation.patience import patience as guarded
-from broker_sim.simulation.plans import Faults, Plan, Swarm, UserInjection, plan_from
-from broker_sim.simulation.process import PROCESS, Process, context_of
-from broker_sim.simulation.recording import Recording, encoded
+from broker_sim.simulation.virtual.ambient import ambient
+from broker_sim.simulation.virtual.hashseed import is_pinned
+from broker_sim.simulation.virtual.loop import SimLoop, SimTask
+from broker_sim.simulation.virtual.network import Link, SimNetwork
+from broker_sim.simulation.virtual.patience import patience as guarded
+from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
+from broker_sim.simulation.virtual.recording import Recording, encoded
 from broker_sim.words import UsageError, duration_ms, unknown
 
 __all__ = ["Simulation", "simulate"]

@@ -297,6 +297,30 @@ async def test_the_isr_after_a_state_has_those_who_are_alive(kafka: Cluster) -> 
     assert log.partition.isr == [log.leader]
     await kafka.broker_up(other(log.leader))
     assert sorted(log.partition.isr) == [1, 2]
+    await kafka.broker_down(other(log.leader))
+    with log.under_min_isr():
+        await kafka.broker_up(other(log.leader))
+        assert log.partition.isr == [log.leader]
+    assert sorted(log.partition.isr) == [1, 2]
+
+
+@pytest.mark.parametrize("as_version", ["3.4", "4.1"])
+async def test_who_came_up_while_there_was_no_leader_is_in_sync_with_the_next_one(as_version: str) -> None:
+    async with Cluster(brokers=2, as_version=as_version, config=SOON) as kafka:
+        kafka.state.create_topic("pair", 1, replication_factor=2)
+        log = kafka.log("pair", 0)
+        with log.no_leader():
+            await kafka.restart(1)
+            await kafka.restart(2)
+        assert log.leader > 0
+        assert (sorted(log.partition.isr), log.partition.eligible) == ([1, 2], [])
+        last = log.leader
+        for node in (other(last), last):
+            await kafka.broker_down(node)
+        await kafka.broker_up(other(last))
+        assert log.leader == -1
+        await kafka.broker_up(last)
+        assert (log.leader, sorted(log.partition.isr)) == (last, [1, 2])
 
 
 # --- coordinators -----------------------------------------------------------------------------------------------------

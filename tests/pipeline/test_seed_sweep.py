@@ -17,10 +17,10 @@ import pytest
 
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
-from broker_sim.simulation import on_spark
-from broker_sim.simulation.on_spark import TASK_S, Plan, Sweep, row_of, sized, sweep_on_spark
-from broker_sim.simulation.sweep import Options, read_case, sweep
-from broker_sim.simulation.trial import Case, run, verdict_row
+from broker_sim.simulation.sweeps import on_spark
+from broker_sim.simulation.sweeps.on_spark import TASK_S, Plan, Sweep, row_of, sized, sweep_on_spark
+from broker_sim.simulation.sweeps.sweep import Options, read_case, sweep
+from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
 from broker_sim.words import UsageError
 from tests.simulation import planted
 

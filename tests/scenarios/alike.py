@@ -16,7 +16,7 @@ from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import Options
 from broker_sim.scenario.virtual import play
-from broker_sim.simulation.recording import Recording
+from broker_sim.simulation.virtual.recording import Recording
 
 
 def first_difference(one: str, other: str, before: int = 3) -> str:

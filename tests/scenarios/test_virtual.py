@@ -22,7 +22,7 @@ from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import Scenario, parse, read
 from broker_sim.scenario.runner import Options, Outcome
 from broker_sim.scenario.virtual import play
-from broker_sim.simulation.recording import Recording
+from broker_sim.simulation.virtual.recording import Recording
 from broker_sim.words import UsageError
 from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_sim.simulation.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage import KafkaStorageError, LogConfig, Origin, PartitionLog, StorageError
 from broker_sim.storage.log import recovery
 from protocol.record_batch import RecordBatchError, build_batch

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.workloads import Consumer
+from broker_sim.simulation.workloads.programs import Consumer
 
 BOOTSTRAP = ["broker-1:9092", "broker-2:9092"]
 SENT = 60

@@ -31,7 +31,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 from broker_sim.simulation import LibraryMoved, SimForbidden, simulate
-from broker_sim.simulation.ambient import PINS
+from broker_sim.simulation.virtual.ambient import PINS
 
 
 def in_two_runs(look: Callable[[], object], seeds: tuple[int, int] = (7, 7)) -> tuple[object, object]:

@@ -11,10 +11,10 @@ import pytest
 
 import broker_sim
 from broker_sim.buggify import PROBABILITY, SITES, Buggify
-from broker_sim.simulation.answers import Answers, Ask
-from broker_sim.simulation.faults import Fault
-from broker_sim.simulation.swarm import habits
-from broker_sim.simulation.trial import Case, run
+from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.faults.swarm import habits
+from broker_sim.simulation.sweeps.trial import Case, run
 from broker_sim.words import UsageError
 
 ROOT = Path(broker_sim.__file__).parent

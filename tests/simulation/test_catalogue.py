@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from broker_sim.buggify import SITES
 from broker_sim.simulation import simulate
-from broker_sim.simulation.answers import InvariantBroken
-from broker_sim.simulation.catalogue import WORKLOADS
-from broker_sim.simulation.cooperative import share
-from broker_sim.simulation.coverage import EXPECTED
-from broker_sim.simulation.ledger import Ledger
-from broker_sim.simulation.raw import CONFIG, GROUP, commit_request
-from broker_sim.simulation.replay import Told, differences, told_by
-from broker_sim.simulation.trial import Case, run, verdict_row
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.ledger import Ledger
+from broker_sim.simulation.checks.replay import Told, differences, told_by
+from broker_sim.simulation.sweeps.coverage import EXPECTED
+from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
+from broker_sim.simulation.workloads.catalogue import WORKLOADS
+from broker_sim.simulation.workloads.cooperative import share
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, commit_request
 from tests.simulation.workload import begin
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
 def test_an_entry_says_who_can_be_hit(workload: object) -> None:
-    from broker_sim.simulation.catalogue import Workload
+    from broker_sim.simulation.workloads.catalogue import Workload
 
     assert isinstance(workload, Workload)
     targets = workload.targets(2)
@@ -143,7 +143,7 @@ def test_a_waived_invariant_is_counted_and_the_others_go_on() -> None:
         kafka = sim.cluster(1, {"orders": 2}, config=CONFIG)
         kafka.state.ensure_offsets_topic()
         found: list[InvariantBroken] = []
-        from broker_sim.simulation.invariants import Invariants
+        from broker_sim.simulation.checks.invariants import Invariants
 
         watch = Invariants(kafka, found.append, waive=["a group belongs to the partition of its hash"])
         cause = {"kind": "request", "request": 1, "api": "JoinGroup"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.hashseed import is_pinned, pinned_environment
+from broker_sim.simulation.virtual.hashseed import is_pinned, pinned_environment
 from tests.simulation.workload import begin, twenty_minutes, two_minutes
 
 
@@ -114,7 +114,7 @@ def test_the_order_of_tasks_changes_the_schedule_and_loses_nothing() -> None:
 
 
 def test_a_pinned_hash_seed_is_seen() -> None:
-    code = "from broker_sim.simulation.hashseed import is_pinned, pin; import os; print(is_pinned()); pin(); print(is_pinned())"
+    code = "from broker_sim.simulation.virtual.hashseed import is_pinned, pin; import os; print(is_pinned()); pin(); print(is_pinned())"
     for seed, expected in (("random", "False\nTrue"), ("0", "True\nTrue"), ("77", "True\nTrue")):
         out = subprocess.run(
             [sys.executable, "-c", code],

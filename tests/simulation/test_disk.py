@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.simulation.disk import Killed, SimDisk
+from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage import KafkaStorageError, PartitionLog
 from broker_sim.words import UsageError
 from tests.storage.batches import NOW_MS, add, batch, config, fill, idempotent, values

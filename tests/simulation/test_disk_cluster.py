@@ -16,12 +16,12 @@ from broker_sim.incidents import ClusterError
 from broker_sim.journal import problems
 from broker_sim.metadata import KafkaError
 from broker_sim.simulation import Simulation, simulate
-from broker_sim.simulation.answers import InvariantBroken
+from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.disk import Killed
-from broker_sim.simulation.faults import Fault, check, inject
-from broker_sim.simulation.process import DEAD
-from broker_sim.simulation.trial import Case, run
+from broker_sim.simulation.faults.kinds import Fault, check, inject
+from broker_sim.simulation.sweeps.trial import Case, run
+from broker_sim.simulation.virtual.disk import Killed
+from broker_sim.simulation.virtual.process import DEAD
 from broker_sim.words import UsageError
 from protocol.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
@@ -400,7 +400,7 @@ def test_what_another_one_finds_on_a_disk_is_a_run_of_its_own() -> None:
 
 _PROGRAM = """
 import json
-from broker_sim.simulation.trial import Case, run
+from broker_sim.simulation.sweeps.trial import Case, run
 told = [(o.journal_hash, o.schedule_hash, o.failure) for o in (run(Case(w, s)) for w, s in (("disk", 3), ("power", 5), ("power", 7)))]
 print(json.dumps(told))
 """

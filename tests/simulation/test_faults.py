@@ -10,10 +10,10 @@ import pytest
 
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation import simulate
-from broker_sim.simulation.faults import KINDS, Fault, check, from_json, inject, to_json
-from broker_sim.simulation.liveness import Expected, NotAlive, Unsafe, converge, safe
-from broker_sim.simulation.swarm import SWARM, Targets, draw, habits
-from broker_sim.simulation.workloads import Delivery
+from broker_sim.simulation.checks.liveness import Expected, NotAlive, Unsafe, converge, safe
+from broker_sim.simulation.faults.kinds import KINDS, Fault, check, from_json, inject, to_json
+from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
+from broker_sim.simulation.workloads.programs import Delivery
 from broker_sim.words import UsageError
 from tests.simulation.workload import GROUP, begin
 
@@ -211,7 +211,7 @@ def test_a_kind_less_leaves_the_other_faults_in_place(monkeypatch: pytest.Monkey
             continue  # of too many some are left out
         for name in SWARM:
             with monkeypatch.context() as patch:
-                patch.setattr("broker_sim.simulation.swarm.SWARM", {k: v for k, v in SWARM.items() if k != name})
+                patch.setattr("broker_sim.simulation.faults.swarm.SWARM", {k: v for k, v in SWARM.items() if k != name})
                 rest = draw(seed, 30, TARGETS)
             assert [fault for fault in whole if fault in rest] == rest
             checked += len(rest) < len(whole)

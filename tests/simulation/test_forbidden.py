@@ -23,7 +23,7 @@ import pytest
 
 from broker_sim.simulation import SimForbidden, SimStuck, simulate
 from broker_sim.simulation.errors import caller
-from broker_sim.simulation.hashseed import can_pin, is_pinned
+from broker_sim.simulation.virtual.hashseed import can_pin, is_pinned
 
 EPOCH_MS = 1_600_000_000_000
 
@@ -180,7 +180,7 @@ def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[],
         on_a_host(reach, patience="400ms")
     assert f"in {reach.__name__}" in str(caught.value)
     assert "in program" in str(caught.value)
-    assert "simulation/loop.py" not in str(caught.value)
+    assert "virtual/loop.py" not in str(caught.value)
     assert signal.getsignal(signal.SIGVTALRM) is before
 
 
@@ -252,7 +252,7 @@ def test_whether_the_hash_seed_is_and_can_be_pinned(seed: str | None, options: l
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     if seed is not None:
         environment["PYTHONHASHSEED"] = seed
-    code = "from broker_sim.simulation.hashseed import *; print(is_pinned(), can_pin())"
+    code = "from broker_sim.simulation.virtual.hashseed import *; print(is_pinned(), can_pin())"
     done = subprocess.run(
         [sys.executable, *options, "-c", code], env=environment, capture_output=True, text=True, timeout=30, check=False
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.workloads import Consumer
+from broker_sim.simulation.workloads.programs import Consumer
 from tests.simulation.workload import GROUP, begin, two_minutes
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.simulation import hostile, simulate
-from broker_sim.simulation.answers import Answers, Ask
-from broker_sim.simulation.hostile import Hostile, rough_life
-from broker_sim.simulation.raw import CONFIG, GROUP, Client, Member, Scene, commit_request, fetch_request, join_request
+from broker_sim.simulation import simulate
+from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.workloads import hostile
+from broker_sim.simulation.workloads.hostile import Hostile, rough_life
+from broker_sim.simulation.workloads.raw import (
+    CONFIG,
+    GROUP,
+    Client,
+    Member,
+    Scene,
+    commit_request,
+    fetch_request,
+    join_request,
+)
 from protocol.errors import Err
 
 

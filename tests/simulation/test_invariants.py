@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.answers import Answers, Ask, InvariantBroken, offsets_partition
+from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken, offsets_partition
+from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.invariants import Invariants
-from broker_sim.simulation.raw import (
+from broker_sim.simulation.workloads.raw import (
     CONFIG,
     GROUP,
     commit_request,
@@ -374,7 +374,7 @@ def test_a_coordinator_that_has_what_its_log_has_not() -> None:
         kafka, watch, found = watched(sim)
 
         async def commit() -> None:
-            from broker_sim.simulation.raw import Client, Scene
+            from broker_sim.simulation.workloads.raw import Client, Scene
 
             client = Client(Scene(sim, kafka, watch.answers), "one")
             await client.ask(commit_request("", None, -1, {0: 5}), 1)

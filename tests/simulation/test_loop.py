@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit
-from broker_sim.simulation.loop import TICKS, SimLoop
+from broker_sim.simulation.virtual.loop import TICKS, SimLoop
 
 
 @pytest.fixture

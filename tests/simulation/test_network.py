@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import Simulation, simulate
-from broker_sim.simulation.network import Link
+from broker_sim.simulation.virtual.network import Link
 from broker_sim.words import UsageError
 
 PAYLOAD = bytes(range(256)) * 40

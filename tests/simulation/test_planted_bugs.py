@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker_sim.simulation import simulate
-from broker_sim.simulation.answers import Answers
-from broker_sim.simulation.hostile import Report, rough_life
-from broker_sim.simulation.raw import CONFIG, GROUP, Client, Scene, commit_request, fetch_request
+from broker_sim.simulation.checks.answers import Answers
+from broker_sim.simulation.workloads.hostile import Report, rough_life
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, Client, Scene, commit_request, fetch_request
 from broker_sim.storage import recovery, segment
 from protocol.offsets_log import offset_commit_key, offset_commit_value
 from protocol.record_batch import build_batch

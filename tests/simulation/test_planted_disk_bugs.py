@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from broker_sim.simulation.swarm import SWARM, draw
-from broker_sim.simulation.trial import WORKLOADS, Case, Outcome, run
+from broker_sim.simulation.faults.swarm import SWARM, draw
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, run
 from tests.simulation.log_life import log_life
 from tests.simulation.mutations_disk import CLUSTER_MUTATIONS, LOG_MUTATIONS, DiskMutation
 

@@ -11,9 +11,9 @@ import pytest
 from broker_sim.coordinator import joining
 from broker_sim.coordinator.group import State
 from broker_sim.handlers import k09_offset_fetch
-from broker_sim.simulation.faults import Fault
-from broker_sim.simulation.trial import Case, run
-from broker_sim.simulation.workloads import Consumer
+from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.sweeps.trial import Case, run
+from broker_sim.simulation.workloads.programs import Consumer
 from broker_sim.storage.producer_state import ProducerState
 from tests.simulation.mutations import MUTATIONS
 

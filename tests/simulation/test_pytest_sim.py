@@ -374,7 +374,7 @@ def test_nothing_starts_again_where_nothing_with_sim_is_run(pytester: pytest.Pyt
     code = """
 def test_other():
     assert "PYTHONHASHSEED" not in os.environ
-    assert not any(name.startswith("broker_sim.simulation.seeds") for name in sys.modules)
+    assert not any(name.startswith("broker_sim.simulation.sweeps.seeds") for name in sys.modules)
 
 def test_sim(sim): ...
 """

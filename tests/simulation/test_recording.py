@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from broker_sim.simulation import Simulation, simulate
-from broker_sim.simulation.recording import NotRepeatable, Recording, check_repeatable
+from broker_sim.simulation.repeating import check_repeatable
+from broker_sim.simulation.virtual.recording import NotRepeatable, Recording
 from tests.simulation.workload import begin
 
 

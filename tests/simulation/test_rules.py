@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.simulation.rules import answer_of, at_once, step_error, waits_in_vain
+from broker_sim.simulation.checks.rules import answer_of, at_once, step_error, waits_in_vain
 from protocol.errors import Err
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.simulation.faults import Fault, FaultPlan
-from broker_sim.simulation.shrink import ddmin, shrink
-from broker_sim.simulation.trial import Case, Outcome, run
+from broker_sim.simulation.faults.kinds import Fault, FaultPlan
+from broker_sim.simulation.sweeps.shrink import ddmin, shrink
+from broker_sim.simulation.sweeps.trial import Case, Outcome, run
 from tests.simulation.planted import LOST, commits_are_not_loaded
 
 

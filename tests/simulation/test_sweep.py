@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from broker_sim.cli import main
-from broker_sim.simulation import sweep as sweeping
-from broker_sim.simulation.faults import Fault
-from broker_sim.simulation.hashseed import is_pinned
-from broker_sim.simulation.sweep import Options, Summary, first_difference, read_case, sweep
-from broker_sim.simulation.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.sweeps import sweep as sweeping
+from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.words import UsageError
 from tests.simulation.planted import LOST, commits_are_not_loaded
 
@@ -215,7 +215,7 @@ def test_workers_have_their_hash_seed_pinned(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_workers_end_with_the_sweep_that_is_killed() -> None:
     code = (
-        "from broker_sim.simulation.sweep import _pool; import os, sys\n"
+        "from broker_sim.simulation.sweeps.sweep import _pool; import os, sys\n"
         "if __name__ == '__main__':\n"
         "    with _pool(1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True); sys.stdin.read()"

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from broker_sim.simulation import LibraryMoved, Swarm, simulate
-from broker_sim.simulation.blocking import KAFKA_PINS
+from broker_sim.simulation.sync.blocking import KAFKA_PINS
 from tests.simulation.sync import no_thread_is_left, result_of
 from tests.simulation.sync_group import BOOTSTRAP, SENT, SyncConsumer, SyncProducer, play
 from tests.simulation.test_determinism import in_fresh_processes

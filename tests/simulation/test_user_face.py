@@ -13,7 +13,7 @@ import pytest
 import broker_sim
 from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Simulation, Swarm, Unsafe, simulate
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.swarm import SWARM
+from broker_sim.simulation.faults.swarm import SWARM
 from broker_sim.words import UsageError
 from tests.simulation.workload import GROUP, Group, begin
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation import SimForbidden, SimLivelock, SimTimeLimit, simulate
-from broker_sim.simulation.workloads import Consumer
+from broker_sim.simulation.workloads.programs import Consumer
 from broker_sim.words import UsageError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.cluster import SimCluster
-from broker_sim.simulation.workloads import Consumer, Producer
+from broker_sim.simulation.workloads.programs import Consumer, Producer
 
 PARTITIONS = 12
 GROUP = "billing"

@@ -1,0 +1,391 @@
+"""What holds in every run, whatever goes wrong: checked as answers come and events happen, failing at the first that breaks it.
+
+    answers = Answers(kafka.state, time_s, broken)          # from the clients' side: needs no journal, so the broker's short ways run
+    ask = answers.sent("Heartbeat", request, version, broker); answers.answered(ask, response)
+    watch = Invariants(kafka, broken)                       # from the journal, event by event; `watch.finish()` compares with the log
+
+Rules:
+1. What is checked stands on what a client can know: B was *sent* after A was *answered*, so B is after A. Requests that overlap may
+   take effect in either order, and one that was not answered, or with an error that leaves it open, may have taken effect or not.
+2. A coordinator that moves forgets what it had not written: memberships and generations are compared within one leader epoch alone.
+   Committed offsets are compared across all.
+3. Which offsets partition a group belongs to is computed here, not asked of the broker.
+4. ``broken(error)`` is called once, at the first breach; nothing is checked after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_sim.simulation.checks.answers import (
+    CHECKS,
+    HISTORY,
+    OFFSETS,
+    Answers,
+    Ask,
+    Broken,
+    InvariantBroken,
+    offsets_partition,
+)
+from broker_sim.simulation.checks.replay import Told, differences, told_by
+from broker_sim.simulation.checks.rules import RULED, answer_of, at_once, step_error, waits_in_vain
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.cluster import Cluster
+    from broker_sim.coordinator.shard import Shard
+    from broker_sim.metadata import Partition
+    from broker_sim.simulation.checks.ledger import Ledger
+
+__all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
+
+# --- from the journal ---------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """For the text of an error, if there comes one."""
+
+    now_ms: int
+    cause: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        return f"{self.now_ms} {self.cause} {_short(self.before)} -> {_short(self.after)}"
+
+
+class Invariants:
+    """Listens to the journal of a cluster, which is to be observed already. ``answers`` checks its requests and responses; ``waive`` as
+    there; ``ledger`` is told of what is committed."""
+
+    def __init__(
+        self, kafka: Cluster, broken: Broken, *, waive: Collection[str] = (), ledger: Ledger | None = None
+    ) -> None:
+        self.kafka, self._tell, self.ledger = kafka, broken, ledger
+        self.now_ms = 0
+        self.answers = Answers(kafka.state, lambda: self.now_ms / 1000, self._told, waive=waive)
+        self.broken: InvariantBroken | None = None
+        self._asks: dict[int, Ask] = {}
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._since_ms: dict[str, int] = {}  # when the group entered its state
+        self._gone: dict[tuple[str, str], int] = {}  # who was a member -> answers that had been given until then
+        self._marks: dict[str, int] = {}  # log -> high watermark
+        self._lasts: dict[str, int] = {}  # log -> last offset of its last append
+        self._placed: dict[int, int] = {}  # request -> the last offset of its records
+        self._shows: set[tuple[str, str, int]] = set()  # group, partition, offset: has been published
+        self._loads = 0  # answers that had been given when a log was loaded last
+        self._was_empty: dict[str, bool] = {}  # before the state that it is in, or it may wait for another reason
+        self._causes = 0  # requests and timers
+        self._before: dict[
+            int, tuple[int, dict[str, Any] | None]
+        ] = {}  # request -> their number, its group when it came
+        self._expired: tuple[str, str] | None = None
+        self._looked_ms = 0
+        self._history: dict[str, deque[_Step]] = {}
+        self._stop = kafka.journal.subscribe(self.event)
+
+    def _told(self, error: InvariantBroken) -> None:
+        if self.broken is None:
+            self.broken = error
+            self._stop()
+            self._tell(error)
+
+    def _fail(self, name: str, group: str, what: str) -> None:
+        text = f"{self.now_ms} ms, group {group}: {what}"
+        self.answers.tell(InvariantBroken(name, text, self._history.get(group, ())))
+
+    def event(self, event: dict[str, Any]) -> None:
+        """What the journal has written."""
+        self.now_ms = event["ts_ms"]
+        if event["event"] in ("request", "timer"):
+            self._causes += 1
+        handle = _EVENTS.get(event["event"])
+        expired = self._expired
+        if handle is not None:
+            handle(self, event)
+        if expired is not None and event["event"] != "timer":
+            self._expired = None
+            self._check_expired(*expired)
+        if self.now_ms - self._looked_ms >= 1000:
+            self._looked_ms = self.now_ms
+            self._look()
+
+    def _request(self, event: dict[str, Any]) -> None:
+        if event["api"] in CHECKS:
+            ask = self.answers.sent(event["api"], event["body"], event["version"], event["broker"])
+            self._asks[event["request"]] = ask
+            if ask.led and not self._loads_now(ask.group):
+                self._before[event["request"]] = self._causes, self._groups.get(ask.group)
+
+    def _loads_now(self, group: str) -> bool:
+        partition = self.answers.partition(group)
+        return partition is None or self.kafka.runtime.shard(partition.index) is None
+
+    def _check_rule(self, ask: Ask, shown: dict[str, Any] | None, body: dict[str, Any]) -> None:
+        """An answer that was given at once is the one that the rules name."""
+        if ask.error not in RULED:
+            return
+        rightly = answer_of(ask, shown)
+        if rightly is not None and ask.error not in rightly:
+            state = "not there" if shown is None else f"{shown['state']} in {shown['generation']}"
+            what = f"{ask}; the group is {state}, the rules say {' or '.join(error.name for error in rightly)}"
+            self._fail("answers follow the rules", ask.group, what)
+        wrong = at_once(ask, shown, body) if shown is not None and ask.error is Err.NONE else None
+        if wrong is not None:
+            self._fail("answers follow the rules", ask.group, f"{ask}: {wrong}")
+
+    def _response(self, event: dict[str, Any]) -> None:
+        ask = self._asks.pop(event["request"], None)
+        if ask is None:
+            return
+        causes, shown = self._before.pop(event["request"], (-1, None))
+        if event.get("body") is None or event.get("action") == "not answered":
+            self.answers.lost(ask)
+        else:
+            self.answers.answered(ask, event["body"])
+            if causes == self._causes:  # nothing else has happened since
+                self._check_rule(ask, shown, event["body"])
+            if ask.api == "OffsetFetch":
+                self._check_shown(ask, event["body"])
+            gone = self._gone.get((ask.group, ask.member))
+            taken = ask.error is Err.NONE or (ask.error is Err.REBALANCE_IN_PROGRESS and ask.api == "Heartbeat")
+            if gone is not None and gone < ask.sent and taken and ask.generation >= 0:
+                self._fail(
+                    "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
+                )
+
+    def _fault(self, event: dict[str, Any]) -> None:
+        """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
+        self._before.pop(event.get("request", -1), None)
+
+    def _check_shown(self, ask: Ask, body: dict[str, Any]) -> None:
+        """What a commit of this coordinator's life says shows when it was published, and no earlier."""
+        for topic in body.get("topics") or ():
+            for each in topic["partitions"]:
+                key, value = (ask.group, topic["name"], each["partition_index"]), each["committed_offset"]
+                shown = (ask.group, f"{topic['name']}-{each['partition_index']}", value)
+                writes = [write for write in self.answers.writes.get(key, ()) if write.value == value]
+                fresh = bool(writes) and all(write.begun > self._loads for write in writes)
+                if value >= 0 and fresh and shown not in self._shows:
+                    self._fail("a commit shows when it is committed", ask.group, f"{shown[1]} is {value}: {ask}")
+
+    def _group(self, event: dict[str, Any]) -> None:
+        group, before, after = event["group"], event["before"], event["after"]
+        kind = event["cause"]["kind"]
+        told = self._history.setdefault(group, deque(maxlen=HISTORY))
+        told.append(_Step(self.now_ms, event["cause"], before, after))
+        partitions = len(self.kafka.state.topics[OFFSETS].partitions)
+        if event["log"] != f"{OFFSETS}-{offsets_partition(group, partitions)}":
+            self._fail("a group belongs to the partition of its hash", group, f"it is in {event['log']}")
+        if kind in ("load", "unload") or after is None:
+            self._gone = {key: then for key, then in self._gone.items() if key[0] != group}
+            before = None
+        if after is None:
+            self._groups.pop(group, None)
+            if kind != "unload":
+                self.answers.removed(group)
+            return
+        self._groups[group] = after
+        if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
+            self._since_ms[group] = self.now_ms
+        if before is None or before["state"] != after["state"]:
+            self._was_empty[group] = before is None or before["state"] == "Empty"
+        refused = event["cause"].get("api") == "JoinGroup" and before is not None and after["size"] < before["size"]
+        if refused and not self.kafka.runtime.settings.policy.full_group_completes_join:
+            self._was_empty[group] = (
+                True  # 4.x lets the others wait for the timeout when a full group has refused a member
+            )
+        if waits_in_vain(after) and not self._was_empty.get(group, True):
+            self._fail("a rebalance ends when all are in", group, f"{after['size']} members have joined")
+        self._check_members(group, before, after)
+        if before is not None:
+            self._check_step(group, before, after)
+
+    def _check_members(self, group: str, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+        members = {each["member"]: each for each in after["members"]}
+        if after["size"] != len(members):
+            return  # shown in part
+        if members and after["leader"] not in members:
+            self._fail("the leader is a member", group, f"{after['leader']} leads {list(members)}")
+        for member in members:
+            self.answers.members[group, member] = None
+            if (group, member) in self._gone:
+                self._fail("member ids are never reused", group, f"{member} is back")
+        for each in before["members"] if before is not None else ():
+            if (
+                each["member"] not in members and each["instance"] is None
+            ):  # a replacement that can't be stored is undone
+                self._gone[group, each["member"]] = self.answers.tick
+        owners: dict[tuple[str, int], str] = {}
+        for each in members.values() if after["state"] == "Stable" else ():
+            for topic, indexes in (each["assignment"] or {}).items():
+                for index in indexes:
+                    if owners.setdefault((topic, index), each["member"]) != each["member"]:
+                        self._fail("one owner of a partition", group, f"{topic}-{index} in {after['generation']}")
+
+    def _check_step(self, group: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        old, new = before["generation"], after["generation"]
+        if new < old:
+            self._fail("generations only grow", group, f"from {old} to {new}")
+        if (
+            before["state"] == "PreparingRebalance"
+            and after["state"] not in ("PreparingRebalance", "Dead")
+            and new == old
+        ):
+            self._fail("a rebalance begins a generation", group, f"{old} is {after['state']} again")
+        wrong = step_error(before, after)
+        if wrong is not None:
+            self._fail("groups take the steps that there are", group, wrong)
+
+    def _timer(self, event: dict[str, Any]) -> None:
+        if event["timer"] != "session":
+            return
+        group, member = event["group"], event["member"]
+        partition = self.answers.partition(group)
+        live = self._live(group, member)
+        self._expired = (group, member) if live is not None and not live.is_parked else None
+        life = None if partition is None else self.answers.life(group, partition.leader_epoch)
+        beat = None if life is None else life.beat.get(member)
+        shown = self._shown(group, member)
+        goes = (
+            live is not None and not live.is_parked
+        )  # who waits in a JoinGroup stays, with the session that it names there
+        if (
+            goes
+            and beat is not None
+            and shown is not None
+            and self.now_ms < beat[0] * 1000 + shown["session_timeout_ms"] - 1
+        ):
+            self._fail("the living stay", group, f"the session of {member} ends, heard of at {beat[0]} s")
+
+    def _check_expired(self, group: str, member: str) -> None:
+        live = self._live(group, member)
+        if live is not None and not live.is_parked:
+            self._fail("silent members expire", group, f"{member} is still there after its session")
+
+    def _live(self, group: str, member: str) -> Any:
+        partition = self.answers.partition(group)
+        shard = None if partition is None else self.kafka.runtime.shard(partition.index)
+        return None if shard is None or group not in shard.groups else shard.groups[group].members.get(member)
+
+    def _shown(self, group: str, member: str) -> dict[str, Any] | None:
+        members = self._groups[group]["members"] if group in self._groups else ()
+        return next((each for each in members if each["member"] == member), None)
+
+    def _append(self, event: dict[str, Any]) -> None:
+        log, mark = event["log"], event["high_watermark"]
+        mark_before = self._marks.get(log, 0)
+        if mark < mark_before:
+            self._fail("a high watermark only grows", "-", f"that of {log} is {mark}, it was {mark_before}")
+        self._marks[log] = mark
+        if "error" not in event:
+            base = event["base_offset"]
+            if base <= self._lasts.get(log, -1) and base < mark_before:
+                self._fail("a committed offset is given once", "-", f"{base} of {log}, committed up to {mark_before}")
+            self._lasts[log] = event["last_offset"]
+            for number in event["requests"]:
+                self._placed[number] = event["last_offset"]
+
+    def _committed(self, event: dict[str, Any]) -> None:
+        self._marks[event["log"]] = event["high_watermark"]
+
+    def _offsets(self, event: dict[str, Any]) -> None:
+        self._shows.update((event["group"], name, offset) for name, offset in event["offsets"].items())
+        if self.ledger is not None:
+            for name, offset in event["offsets"].items():
+                self.ledger.shows(event["group"], name, offset)
+        number = event.get("request")
+        if number is not None and not self._placed.get(number, math.inf) < self._marks.get(event["log"], -1):
+            self._fail("a commit shows when it is committed", event["group"], f"request {number} is not")
+
+    def _load(self, event: dict[str, Any]) -> None:
+        self._loads = self.answers.tick
+        if event["action"] == "finished":
+            self._check_load(event["log"])
+
+    def _cluster(self, event: dict[str, Any]) -> None:
+        """All brokers have died, or are there again and know what their disk has kept."""
+        self._expired = None
+        if event["action"] == "power lost" and not event["synced"]:
+            self.answers.power_lost()
+            self._marks.clear()
+            self._lasts.clear()
+        if event["action"] == "started":
+            self.answers.state = self.kafka.state
+            self._loads = self.answers.tick
+
+    def _look(self) -> None:
+        """What must not last."""
+        self.answers.overdue()
+        for group, shown in self._groups.items():
+            longest_ms = (
+                max((each["rebalance_timeout_ms"] for each in shown["members"]), default=0)
+                + self.answers.slack_s * 1000
+            )
+            lasts_ms = self.now_ms - self._since_ms.get(group, self.now_ms)
+            if shown["state"] == "CompletingRebalance" and lasts_ms > longest_ms:
+                self._fail("who owes a SyncGroup goes", group, f"CompletingRebalance for {lasts_ms} ms")
+
+    def finish(self) -> None:
+        """The log of every offsets partition, read again, gives what the coordinators have."""
+        for partition in self.kafka.state.topics[OFFSETS].partitions if OFFSETS in self.kafka.state.topics else ():
+            shard = self.kafka.runtime.shard(partition.index)
+            if shard is None or shard.writes or partition.log_end_offset != partition.high_watermark:
+                continue
+            for group, what in self._compare(partition, shard, loaded=False):
+                self._fail("the log has what the coordinator has", group, f"{partition.name}: {what}")
+
+    def _compare(self, partition: Partition, shard: Shard, *, loaded: bool) -> list[tuple[str, str]]:
+        policy = self.kafka.runtime.settings.policy
+        told = told_by(partition, group_tombstone_ends_offsets=policy.group_tombstone_ends_offsets)
+        if not loaded and not policy.tombstones_are_awaited:  # what 3.x has deleted may have come to nothing in its log
+            for group, says in told.items():
+                live = shard.groups[group].offsets if group in shard.groups else {}
+                gone = [k for k in says.offsets if k[1] not in live.get(k[0], {}) and self.answers.deletes(group, *k)]
+                for key in gone:
+                    del says.offsets[key]
+        if not loaded and not policy.late_append_is_published:
+            self._leave_out_late_ones(told, shard)
+        return differences(told, shard.groups, loaded=loaded)
+
+    def _leave_out_late_ones(self, told: dict[str, Told], shard: Shard) -> None:
+        """What 3.x has given up, and its log has committed afterwards, the coordinator knows from its next load on."""
+        for group, says in told.items():
+            live = shard.groups[group].offsets if group in shard.groups else {}
+            for (topic, index), value in list(says.offsets.items()):
+                has = live.get(topic, {}).get(index)
+                if (has is None or has.offset != value) and self.answers.is_unacked(group, topic, index, value):
+                    del says.offsets[topic, index]
+                    if has is not None:
+                        says.offsets[topic, index] = has.offset
+
+    def _check_load(self, log: str) -> None:
+        """A coordinator that has read its log has what the log says, and that is what was acknowledged."""
+        partition = self.kafka.state.topics[OFFSETS].partitions[int(log.rpartition("-")[2])]
+        shard = self.kafka.runtime.shard(partition.index)
+        if shard is None:
+            return
+        for group, what in self._compare(partition, shard, loaded=True):
+            self._fail("a loaded coordinator has what its log says", group, f"{log}: {what}")
+        self.answers.loaded(partition.index, {name: group.offsets for name, group in shard.groups.items()})
+
+
+_EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
+    "request": Invariants._request,
+    "fault": Invariants._fault,
+    "response": Invariants._response,
+    "group": Invariants._group,
+    "timer": Invariants._timer,
+    "append": Invariants._append,
+    "committed": Invariants._committed,
+    "offsets": Invariants._offsets,
+    "load": Invariants._load,
+    "cluster": Invariants._cluster,
+}
+
+
+def _short(shown: dict[str, Any] | None) -> str:
+    return "-" if shown is None else f"{shown['state']} {shown['generation']} ({shown['size']})"

@@ -1,0 +1,169 @@
+"""The coordinator's rules as tables of their own: what a request is answered, given how its group stands; which steps a group takes.
+
+Written from Kafka's rules, not from the coordinator's code, and compared with it event by event (`invariants`): a condition that is
+wrong there is a difference here. ``shown`` is a group's snapshot in the journal, None for one that is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.checks.answers import Ask
+
+__all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
+
+EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
+
+RULED = frozenset(
+    {
+        Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.REBALANCE_IN_PROGRESS, Err.FENCED_INSTANCE_ID,
+        Err.MEMBER_ID_REQUIRED,
+    }
+)  # fmt: skip
+"""Answers that follow from how the group stands; all others may come at any time."""
+
+_ID_FIRST_SINCE = 4
+"""JoinGroup version from which a dynamic member is given its id before it joins (KIP-394)."""
+
+_STEPS: dict[tuple[str, str], frozenset[int]] = {
+    (EMPTY, EMPTY): frozenset({0}),
+    (EMPTY, PREPARING): frozenset({0}),
+    (PREPARING, PREPARING): frozenset({0}),
+    (PREPARING, COMPLETING): frozenset({1}),
+    (PREPARING, EMPTY): frozenset({1}),
+    (COMPLETING, COMPLETING): frozenset({0, 1}),  # 1: who was alone has joined again
+    (COMPLETING, STABLE): frozenset({0}),
+    (COMPLETING, PREPARING): frozenset({0}),
+    (COMPLETING, EMPTY): frozenset({1}),
+    (STABLE, STABLE): frozenset({0}),
+    (STABLE, PREPARING): frozenset({0}),
+    (STABLE, COMPLETING): frozenset({1}),
+    (STABLE, EMPTY): frozenset({1}),
+}
+"""From, to -> by how much the generation grows. One event may take a group through PreparingRebalance and on."""
+
+
+def answer_of(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+    """What a coordinator that has loaded may answer at once; None where that can't be told from here."""
+    if shown is not None and shown["size"] != len(shown["members"]):
+        return None  # shown in part
+    rule = _RULES.get(ask.api)
+    return None if rule is None else rule(ask, shown)
+
+
+def _one(*errors: Err) -> frozenset[Err]:
+    return frozenset(errors)
+
+
+def _membership(ask: Ask, shown: dict[str, Any]) -> Err:
+    """Whose id or instance is not the group's."""
+    members = {each["member"]: each["instance"] for each in shown["members"]}
+    if ask.instance is not None:
+        holder = next((name for name, instance in members.items() if instance == ask.instance), None)
+        if holder is None:
+            return Err.UNKNOWN_MEMBER_ID
+        if holder != ask.member:
+            return Err.FENCED_INSTANCE_ID
+    return Err.NONE if ask.member in members else Err.UNKNOWN_MEMBER_ID
+
+
+def _of_a_member(ask: Ask, shown: dict[str, Any] | None, by_state: dict[str, Err]) -> frozenset[Err] | None:
+    """Membership, then generation, then state."""
+    if shown is None:
+        return _one(Err.UNKNOWN_MEMBER_ID)
+    error = _membership(ask, shown)
+    if error is Err.NONE and ask.generation != shown["generation"]:
+        error = Err.ILLEGAL_GENERATION
+    if error is not Err.NONE:
+        return _one(error)
+    found = by_state.get(shown["state"])
+    return None if found is None else _one(found)
+
+
+def _heartbeat(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+    by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS}
+    return _of_a_member(ask, shown, {**by_state, COMPLETING: Err.NONE, STABLE: Err.NONE})
+
+
+def _sync(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+    by_state = {EMPTY: Err.UNKNOWN_MEMBER_ID, PREPARING: Err.REBALANCE_IN_PROGRESS, STABLE: Err.NONE}
+    return _of_a_member(ask, shown, by_state)  # in CompletingRebalance it may be parked
+
+
+def _commit(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+    if shown is None:
+        return _one(Err.NONE if ask.generation < 0 else Err.ILLEGAL_GENERATION)
+    if ask.generation < 0 and shown["state"] == EMPTY:
+        return _one(Err.NONE)
+    if ask.generation < 0 and not ask.member and ask.instance is None:
+        return _one(Err.UNKNOWN_MEMBER_ID)
+    by_state = {PREPARING: Err.NONE, STABLE: Err.NONE, COMPLETING: Err.REBALANCE_IN_PROGRESS}
+    return _of_a_member(ask, shown, by_state)
+
+
+def _join(ask: Ask, shown: dict[str, Any] | None) -> frozenset[Err] | None:
+    if not ask.member:
+        if ask.instance is None and ask.version >= _ID_FIRST_SINCE:
+            return _one(Err.MEMBER_ID_REQUIRED)
+        return None
+    if shown is None:
+        return _one(Err.UNKNOWN_MEMBER_ID)
+    if ask.member in shown["pending"]:
+        return None
+    error = _membership(ask, shown)
+    if error is not Err.NONE:
+        return _one(error)
+    return _one(Err.UNKNOWN_MEMBER_ID) if shown["state"] == EMPTY else _one(Err.NONE)
+
+
+_RULES = {"Heartbeat": _heartbeat, "SyncGroup": _sync, "OffsetCommit": _commit, "JoinGroup": _join}
+
+
+def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None:
+    """What is wrong with a good answer that was given at once; None for nothing."""
+    mine = next((each for each in shown["members"] if each["member"] == ask.member), None)
+    if mine is None:
+        return None
+    if ask.api == "JoinGroup":
+        told = body["generation_id"]
+        if shown["state"] == STABLE and shown["leader"] == ask.member and told == shown["generation"]:
+            return "a leader that joins a stable group again is in the generation that it was in"
+        if shown["state"] == PREPARING and told != shown["generation"] + 1:
+            return f"the rebalance of generation {shown['generation']} ended in generation {told}"
+    elif ask.api == "SyncGroup" and shown["state"] == STABLE:
+        given = (body["assignment"] or {}).get("assigned_partitions") if isinstance(body["assignment"], dict) else None
+        if given is not None and given != (mine["assignment"] or {}):
+            return f"it has {mine['assignment']}, and is told {given}"
+    return None
+
+
+def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
+    """What is wrong with a step of a group, which one event has made; None for nothing."""
+    old, new = before["state"], after["state"]
+    if "Dead" in (old, new):
+        return None
+    grown = after["generation"] - before["generation"]
+    allowed = _STEPS.get((old, new))
+    if allowed is None:
+        return f"from {old} to {new}"
+    if grown not in allowed:
+        return f"from {old} to {new} its generation grew by {grown}"
+    if old == new and old in (STABLE, COMPLETING) and not grown and _who(before) != _who(after):
+        return f"{new} goes on with {sorted(_who(after))} in place of {sorted(_who(before))}"
+    return None
+
+
+def waits_in_vain(shown: dict[str, Any]) -> bool:
+    """Whether a rebalance goes on though all members have joined, and nobody who was given an id is still to come. It may while a group
+    that was empty waits for more."""
+    members = shown["members"]
+    all_in = all(each["waits"] == "JoinGroup" for each in members) and len(members) == shown["size"] > 0
+    return shown["state"] == PREPARING and all_in and not shown["pending"]
+
+
+def _who(shown: dict[str, Any]) -> set[str]:
+    """Its members; a static one is who it is under any id."""
+    return {each["instance"] or each["member"] for each in shown["members"]}

@@ -1,0 +1,168 @@
+"""Faults of brokers that have a disk, for ``faults.KINDS`` and ``swarm.SWARM``: their process dies, their machines lose power, the disk
+stalls, fills up, fails, takes nothing.
+
+Each is whole in itself: what dies starts again when the fault is over, and where the disk does not let it, as soon as it does.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.incidents import ClusterError
+from broker_sim.simulation.virtual.platter import DISK_FAULTS
+from broker_sim.simulation.virtual.process import context_of
+from broker_sim.words import UsageError, unknown
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["DRAWS", "FAULTS", "OFTEN", "check_disk", "is_of_the_disk", "revive"]
+
+_AGAIN_S = 1.0
+"""Pause between two starts of brokers whose disk does not let them."""
+
+DYING = ("at_call", "start_at_call")
+BROKEN = ("paths", "free_bytes", "calls")
+
+
+# --- what they do ---------------------------------------------------------------------------------------------------------
+
+
+def kill(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    """The process of all brokers dies."""
+    return _dies(on, args, on.kafka.kill)
+
+
+def power(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    """Their machines lose power."""
+    return _dies(on, args, on.kafka.power_loss)
+
+
+def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Callable[[], object]:
+    kafka = on.kafka
+    number = kafka.process.number
+    die(at_call=args.get("at_call"))
+
+    def end() -> None:
+        if kafka.process.number != number:
+            return
+        if not kafka.dead:  # nothing has changed the disk meanwhile
+            die()
+        if "start_at_call" in args:
+            _start(kafka, on.sim, lambda: kafka.start_again(at_call=args["start_at_call"]))
+        revive(kafka, on.sim)
+
+    return end
+
+
+def revive(kafka: SimCluster, sim: Simulation) -> None:
+    """Start a dead cluster again, as soon as its disk lets it. A start that fails though nothing stands in its way ends the run."""
+    if kafka.dead:
+        _start(kafka, sim, kafka.start_again)
+
+
+def _start(kafka: SimCluster, sim: Simulation, start: Callable[[], object]) -> None:
+    try:
+        start()
+    except ClusterError as error:
+        if kafka.disk.faults:
+            sim.loop.call_later(_AGAIN_S, revive, kafka, sim, context=context_of(None))
+        else:
+            sim.fail(error)
+
+
+def disk(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    """Something is wrong with the disk."""
+    until_s = None if on.lasts_s is None else on.sim.loop.time() + on.lasts_s
+    return on.kafka.disk.fault(args.pop("what"), until_s=until_s, **args).heal
+
+
+FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "kill",
+        "the process of all brokers dies and starts again from its disk; ``at_call``: in the midst of that call, from 1, that "
+        "changes it; ``start_at_call``: and once more in that call of its start",
+        kill,
+        (),
+        DYING,
+    ),
+    ("power", "the brokers' machines lose power: what is not synced may be gone; as ``kill``", power, (), DYING),
+    (
+        "disk",
+        "the brokers' disk: ``what`` is full (``free_bytes`` left), fails (``calls`` of write, read, sync), readonly or stalls; "
+        "``paths``: what fits that pattern",
+        disk,
+        ("what",),
+        BROKEN,
+    ),
+)
+"""Name, story, how it begins, what it needs, what it takes: see ``faults.Kind``."""
+
+
+def check_disk(args: dict[str, Any]) -> None:
+    """Raise UsageError for arguments that can't be meant."""
+    if args.get("what", "full") not in DISK_FAULTS:
+        raise unknown("fault of a disk", args["what"], DISK_FAULTS)
+    for name in (*DYING, "free_bytes"):
+        least = 0 if name == "free_bytes" else 1
+        value = args.get(name, least)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+
+
+def is_of_the_disk(record: logging.LogRecord) -> bool:
+    """Whether a broker's complaint is of a call that its disk has refused."""
+    told = [*(record.args if isinstance(record.args, tuple) else ()), record.exc_info[1] if record.exc_info else None]
+    return any(isinstance(each, OSError) or isinstance(getattr(each, "__cause__", None), OSError) for each in told)
+
+
+# --- how a seed draws them --------------------------------------------------------------------------------------------------
+
+Draw = Callable[[random.Random, Any], dict[str, Any] | None]
+
+
+def _span(chance: random.Random, least: float, most: float) -> float:
+    return round(float(least * (most / least) ** chance.random()), 3)
+
+
+def _death(needs: str) -> Draw:
+    def draw(chance: random.Random, targets: Any) -> dict[str, Any] | None:
+        args: dict[str, Any] = {"for_s": _span(chance, 0.05, 8)}
+        if chance.random() < 0.6:
+            args["at_call"] = int(_span(chance, 1, 60))
+        if chance.random() < 0.2:
+            args["start_at_call"] = int(_span(chance, 1, 200))
+        return args if targets.disk and needs in ("", targets.disk) else None
+
+    return draw
+
+
+_PATHS = ("*", "*", "*/orders-*", "*/__consumer_offsets-*", "*/cluster.json*", "*.log", "*index")
+
+
+def _broken(what: str) -> Draw:
+    def draw(chance: random.Random, targets: Any) -> dict[str, Any] | None:
+        args: dict[str, Any] = {"what": what, "paths": chance.choice(_PATHS), "for_s": _span(chance, 0.1, 10)}
+        if what == "full":
+            args["free_bytes"] = int(_span(chance, 1, 5000))
+        if what == "fails":
+            args["calls"] = chance.choice((["write"], ["sync"], ["write", "sync"]))
+        return args if targets.disk else None
+
+    return draw
+
+
+DRAWS: dict[str, tuple[str, Draw]] = {
+    "cluster.kill": ("kill", _death("")),
+    "cluster.power": ("power", _death("synced")),
+    **{f"disk.{what}": ("disk", _broken(what)) for what in DISK_FAULTS},
+}
+"""For ``swarm.SWARM``. A loss of power is drawn where all that is acknowledged is synced."""
+
+OFTEN = ("cluster.kill", "cluster.power")
+"""What is on in most runs of brokers with a disk."""

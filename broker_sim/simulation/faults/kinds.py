@@ -1,0 +1,406 @@
+"""Faults as data: what goes wrong in a simulated run and when, as a list that JSON can hold, and what brings it about.
+
+    plan = [
+        Fault(12.5, "state", {"log": "offsets(billing)", "state": "stuck", "for_s": 8}),
+        Fault(20, "crash", {"host": "c2", "for_s": 15}),
+    ]
+    faults = inject(sim, plan)
+    sim.run_for(30)
+    faults.heal()
+
+Rules:
+1. A fault is whole in itself: it names its time, and how long it lasts (``for_s``; without it until `Injection.heal`). Taking one away
+   leaves the others as they were.
+2. What can't be at its moment - a crash of a host that is down, a second state of one aspect - is left out, and ``skipped`` tells
+   it. So any part of a plan is a plan.
+3. ``KINDS`` is the whole list; ``check`` refuses what can't be meant before anything runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.faults.conditions import KINDS as STATES
+from broker_sim.faults.rules import RULE_KEYS, rule_from
+from broker_sim.incidents import ClusterError
+from broker_sim.simulation.faults.disks import FAULTS, check_disk, revive
+from broker_sim.simulation.virtual.disk import Killed
+from broker_sim.simulation.virtual.network import Link
+from broker_sim.simulation.virtual.process import context_of
+from broker_sim.words import UsageError, duration_text, unknown
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+    from broker_sim.faults.registry import Fault as Rule
+    from broker_sim.metadata import Partition
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "check", "from_json", "inject", "to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. ``t_s``: virtual seconds after the injection; ``args``: see ``KINDS``, plain JSON values."""
+
+    t_s: float
+    kind: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """One line for people: ``12.5 s: state offsets(billing) stuck, for 8 s``."""
+        shown = ", ".join(f"{key} {value}" for key, value in self.args.items() if key != "for_s")
+        lasting = f", for {duration_text(self.args['for_s'] * 1000)}" if "for_s" in self.args else ""
+        return f"{self.t_s:g} s: {self.kind} {shown}{lasting}"
+
+
+FaultPlan = list[Fault]
+"""In any order; `inject` goes by the times, and where they are equal by the order of the list."""
+
+
+def to_json(plan: Iterable[Fault]) -> list[list[Any]]:
+    """``[[12.5, "state", {...}], ...]``."""
+    return [[fault.t_s, fault.kind, dict(fault.args)] for fault in plan]
+
+
+def from_json(value: object) -> FaultPlan:
+    """The plan of `to_json`, or of its text. Raises UsageError for anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise UsageError(f"a fault plan is JSON: {error}") from None
+    if not isinstance(value, list):
+        raise UsageError("a fault plan is a list of [seconds, kind, arguments]")
+    plan = []
+    for entry in value:
+        if isinstance(entry, list) and len(entry) == 2:
+            entry = [*entry, {}]
+        if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], dict)):
+            raise UsageError(f"a fault is [seconds, kind, arguments], not {json.dumps(entry)[:80]}")
+        plan.append(Fault(entry[0], entry[1], entry[2]))
+    for fault in plan:
+        check(fault)
+    return plan
+
+
+# --- what there is -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault. ``begin`` returns what ends it, None where it is over at once."""
+
+    name: str
+    story: str
+    begin: Callable[[Injection, dict[str, Any]], Callable[[], object] | None]
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+
+
+def _state(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    partition = on.partition(args.pop("log"))
+    conditions = on.kafka.conditions
+    one = conditions.set(partition, args.pop("state"), **args)
+    return lambda: conditions.heal(one)
+
+
+def _move(on: Injection, args: dict[str, Any]) -> None:
+    partition = on.partition(args["log"])
+    others = [
+        broker.node_id
+        for broker in on.kafka.state.brokers.values()
+        if broker.alive and broker.node_id != partition.leader
+    ]
+    if "broker" not in args and not others:
+        raise UsageError("no other broker is up")
+    on.kafka.move_leader(partition, args["broker"] if "broker" in args else others[args.get("step", 0) % len(others)])
+
+
+def _elect(on: Injection, args: dict[str, Any]) -> None:
+    on.kafka.elect(on.partition(args["log"]))
+
+
+def _rule(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    rule = on.kafka.faults.add_from({"must_hit": False, **args})
+    on.rules.append(rule)
+    return rule.remove
+
+
+def _link(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    ways = on.ways(args.pop("sender"), args.pop("receiver", "*"), args.pop("both", True))
+    entry = (ways, args)
+    on.links.append(entry)
+    on.set_links(ways)
+
+    def end() -> None:
+        on.links.remove(entry)
+        on.set_links(ways)
+
+    return end
+
+
+def _cut(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    network = on.sim.network
+    way = network.partition if args.get("both", False) else network.cut
+    cut = way(args["sender"], args.get("receiver", "*"))
+    return cut.heal
+
+
+def _reset(on: Injection, args: dict[str, Any]) -> None:
+    if not on.sim.network.reset(args["sender"], args.get("receiver", "*")):
+        raise UsageError("no connection to lose")
+
+
+def _crash(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    host = on.host(args["host"])
+    if host.state == "crashed":
+        raise UsageError(f"host {host.name} is down")
+    if "noticed_after_s" in args:
+        if not on.is_broker(host.name):
+            raise UsageError("noticed_after_s is for brokers")
+        host.crash(reset=bool(args.get("reset", False)), noticed_after=args["noticed_after_s"])
+    else:
+        host.crash(reset=bool(args.get("reset", False)))
+    number = host.process.number
+
+    def end() -> None:
+        if host.state == "crashed" and host.process.number == number and not on.kafka.dead:
+            host.restart()
+
+    return end
+
+
+def _pause(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    host = on.host(args["host"])
+    if host.state != "up":
+        raise UsageError(f"host {host.name} is {host.state}")
+    host.pause()
+    resume: Callable[[], object] = host.resume
+    return resume
+
+
+def _restart(on: Injection, args: dict[str, Any]) -> None:
+    on.host(args["host"]).restart()
+
+
+def _buggify(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
+    state, site = on.kafka.state, args["site"]
+    buggify = on.buggify = on.buggify or Buggify(on.sim.seed)
+    state.buggify = buggify
+    buggify.on(site, args.get("probability", PROBABILITY))
+    return lambda: buggify.off(site)
+
+
+def _hang(on: Injection, args: dict[str, Any]) -> None:
+    hang = on.hangs.get(args["client"])
+    if hang is None:
+        raise UsageError(f"no client {args['client']} that can hang")
+    hang(args["hang_s"])
+
+
+_WAY = ("sender", "receiver", "both")
+_LINK = tuple(Link.__dataclass_fields__)
+
+_ALL = (
+    Kind(
+        "state",
+        "a log is in a state of conditions.KINDS; ``log``: orders-0, or offsets(GROUP)",
+        _state,
+        ("log", "state"),
+        ("isr_shrinks_after", "latency", "jitter", "free_bytes"),
+    ),
+    Kind(
+        "move",
+        "another broker leads a log: ``broker``, or the ``step``-th of those that are up",
+        _move,
+        ("log",),
+        ("broker", "step"),
+    ),
+    Kind("elect", "a new leader epoch of a log, its leader stays", _elect, ("log",)),
+    Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, (), RULE_KEYS),
+    Kind(
+        "link",
+        "a way between hosts has another latency, jitter, share of chunks or of losses",
+        _link,
+        ("sender",),
+        (*_WAY[1:], *_LINK),
+    ),
+    Kind("cut", "nothing comes through; with ``both``, back neither", _cut, ("sender",), _WAY[1:]),
+    Kind("reset", "all connections between two hosts are lost", _reset, ("sender",), ("receiver",)),
+    Kind(
+        "crash",
+        "a host, a broker's too, dies silently, or with ``reset`` its process alone",
+        _crash,
+        ("host",),
+        ("reset", "noticed_after_s"),
+    ),
+    Kind("pause", "a host stands still", _pause, ("host",)),
+    Kind("restart", "a host's process dies and starts again at once", _restart, ("host",)),
+    Kind(
+        "buggify",
+        "a site of ``broker_sim.buggify`` is on: brokers do what they seldom do",
+        _buggify,
+        ("site",),
+        ("probability",),
+    ),
+    Kind("hang", "the application of a client works ``hang_s`` on its next batch", _hang, ("client", "hang_s")),
+    *(Kind(*each) for each in FAULTS),
+)
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+"""All that can go wrong; each takes ``for_s`` too."""
+
+
+def check(fault: Fault) -> None:
+    """Raise UsageError for a fault that can't be meant; names of hosts and logs are looked at when it comes."""
+    if fault.kind not in KINDS:
+        raise unknown("kind of fault", fault.kind, KINDS)
+    kind = KINDS[fault.kind]
+    for what, number in (("t_s", fault.t_s), ("for_s", fault.args.get("for_s", 0))):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1e8:
+            raise UsageError(f"{fault.kind}: {what} is {number!r}, not a number of seconds")
+    for name in kind.needs:
+        if name not in fault.args:
+            raise UsageError(f"{fault.kind} needs {name}")
+    known = [*kind.needs, *kind.takes, "for_s"]
+    for name in fault.args:
+        if name not in known:
+            raise unknown(f"argument of the fault {fault.kind!r}", name, known)
+    if fault.kind == "state" and fault.args["state"] not in STATES:
+        raise unknown("state", fault.args["state"], STATES)
+    if fault.kind == "buggify" and fault.args["site"] not in SITES:
+        raise unknown("site", fault.args["site"], SITES)
+    check_disk(dict(fault.args))
+    if fault.kind == "rule":
+        rule_from({name: value for name, value in fault.args.items() if name != "for_s"})
+
+
+# --- what brings it about ------------------------------------------------------------------------------------------------
+
+
+class Injection:
+    """A plan at work. ``hangs``: client -> what lets its application hang for that many seconds."""
+
+    def __init__(
+        self, sim: Simulation, kafka: SimCluster, plan: Iterable[Fault], hangs: Mapping[str, Callable[[float], object]]
+    ) -> None:
+        self.sim, self.kafka, self.hangs = sim, kafka, hangs
+        self.begun: list[Fault] = []
+        self.lasts_s: float | None = None
+        """How long the fault that begins is to last, None for until it is healed."""
+        self.skipped: list[tuple[Fault, str]] = []
+        """What could not be at its moment, and why."""
+        self.rules: list[Rule] = []
+        self.links: list[tuple[list[tuple[str, str]], dict[str, Any]]] = []
+        self._usual: dict[tuple[str, str], Link] = {}
+        self._ends: dict[int, Callable[[], object]] = {}
+        self._timers: list[TimerHandle] = []
+        self.buggify: Buggify | None = None
+        """The sites that are on."""
+        self._context = context_of(None)
+        for number, fault in enumerate(sorted(plan, key=lambda fault: fault.t_s)):
+            check(fault)
+            self._later(fault.t_s, lambda number=number, fault=fault: self._begin(number, fault))  # type: ignore[misc]
+
+    def _later(self, seconds: float, what: Callable[[], object]) -> None:
+        self._timers.append(self.sim.loop.call_later(seconds, what, context=self._context))
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        args = dict(fault.args)
+        for_s = self.lasts_s = args.pop("for_s", None)
+        try:
+            end = KINDS[fault.kind].begin(self, args)
+        except (UsageError, ClusterError, Killed) as error:
+            self.skipped.append((fault, str(error)))
+            return
+        self.begun.append(fault)
+        if end is not None:
+            self._ends[number] = end
+            if for_s is not None:
+                self._later(for_s, lambda: self._end(number))
+
+    def _end(self, number: int) -> None:
+        end = self._ends.pop(number, None)
+        if end is not None:
+            with suppress(Killed):
+                end()
+
+    def end(self) -> None:
+        """End the plan: what has not come will not, states and rules end, hung requests are handled. Twice does nothing more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for number in sorted(self._ends, reverse=True):
+            self._end(number)
+        revive(self.kafka, self.sim)
+        rules, self.rules = self.rules, []
+        for rule in rules:
+            rule.release()
+
+    def heal(self) -> None:
+        """End everything, whoever began it: all states, rules, ways and hosts are as usual."""
+        self.end()
+        self.kafka.state.buggify = None
+        self.kafka.conditions.heal_all()
+        if self.kafka.observed:
+            self.kafka.faults.clear()
+        self.sim.heal()
+
+    # --- what faults name
+
+    def partition(self, name: str) -> Partition:
+        """``orders-0``, or ``offsets(GROUP)``. Raises UsageError."""
+        if name.startswith("offsets(") and name.endswith(")"):
+            return self.kafka.offsets_log(name[8:-1]).partition
+        topic, dash, index = name.rpartition("-")
+        if not dash or not index.isdigit():
+            raise UsageError(f"{name!r} is no log; as in orders-0 or offsets(billing)")
+        return self.kafka.log(topic, int(index)).partition
+
+    def host(self, name: str) -> Any:
+        """A host that there is. Raises UsageError."""
+        if name not in self.sim.hosts:
+            raise unknown("host", name, self.sim.hosts)
+        return self.sim.hosts[name]
+
+    def is_broker(self, name: str) -> bool:
+        """Whether a broker is on that host."""
+        return name in self.kafka.hosts
+
+    def ways(self, sender: str, receiver: str, both: bool) -> list[tuple[str, str]]:
+        """The ways from one to the other; ``"*"`` is any."""
+        names = list(self.sim.network.machines)
+        one, other = ([self.sim.network.known(n).name] if n != "*" else names for n in (sender, receiver))
+        ways = [(a, b) for a in one for b in other if a != b]
+        return list(dict.fromkeys([*ways, *((b, a) for a, b in ways)] if both else ways))
+
+    def set_links(self, ways: Iterable[tuple[str, str]]) -> None:
+        """Each way is as usual but for what the faults that last change, the last one's word counting."""
+        network = self.sim.network
+        for way in ways:
+            usual = self._usual.setdefault(way, network.link_of(*way))
+            fields = {name: getattr(usual, name) for name in _LINK}
+            for on, changes in self.links:
+                if way in on:
+                    fields.update(changes)
+            network.set_link(*way, **fields)
+
+
+def inject(
+    sim: Simulation, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
+    hangs: Mapping[str, Callable[[float], object]] | None = None,
+) -> Injection:  # fmt: skip
+    """Let a plan come true from now on, on ``kafka`` (default: the first cluster). Raises UsageError: a fault that can't be meant."""
+    if kafka is None:
+        if not sim.clusters:
+            raise UsageError("no cluster to break")
+        kafka = sim.clusters[0]
+    return Injection(sim, kafka, plan, hangs or {})

@@ -1,0 +1,316 @@
+"""One test with many seeds: the first that fails, its faults made few and simple, and whether it can be repeated at all.
+
+    search = Search(story, faults=Swarm(during="30s"))      # story(sim) raises where something is wrong
+    found = search.first(range(200))                        # None, or a `Found`
+
+Rules:
+1. Every seed is a world of its own; nothing is carried over.
+2. The first seed and a share of the others are run twice and compared, event by event. Runs that differ are a failure: what they say
+   holds for one of them alone.
+3. A failure is run again before it is made small: one that does not come again is told as not repeatable.
+4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then tasks in their order, shorter faults at
+   round times. ``budget`` counts runs, ``budget_s`` real seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
+from broker_sim.simulation.faults.kinds import Fault, FaultPlan
+from broker_sim.simulation.faults.plans import Plan, plan_from
+from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
+from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
+from broker_sim.simulation.world import Simulation, simulate
+
+__all__ = ["Found", "Interrupted", "Run", "Search", "failure_line"]
+
+_OURS = str(Path(__file__).parents[1])
+
+Placed = tuple[int, Fault]
+"""A fault of the n-th plan of a run."""
+
+
+def failure_line(error: BaseException) -> str:
+    """A line that two failures of one cause share: what it is, and where it was raised, as far as that is not in the simulation."""
+    if isinstance(error, NotAlive | Unsafe | InvariantBroken):
+        return error.line
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of one run. ``events``: of its journals, where it failed. ``placed``: the faults that were to come, ``begun`` those
+    that came."""
+
+    seed: object
+    error: BaseException | None = None
+    failure: str | None = None
+    placed: list[Placed] = field(default_factory=list)
+    begun: list[Placed] = field(default_factory=list)
+    skipped: list[tuple[Fault, str]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    loose: list[dict[str, Any]] = field(default_factory=list)
+    """Errors that nobody has handled: `Simulation.errors`."""
+    elapsed_s: float = 0.0
+    schedule_hash: str = ""
+    pinned: bool = True
+
+
+@dataclass(slots=True)
+class Found:
+    """A failure. ``clean``: seeds before it. ``run``: the last run that fails with this line, the smallest; ``faults`` its faults, of
+    ``before`` that there were; ``runs``: that it took, ``done``: no step was left out. ``options``: of `simulate`, simplified;
+    ``given``: whether there were ``faults`` beside those that the body injects."""
+
+    seed: object
+    clean: int
+    failure: str
+    error: BaseException
+    run: Run
+    before: int
+    runs: int = 0
+    done: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+    given: bool = True
+
+    @property
+    def faults(self) -> FaultPlan:
+        """Those of the smallest run."""
+        return [fault for _, fault in self.run.begun]
+
+
+class _Spent(Exception):
+    """The budget is."""
+
+
+class Interrupted(Exception):
+    """A run was ended by somebody who has no more time; its cause is what he raised."""
+
+
+class Search:
+    """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through, and what
+    ``interrupts`` as `Interrupted`. ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
+
+    def __init__(
+        self,
+        body: Callable[[Simulation], object],
+        *,
+        faults: Plan = None,
+        repeat: float = 0.05,
+        budget: int = 100,
+        budget_s: float = 30.0,
+        caught: tuple[type[BaseException], ...] = (Exception,),
+        interrupts: Callable[[BaseException], bool] = lambda error: False,
+        between: Callable[[], object] = lambda: None,
+        **options: Any,
+    ) -> None:
+        self.body, self.faults, self.options = body, faults, options
+        self.repeat, self.budget, self.budget_s = repeat, budget, budget_s
+        self.caught, self.interrupts, self.between = caught, interrupts, between
+        self.runs, self.virtual_s = 0, 0.0
+        """How many, and the virtual seconds of all of them."""
+        if faults is not None:
+            plan_from(faults)
+
+    def first(self, seeds: Iterable[object]) -> Found | None:
+        """The first seed that fails, made small; None where all are clean."""
+        for clean, seed in enumerate(seeds):
+            twice = self.repeat > 0 and (clean == 0 or random.Random(f"{seed}/twice").random() < self.repeat)
+            recording = Recording() if twice else None
+            run = self.run(seed, recording=recording)
+            if run.error is None and recording is not None:
+                self._compare(run, recording)
+            if run.error is not None:
+                return self._made_small(run, clean)
+        return None
+
+    def run(
+        self,
+        seed: object,
+        *,
+        placed: Sequence[Placed] | None = None,
+        recording: Recording | None = None,
+        **options: Any,
+    ) -> Run:
+        """One run. ``placed``: these faults and no others. ``recording`` with a run to compare with: NotRepeatable ends it."""
+        self.between()
+        self.runs += 1
+        run = Run(seed)
+        instead = None if placed is None else _by_plan(placed)
+        try:
+            with simulate(
+                seed, faults=self.faults, instead=instead, recording=recording, **{**self.options, **options}
+            ) as sim:
+                try:
+                    if recording is not None:
+                        _stop_at_a_difference(sim, recording)
+                    self.body(sim)
+                    sim.settle()
+                    if recording is not None:
+                        recording.end()
+                except BaseException:
+                    run.events = [
+                        event for cluster in sim.clusters if cluster.observed for event in cluster.journal.events
+                    ]
+                    raise
+                finally:
+                    self._take(run, sim)
+        except self.caught as error:
+            if self.interrupts(error):
+                error.add_note(f"seed {seed!r} was running")
+                raise Interrupted from error
+            run.error, run.failure = error, failure_line(error)
+        return run
+
+    def _take(self, run: Run, sim: Simulation) -> None:
+        faults = sim.faults
+        run.placed = [(n, fault) for n, plan in enumerate(faults.plans) for fault in plan]
+        run.begun = [(n, fault) for n, injection in enumerate(faults.injections) for fault in injection.begun]
+        run.skipped, run.loose = faults.skipped, sim.errors
+        run.elapsed_s, run.schedule_hash, run.pinned = sim.elapsed_s, sim.schedule_hash, sim.pinned
+        self.virtual_s += run.elapsed_s
+
+    # --- the same again
+
+    def _compare(self, run: Run, recording: Recording) -> None:
+        """A run that was clean: ``run`` fails where a second one is not the same."""
+        second = Recording(recording)
+        again = self.run(run.seed, recording=second)
+        difference = second.difference
+        if difference is None and again.error is not None:
+            difference = f"the second one failed: {again.failure}"
+        if difference is None and again.schedule_hash != run.schedule_hash:
+            difference = "the same events, but not the same schedule of the event loop"
+        if difference is not None:
+            run.events = again.events
+            self._is_not_repeatable(run, difference)
+
+    def _is_not_repeatable(self, run: Run, difference: str) -> None:
+        error = NotRepeatable(f"not deterministic: seed {run.seed!r} was run twice; {difference}\n{CAUSES}")
+        run.error, run.failure = error, "not deterministic"
+
+    # --- small
+
+    def _made_small(self, run: Run, clean: int) -> Found:
+        assert run.error is not None
+        assert run.failure is not None
+        given = self.faults is not None
+        found = Found(
+            run.seed, clean, run.failure, run.error, run, len(run.begun), options={**self.options}, given=given
+        )
+        if isinstance(run.error, NotRepeatable) or self.budget <= 0:
+            return found
+        try:
+            again = self.run(run.seed)
+        except Interrupted:
+            found.done = False
+            return found
+        if again.failure != run.failure:
+            self._does_not_come_again(found, again)
+        else:
+            _Shrinking(self, found).go()
+        return found
+
+    def _does_not_come_again(self, found: Found, again: Run) -> None:
+        first = Recording()
+        self.run(found.seed, recording=first)
+        second = Recording(first)
+        self.run(found.seed, recording=second)
+        told = f"the first time: {found.failure}; then: {again.failure or 'clean'}"
+        if second.difference is not None:
+            told += f"\nof two more runs, {second.difference}"
+        cause = found.error
+        self._is_not_repeatable(found.run, told)
+        assert found.run.error is not None
+        found.error, found.failure = found.run.error, "not deterministic"
+        found.error.__cause__ = cause
+
+
+class _Shrinking:
+    """Makes ``found`` smaller, step by step."""
+
+    def __init__(self, search: Search, found: Found) -> None:
+        self.search, self.found = search, found
+        self.best: tuple[Placed, ...] = tuple(found.run.placed)
+        self._options: dict[str, Any] = {}
+        self._began_s = _wall_s()
+        self._known: dict[str, bool] = {}
+
+    def go(self) -> None:
+        """Until nothing smaller fails, or the budget is spent."""
+        try:
+            self.fails(tuple(self.found.run.begun))
+            ddmin(self.best, self.fails)
+            self.simpler_world()
+            self.simpler_faults()
+        except (_Spent, Interrupted):
+            self.found.done = False
+
+    def fails(self, placed: tuple[Placed, ...], **options: Any) -> bool:
+        """Whether it fails with the same line; then it is the best until now."""
+        options = {**self._options, **options}
+        name = repr((placed, sorted(options.items(), key=str)))
+        if name not in self._known:
+            found, search = self.found, self.search
+            if found.runs >= search.budget or _wall_s() - self._began_s > search.budget_s:
+                raise _Spent
+            found.runs += 1
+            run = search.run(found.seed, placed=placed, **options)
+            self._known[name] = run.failure == found.failure
+            if self._known[name]:
+                assert run.error is not None
+                self.best, self._options = placed, options
+                found.run, found.error, found.options = run, run.error, {**found.options, **options}
+        return self._known[name]
+
+    def simpler_world(self) -> None:
+        """Tasks in their order."""
+        if self.search.options.get("order", "fifo") != "fifo":
+            self.fails(self.best, order="fifo")
+
+    def simpler_faults(self) -> None:
+        """Each shorter while that goes, then its numbers rounder."""
+        for at in range(len(self.best)):
+            for name in SPANS:
+                for _ in range(6):
+                    fault = self.best[at][1]
+                    if fault.args.get(name, 0) < 0.5:
+                        break
+                    half = {**fault.args, name: round(fault.args[name] / 2, 1)}
+                    if not self.fails(self._with(at, replace(fault, args=half))):
+                        break
+            for rounder in rounded(self.best[at][1]):
+                if self.fails(self._with(at, rounder)):
+                    break
+
+    def _with(self, at: int, fault: Fault) -> tuple[Placed, ...]:
+        return (*self.best[:at], (self.best[at][0], fault), *self.best[at + 1 :])
+
+
+def _by_plan(placed: Sequence[Placed]) -> list[FaultPlan]:
+    plans: list[FaultPlan] = [[] for _ in range(max((n for n, _ in placed), default=-1) + 1)]
+    for number, fault in placed:
+        plans[number].append(fault)
+    return plans
+
+
+def _stop_at_a_difference(sim: Simulation, recording: Recording) -> None:
+    def look() -> None:
+        if recording.difference is not None:
+            raise NotRepeatable(f"{sim.elapsed_s:.6f} s from the beginning: {recording.difference}")
+
+    sim.loop.after_turn = look
+
+
+def _wall_s() -> float:
+    return os.times().elapsed  # no simulation runs

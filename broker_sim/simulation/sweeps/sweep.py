@@ -1,0 +1,435 @@
+"""Many seeds, on several processes: what fails is shrunk and kept.
+
+Rules:
+1. Every worker has its hash seed pinned: a run is the same in whichever of them it is.
+2. A share of the runs is done twice, and the two journals compared: what differs is a failure, told by its first different event.
+3. A failure is kept as its fault list (``corpus``): JSON files that `replay` takes, and the next sweep with this corpus runs first.
+4. One failure of each kind is shrunk and kept, the first by its seed among those in hand; the others are counted.
+5. With ``rows`` each run leaves a line of JSON in a file (`trial.verdict_row`) as it ends; the next sweep with the same file leaves out
+   what stands there: a sweep that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import platform
+import random
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from broker_sim.buggify import SITES
+from broker_sim.simulation.sweeps.coverage import EXPECTED
+from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
+from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
+from broker_sim.simulation.virtual.hashseed import SEED
+from broker_sim.words import UsageError
+
+__all__ = [
+    "Failure", "Options", "Summary", "draw", "draw_case", "keep", "kept_cases", "note", "read_case", "replay", "shrunk", "sweep",
+]  # fmt: skip
+
+_RUNS_A_WORKER = 400
+"""Then another one takes its place: whatever a run leaves behind is gone with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``seeds``: the numbers. ``repeat``: the share that is done twice. ``most``: kinds of failures after which it ends; ``wall_s``:
+    real seconds after which nothing more is begun. ``timeline``: where pictures of failures are drawn."""
+
+    workloads: tuple[str, ...]
+    seeds: range
+    jobs: int = 1
+    duration_s: float = 30.0
+    as_version: str | None = None
+    shrink: bool = False
+    budget: int = BUDGET
+    corpus: Path | None = None
+    repeat: float = 0.05
+    most: int = 10
+    wall_s: float = math.inf
+    rows: Path | None = None
+    timeline: Path | None = None
+
+
+@dataclass(slots=True)
+class Failure:
+    """A kind of failure, by its first case. ``shrunk``: the case has been made small, from ``before`` faults. ``old``: its file was in
+    the corpus before. ``picture``: the timeline of its groups, for a terminal; ``drawn``: for a browser."""
+
+    failure: str
+    text: str
+    case: Case
+    count: int = 1
+    shrunk: bool = False
+    before: int = 0
+    shrinking_runs: int = 0
+    file: Path | None = None
+    old: bool = False
+    picture: str = ""
+    drawn: tuple[Path, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `read_case` takes it."""
+        return {
+            **self.case.to_dict(), "failure": self.failure, "count": self.count, "shrunk": self.shrunk, "faults_before": self.before,
+            "python": platform.python_version(), "text": self.text,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Summary:
+    """How far a sweep has come. ``wall_s``: real seconds; ``cpu_s``: of the runs alone. ``hits``, ``reached``, ``waived``: the sums of
+    the runs' (`trial.Outcome`); ``by_workload``: runs and failures. ``skipped``: runs that had been done before."""
+
+    wanted: int = 0
+    runs: int = 0
+    repeated: int = 0
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    faults: int = 0
+    failed: int = 0
+    skipped: int = 0
+    hits: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    waived: Counter[str] = field(default_factory=Counter)
+    by_workload: dict[str, list[int]] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    mended: list[Path] = field(default_factory=list)
+    """Files of the corpus that fail no more."""
+    interrupted: bool = False
+
+    @property
+    def pace(self) -> float:
+        """Virtual seconds per real second."""
+        return self.virtual_s / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def unreached(self) -> list[str]:
+        """What a sweep should reach and this one has not (`coverage.EXPECTED`)."""
+        return [name for name in EXPECTED if name not in self.reached]
+
+    @property
+    def unhit(self) -> list[str]:
+        """Sites of ``buggify`` that have not fired."""
+        return [name for name in SITES if f"site {name}" not in self.hits]
+
+    @property
+    def left_s(self) -> float:
+        """Real seconds that it will go on for at this pace."""
+        return (self.wanted - self.runs - self.skipped) * self.wall_s / self.runs if self.runs else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("wanted", "runs", "skipped", "repeated", "faults", "failed", "interrupted", "unreached", "unhit")
+        numbers = {name: getattr(self, name) for name in names}
+        counts = {name: dict(sorted(getattr(self, name).items())) for name in ("hits", "reached", "waived")}
+        times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
+        found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
+        runs = {name: {"runs": runs, "failed": failed} for name, (runs, failed) in sorted(self.by_workload.items())}
+        return {
+            **numbers,
+            **times,
+            **counts,
+            "workloads": runs,
+            "failures": found,
+            "mended": [str(path) for path in self.mended],
+        }
+
+
+# --- in the workers ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    case: Case
+    twice: bool
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    outcome: Outcome
+    difference: str | None = None
+
+
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A sweep that was killed leaves nobody at work."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(job: _Job) -> _Result:
+    first = run(job.case, events=job.twice)
+    if not job.twice:
+        return _Result(first)
+    second = run(job.case, events=True)
+    difference = first_difference(first, second)
+    first.events.clear()
+    return _Result(first, difference)
+
+
+def first_difference(one: Outcome, other: Outcome) -> str | None:
+    """Where two runs of a case part; None where they are the same."""
+    if (one.journal_hash, one.schedule_hash) == (other.journal_hash, other.schedule_hash):
+        return None
+    for number, (first, second) in enumerate(zip_longest(one.events, other.events, fillvalue="(none)"), 1):
+        if first != second:
+            return f"event {number} of the journal is\n  {first}\nand the second time\n  {second}"
+    return f"the journals are the same, the schedules are not: {one.steps} callbacks, then {other.steps}"
+
+
+def shrunk(case: Case, failure: str, budget: int) -> Failure:
+    """A failure made small."""
+    small = shrink(case, failure, budget=budget)
+    return Failure(failure, small.outcome.text, small.case, shrunk=True, before=small.before, shrinking_runs=small.runs)
+
+
+# --- the sweep -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Workers with a pinned hash seed; what is not begun when the block ends is not done."""
+    before = os.environ.get("PYTHONHASHSEED")
+    if before in (None, "random"):  # whatever this process has: its workers have what the environment says
+        os.environ["PYTHONHASHSEED"] = SEED
+    pool = ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), _begin_worker, max_tasks_per_child=_RUNS_A_WORKER
+    )
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+        if before is None:
+            os.environ.pop("PYTHONHASHSEED", None)
+        else:
+            os.environ["PYTHONHASHSEED"] = before
+
+
+_Key = tuple[str, int, float, str | None]
+"""Workload, seed, duration, and the version where it is given."""
+
+
+def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
+    """The runs that a file of rows has. Raises UsageError for one that is none."""
+    found: set[_Key] = set()
+    if rows is None or not rows.exists():
+        return found
+    for number, line in enumerate(rows.read_text().splitlines(), 1):
+        try:
+            row = json.loads(line)
+            if as_version in (None, row["as_version"]):
+                found.add((row["workload"], row["seed"], row["duration_s"], as_version))
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{rows}, line {number}: no row of a sweep") from None
+    return found
+
+
+def _jobs(options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], summary: Summary) -> Iterator[_Job]:
+    for path, case in kept:
+        yield _Job(case, False, path)
+    for seed in options.seeds:
+        workload = options.workloads[seed % len(options.workloads)]
+        if (workload, seed, options.duration_s, options.as_version) in done:
+            summary.skipped += 1
+            continue
+        twice = random.Random(f"{seed}/twice").random() < options.repeat
+        yield _Job(Case(workload, seed, options.duration_s, as_version=options.as_version), twice)
+
+
+def _wall_s() -> float:
+    return os.times().elapsed  # of the machine: no simulation runs in this process
+
+
+def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
+    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read."""
+    kept = kept_cases(options.corpus)
+    summary = Summary(wanted=len(kept) + len(options.seeds))
+    began_s = _wall_s()
+    jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary)
+    with _pool(options.jobs) as pool, _lines(options.rows) as write:
+        running: dict[Future[_Result], _Job] = {}
+        try:
+            while len(summary.failures) < options.most:
+                late = _wall_s() - began_s >= options.wall_s
+                for job in () if late else islice(jobs, 2 * options.jobs - len(running)):
+                    running[pool.submit(_work, job)] = job
+                if not running:
+                    break
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=lambda each: running[each].case.seed):
+                    job, result = running.pop(future), future.result()
+                    note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
+                    write(json.dumps(verdict_row(result.outcome)))
+                _keep_all(summary, options)
+                summary.wall_s = _wall_s() - began_s
+                progress(summary)
+            if options.shrink:
+                _shrink_all(pool, summary, options)
+            _draw_all(pool, summary, options)
+        except KeyboardInterrupt:
+            summary.interrupted = True
+    summary.wall_s = _wall_s() - began_s
+    return summary
+
+
+@contextmanager
+def _lines(file: Path | None) -> Iterator[Callable[[str], object]]:
+    """What writes a line to the end of a file, at once."""
+    if file is None:
+        yield lambda line: None
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+
+        def write(line: str) -> None:
+            out.write(line + "\n")
+            out.flush()
+
+        yield write
+
+
+def _keep_all(summary: Summary, options: Options) -> None:
+    """At once: a sweep that is killed loses nothing that it found."""
+    for failure in summary.failures.values():
+        if options.corpus is not None and failure.file is None:
+            keep(failure, options.corpus)
+
+
+def note(
+    summary: Summary, outcome: Outcome, *, twice: bool = False, difference: str | None = None, file: Path | None = None
+) -> None:
+    """A run has ended. ``twice``: it was done twice; ``difference``: what differed then; ``file``: of the corpus, whose case it is."""
+    summary.runs += 1
+    summary.repeated += twice
+    summary.virtual_s += outcome.virtual_s * (1 + twice)
+    summary.cpu_s += outcome.cpu_s * (1 + twice)
+    summary.faults += outcome.begun
+    for name in ("hits", "reached", "waived"):
+        getattr(summary, name).update(getattr(outcome, name))
+    counts = summary.by_workload.setdefault(outcome.case.workload, [0, 0])
+    counts[0] += 1
+    counts[1] += outcome.failure is not None or difference is not None
+    failure, text = outcome.failure, outcome.text
+    if difference is not None:
+        failure, text = "not deterministic", difference
+    if failure is None:
+        if file is not None:
+            summary.mended.append(file)
+        return
+    summary.failed += 1
+    known = summary.failures.get(f"{outcome.case.workload}: {failure}")
+    if known is not None:
+        known.count += 1
+    else:
+        found = Failure(failure, text, outcome.case, file=file, old=file is not None)
+        summary.failures[f"{outcome.case.workload}: {failure}"] = found
+
+
+def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+    """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
+    asked = {
+        name: pool.submit(shrunk, each.case, each.failure, options.budget)
+        for name, each in summary.failures.items()
+        if not each.old and each.failure != "not deterministic"
+    }
+    for name, future in asked.items():
+        small = future.result()
+        large = summary.failures[name]
+        small.count, small.file = large.count, large.file
+        summary.failures[name] = small
+        if options.corpus is not None:
+            keep(small, options.corpus)
+
+
+def _draw_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+    """The timelines of what failed, each by one more run."""
+    asked = {name: pool.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
+    for name, future in asked.items():
+        summary.failures[name].picture, summary.failures[name].drawn = future.result()
+
+
+def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tuple[str, tuple[Path, ...]]:
+    """Run a case, and draw the timeline of each of its groups: in characters, one below the other, and for a browser into files of
+    ``directory``, which are named. Nothing where there was no journal."""
+    from broker_sim.explain.picture import html
+    from broker_sim.explain.terminal import timeline
+
+    events = [json.loads(event) for event in run(replace(case, journal=True), events=True).events]
+    groups = sorted({event["group"] for event in events if event["event"] == "group"})
+    files = []
+    for group in groups if directory is not None else ():
+        assert directory is not None
+        directory.mkdir(parents=True, exist_ok=True)
+        files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
+        files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
+    return "\n".join(timeline(events, group, width) for group in groups), tuple(files)
+
+
+# --- the corpus ----------------------------------------------------------------------------------------------------------
+
+
+def keep(failure: Failure, corpus: Path) -> Path:
+    """Write a failure's file, again where it has one. Raises OSError."""
+    if failure.file is None:
+        corpus.mkdir(parents=True, exist_ok=True)
+        slug = re.sub(r"[^a-z0-9]+", "-", failure.failure.lower()).strip("-")[:60]
+        failure.file = corpus / f"{failure.case.workload}-{slug}-{failure.case.seed}.json"
+    failure.file.write_text(json.dumps(failure.to_dict(), indent=1) + "\n")
+    return failure.file
+
+
+def kept_cases(corpus: Path | None) -> list[tuple[Path, Case]]:
+    """A corpus, by the names of its files. Raises UsageError for a file that is none of its."""
+    return [(path, read_case(path)) for path in sorted(corpus.glob("*.json"))] if corpus is not None else []
+
+
+def read_case(path: Path) -> Case:
+    """The case of a corpus file. Raises UsageError, in one line, for a file that is none."""
+    try:
+        value = json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} holds no case of a sweep")
+    try:
+        return case_from(value)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def draw(path: Path, directory: Path | None = None) -> tuple[str, tuple[Path, ...]]:
+    """As `draw_case` of a corpus file, in such a process. Raises UsageError."""
+    case = read_case(path)
+    with _pool(1) as pool:
+        return pool.submit(draw_case, case, directory).result()
+
+
+def replay(path: Path) -> Outcome:
+    """Run a corpus file again, in a process with the hash seed pinned. Raises UsageError."""
+    case = read_case(path)
+    with _pool(1) as pool:
+        return pool.submit(_work, _Job(case, False)).result().outcome

@@ -1,0 +1,386 @@
+"""A disk in memory for brokers that can lose power: what the kernel has, and what would be there after it.
+
+    disk = SimDisk(seed=7)
+    log = PartitionLog(Path("/data/orders-0"), files=disk)
+    disk = disk.killed()                    # the process is gone, the page cache stays
+    disk = disk.power_lost()                # what was not synced: lost, torn or kept
+    with disk.fault("full", free_bytes=100): ...
+
+Rules:
+1. A file has two images: its bytes as everybody reads them, and those that are durable. A write is durable once its file was synced.
+   After a loss of power the writes since then are there, or gone, or there up to some byte, or in some of their sectors.
+2. A directory's entries are durable once the directory was synced. Later creations, renames and removals survive up to one of them, in
+   their order, as in a journal; directories don't know of each other. A new file has its name before it has its bytes, but where it
+   takes the place of another by renaming, its bytes come first (ext4, ``auto_da_alloc``).
+3. After a sync that failed, what it was to make durable never will be (as Linux has it): only what is written again can.
+4. What happens to a path is drawn from (seed, path, how many times) and nothing else: a fault that is taken away leaves all other draws
+   as they were.
+5. A process that died in the midst of a call gets `Killed` from it and from every later one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from broker_sim.simulation.virtual.platter import (
+    CALLS,
+    DISK_FAULTS,
+    SECTOR,
+    Directory,
+    DiskFault,
+    File,
+    Node,
+    Platter,
+    torn,
+)
+from broker_sim.storage.files import Closable, Files
+from broker_sim.words import UsageError, unknown
+
+__all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "Killed", "SimDisk"]
+
+_CAPACITY = 1 << 40
+
+
+class Killed(CancelledError):
+    """The process that was at work is no more; as a cancellation, so that nothing takes it for an error of its own."""
+
+
+class _Lock:
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk, self._path = disk, path
+
+    def close(self) -> None:
+        locked = self._disk._platter.locked
+        if locked.get(self._path) is self._disk:
+            del locked[self._path]
+
+
+# --- the disk -------------------------------------------------------------------------------------------------------------
+
+
+class SimDisk(Files):
+    """See the module. One object is what one process has of it: `killed` and `power_lost` return what the next one finds."""
+
+    real = False
+
+    def __init__(self, seed: object = 0) -> None:
+        super().__init__(max_open=1 << 20)
+        self._platter = Platter(seed)
+        self._open: dict[int, File] = {}
+        self._next_fd = 3
+        self.dead = False
+        """Whether its process is."""
+        self.on_stall: Callable[[DiskFault], object] = lambda fault: None
+        """A call has to wait for the end of this: its process stands still until then."""
+        self.calls = 0
+        """Calls that change something, so far."""
+        self._last_call: int | None = None
+        self._dies: Callable[[], object] = lambda: None
+
+    # --- its end
+
+    def killed(self) -> SimDisk:
+        """Its process is dead; all that it has written is there."""
+        return self._next()
+
+    def power_lost(self) -> SimDisk:
+        """The machine is without power; what was not durable may be lost."""
+        self._platter.lose_power()
+        return self._next()
+
+    def _next(self) -> SimDisk:
+        self.dead = True
+        self._last_call = 0
+        self._open.clear()
+        fresh = SimDisk(None)
+        fresh._platter = self._platter
+        fresh._platter.locked.clear()
+        return fresh
+
+    def die_in(self, calls: int, dies: Callable[[], object]) -> None:
+        """In the midst of the ``calls``-th call from now on that changes something ``dies()`` is called, to end the process."""
+        if calls < 1:
+            raise UsageError(f"the first call from now on is number 1, not {calls}")
+        self._last_call, self._dies = self.calls + calls, dies
+
+    def live_on(self) -> None:
+        """Take `die_in` back."""
+        self._last_call = None
+
+    # --- what goes wrong
+
+    def fault(
+        self,
+        kind: str,
+        *,
+        paths: str = "*",
+        free_bytes: int = 0,
+        calls: Iterable[str] = ("write", "sync"),
+        until_s: float | None = None,
+    ) -> DiskFault:
+        """Something is wrong from now on: see ``DISK_FAULTS``. Raises UsageError."""
+        if kind not in DISK_FAULTS:
+            raise unknown("fault of a disk", kind, DISK_FAULTS)
+        for call in calls:
+            if call not in CALLS:
+                raise unknown("call of a disk", call, CALLS)
+        fault = DiskFault(self._platter, kind, paths, free_bytes, tuple(calls), until_s)
+        self._platter.faults.append(fault)
+        return fault
+
+    @property
+    def faults(self) -> list[DiskFault]:
+        """What is wrong right now."""
+        return list(self._platter.faults)
+
+    def rot(self, paths: str) -> str:
+        """A bit of a file that fits turns over, where it lies; returns where that was. Raises UsageError where no bytes are."""
+        there = [file for file in self._files() if file.data and fnmatch.fnmatchcase(file.path, paths)]
+        if not there:
+            raise UsageError(f"no file with bytes in it is called {paths}")
+        chance = self._platter.chance("rot", paths)
+        file = chance.choice(there)
+        file.settle()
+        at = chance.randrange(len(file.data))
+        bit = 1 << chance.randrange(8)
+        file.data[at] ^= bit
+        file.durable[at] ^= bit
+        return f"{file.path} at {at}"
+
+    def settle(self) -> None:
+        """All that was written by now is durable, as by sync(1)."""
+        for node in self._platter.dirs.values():
+            node.settle()
+        for file in self._files():
+            file.settle()
+
+    def image(self, *, durable: bool = False) -> dict[str, bytes]:
+        """The bytes of every file by its path, in their order."""
+        return {file.path: bytes(file.durable if durable else file.data) for file in self._files()}
+
+    def _files(self) -> Iterator[File]:
+        for path in sorted(self._platter.dirs):
+            if path:
+                node = self._platter.dirs[path]
+                yield from (child for _, child in sorted(node.names.items()) if isinstance(child, File))
+
+    # --- every call
+
+    def _change(self, call: str, path: str) -> None:
+        """Before a call that changes something."""
+        self.calls += 1
+        dies = self._last_call is not None and self.calls >= self._last_call
+        if dies and self._platter.chance("die", path).random() < 0.5:
+            self._die()
+        if self._platter.faults:
+            self._suffer(call, path)
+
+    def _changed(self) -> None:
+        """After one that was the last."""
+        if self._last_call is not None and self.calls >= self._last_call:
+            self._die()
+
+    def _die(self) -> None:
+        self._last_call = None
+        self._dies()
+        raise Killed("the process died here")
+
+    def _suffer(self, call: str, path: str) -> None:
+        for fault in list(self._platter.faults):
+            if not fault.hits(call, path):
+                continue
+            if fault.kind == "stalls":
+                self.on_stall(fault)
+            elif fault.kind == "fails":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            elif fault.kind == "readonly":
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+            elif call == "mkdir" and fault.free_bytes <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def _room(self, file: File, end: int, size: int) -> int:
+        """How much of a write of that size, up to ``end``, the disk takes; a full one none, and says so."""
+        for fault in self._platter.faults:
+            if fault.kind == "full" and fault.hits("write", file.path):
+                growth = max(end - len(file.data), 0)
+                if growth > fault.free_bytes:
+                    size -= growth - fault.free_bytes
+                    growth = fault.free_bytes
+                    if size <= 0:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.path)
+                fault.free_bytes -= growth
+        return size
+
+    def _file(self, fd: int) -> File:
+        found = self._open.get(fd)
+        if found is None:
+            if self.dead:
+                raise Killed("a call by a process that is dead")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return found
+
+    def _at(self, path: Path) -> tuple[Directory, str, Node | None]:
+        """The directory, the name in it, and what has it."""
+        if self.dead:
+            raise Killed("a call by a process that is dead")
+        head, _, name = os.fspath(path).rpartition("/")
+        directory = self._platter.dirs.get(head)
+        if directory is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return directory, name, directory.names.get(name)
+
+    # --- Files
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        directory, name, node = self._at(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self._change("create", os.fspath(path))
+            node = File(os.fspath(path))
+            directory.change((name, node))
+            self._changed()
+        fd = self._next_fd
+        self._next_fd = fd + 1
+        self._open[fd] = node
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._open.pop(fd, None)
+
+    def write(self, fd: int, data: bytes, position: int) -> int:
+        file = self._file(fd)
+        self.calls += 1
+        size = len(data)
+        if self._platter.faults:
+            self._suffer("write", file.path)
+            size = self._room(file, position + size, size)
+        if self._last_call is not None and self.calls >= self._last_call:
+            size = torn(position, size, self._platter.chance("torn", file.path))
+            file.change((position, data[:size]))
+            self._die()
+        file.change((position, data if size == len(data) else data[:size]))
+        return size
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        file = self._file(fd)
+        if self._platter.faults:
+            self._suffer("read", file.path)
+        return bytes(file.data[position : position + size])
+
+    def size(self, fd: int) -> int:
+        return len(self._file(fd).data)
+
+    def truncate(self, fd: int, size: int) -> None:
+        file = self._file(fd)
+        if size == len(file.data):
+            return
+        self._change("truncate", file.path)
+        for fault in self._platter.faults:
+            if fault.kind == "full":
+                fault.free_bytes += max(len(file.data) - size, 0)
+        file.change((size, None))
+        self._changed()
+
+    def sync(self, fd: int) -> None:
+        file = self._file(fd)
+        try:
+            self._change("sync", file.path)
+        except OSError:
+            file.done += len(file.pending)
+            file.pending.clear()
+            raise
+        file.settle()
+        self._changed()
+
+    def sync_dir(self, path: Path) -> None:
+        node = self._dir(path)
+        self._change("sync", node.path)
+        node.settle()
+        self._changed()
+
+    def rename(self, old: Path, new: Path) -> None:
+        directory, name, node = self._at(old)
+        target, fresh, replaced = self._at(new)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(old))
+        if target is not directory or isinstance(node, Directory):
+            raise OSError(errno.EXDEV, "only files are renamed here, within their directory", str(old))
+        self._change("rename", os.fspath(old))
+        directory.change((name, None), (fresh, node), first=node if replaced is not None else None)
+        node.path = os.fspath(new)
+        self._changed()
+
+    def remove(self, path: Path) -> None:
+        directory, name, node = self._at(path)
+        if node is None:
+            return
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        self._change("remove", os.fspath(path))
+        directory.change((name, None))
+        self._changed()
+
+    def _dir(self, path: Path) -> Directory:
+        if self.dead:
+            raise Killed("a call by a process that is dead")
+        found = self._platter.dirs.get(os.fspath(path))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return found
+
+    def names(self, path: Path) -> list[str]:
+        return sorted(self._dir(path).names)
+
+    def exists(self, path: Path) -> bool:
+        directory = self._platter.dirs.get(os.path.dirname(path))
+        return directory is not None and os.path.basename(path) in directory.names
+
+    def is_dir(self, path: Path) -> bool:
+        return os.fspath(path) in self._platter.dirs
+
+    def add_dir(self, path: Path) -> None:
+        directory, name, node = self._at(path)
+        if isinstance(node, Directory):
+            return
+        self._change("mkdir", os.fspath(path))
+        node = self._platter.dirs[os.fspath(path)] = Directory(os.fspath(path))
+        directory.change((name, node))
+        self._changed()
+
+    def drop_dir(self, path: Path) -> None:
+        directory, name, node = self._at(path)
+        if not isinstance(node, Directory) or node.names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        self._change("remove", os.fspath(path))
+        directory.change((name, None))
+        del self._platter.dirs[os.fspath(path)]
+        self._changed()
+
+    def read_file(self, path: Path) -> bytes:
+        _, _, node = self._at(path)
+        if not isinstance(node, File):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if self._platter.faults:
+            self._suffer("read", node.path)
+        return bytes(node.data)
+
+    def space(self, path: Path) -> tuple[int, int]:
+        used = sum(len(file.data) for file in self._files())
+        full = [fault.free_bytes for fault in self._platter.faults if fault.kind == "full"]
+        return _CAPACITY, min([_CAPACITY - used, *full])
+
+    def lock(self, path: Path) -> Closable:
+        fd = self.open(path, create=True)
+        self.close(fd)
+        owner = self._platter.locked.setdefault(os.fspath(path), self)
+        if owner is not self:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), str(path))
+        return _Lock(self, os.fspath(path))

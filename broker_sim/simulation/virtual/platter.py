@@ -1,0 +1,242 @@
+"""What a simulated disk holds: files and directories in two images, and what is wrong with it. See ``disk`` for the rules."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.disk import SimDisk
+
+__all__ = ["CALLS", "DISK_FAULTS", "SECTOR", "Directory", "DiskFault", "File", "Platter", "torn"]
+
+SECTOR = 512
+_LIMIT = 4096
+"""So many writes wait for a sync; the older half then is durable: kernels write back on their own."""
+
+_Op = tuple[int, bytes | None]
+"""Bytes at a position, or a new size."""
+
+
+def _apply(image: bytearray, op: _Op) -> None:
+    position, data = op
+    size = len(image)
+    if data is None:
+        if position < size:
+            del image[position:]
+        else:
+            image.extend(bytes(position - size))
+    elif position == size:
+        image += data
+    else:
+        if position > size:
+            image.extend(bytes(position - size))
+        image[position : position + len(data)] = data
+
+
+class File:
+    """``data``: as everybody reads it. ``durable``: what a loss of power leaves, with ``pending`` still to come."""
+
+    __slots__ = ("data", "done", "durable", "path", "pending")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.data, self.durable = bytearray(), bytearray()
+        self.pending: list[_Op] = []
+        self.done = 0
+        """Operations that are durable, or never will be."""
+
+    def change(self, op: _Op) -> None:
+        _apply(self.data, op)
+        self.pending.append(op)
+        if len(self.pending) > _LIMIT:
+            self.settle(_LIMIT // 2)
+
+    def settle(self, count: int | None = None) -> None:
+        """The oldest waiting operations are durable."""
+        settled = self.pending[:count]
+        for op in settled:
+            _apply(self.durable, op)
+        del self.pending[:count]
+        self.done += len(settled)
+
+    def lose_power(self, chance: random.Random) -> None:
+        """What is pending may be lost."""
+        pending, image = self.pending, self.durable
+        fate = chance.randrange(4) if pending else 0
+        if fate == 1:
+            self.settle()
+        elif fate == 2:
+            self.settle(chance.randrange(len(pending)))
+            position, data = pending[0]
+            if data is not None:
+                _apply(image, (position, data[: torn(position, len(data), chance)]))
+        elif fate == 3:
+            self.settle(chance.randrange(len(pending)))
+            self._scatter(chance)
+        self.data = bytearray(self.durable)
+        self.done += len(self.pending)
+        self.pending.clear()
+
+    def _scatter(self, chance: random.Random) -> None:
+        """Of the rest some sectors are there. The file may have its new size and zeros where nothing has come."""
+        new = bytearray(self.durable)
+        for op in self.pending:
+            _apply(new, op)
+        old = self.durable
+        least, most = sorted((len(old), len(new)))
+        size = chance.choice((least, most, chance.randint(least, most)))
+        found = bytearray(size)
+        share = chance.random()
+        for start in range(0, size, SECTOR):
+            source = new if chance.random() < share else old
+            part = source[start : min(start + SECTOR, size)]
+            found[start : start + len(part)] = part
+        self.durable = found
+
+
+def torn(position: int, size: int, chance: random.Random) -> int:
+    """How much of a write of that size is there: up to any byte, or to a sector of the file."""
+    cut = chance.randint(0, size)
+    if chance.random() < 0.5:
+        cut = max((position + cut) // SECTOR * SECTOR - position, 0)
+    return cut
+
+
+_Entry = tuple[tuple[tuple[str, "Node | None"], ...], "File | None", int]
+"""Names and what they stand for from now on; a file whose bytes come first, up to that operation."""
+
+
+class Directory:
+    __slots__ = ("durable", "names", "path", "pending")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.names: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        self.pending: list[_Entry] = []
+
+    def change(self, *names: tuple[str, Node | None], first: File | None = None) -> None:
+        _name(self.names, names)
+        self.pending.append((names, first, first.done + len(first.pending) if first is not None else 0))
+
+    def settle(self, count: int | None = None) -> None:
+        for names, first, operations in self.pending[:count]:
+            _name(self.durable, names)
+            if first is not None:
+                first.settle(max(operations - first.done, 0))
+        del self.pending[:count]
+
+    def lose_power(self, chance: random.Random) -> None:
+        self.settle(chance.choice((0, len(self.pending), chance.randint(0, len(self.pending)))))
+        self.names = dict(self.durable)
+        self.pending.clear()
+
+
+Node = File | Directory
+
+
+def _name(table: dict[str, Node], names: Iterable[tuple[str, Node | None]]) -> None:
+    for name, node in names:
+        if node is None:
+            table.pop(name, None)
+        else:
+            table[name] = node
+
+
+class Platter:
+    """What outlives a process."""
+
+    def __init__(self, seed: object) -> None:
+        self.seed = seed
+        self.root = Directory("/")
+        self.dirs: dict[str, Directory] = {"/": self.root, "": self.root}
+        self.faults: list[DiskFault] = []
+        self.crashes = 0
+        self.counts: dict[tuple[str, str], int] = {}
+        self.locked: dict[str, SimDisk] = {}
+
+    def chance(self, what: str, path: str) -> random.Random:
+        """For the next time that this happens to that path."""
+        number = self.counts[what, path] = self.counts.get((what, path), 0) + 1
+        return random.Random(f"{self.seed}/disk/{what}/{path}/{number}")
+
+    def lose_power(self) -> None:
+        """Only what is durable, and what chance has kept, is there."""
+        seen: dict[File, None] = {}
+        self.crashes += 1
+        self.dirs = {"/": self.root, "": self.root}
+
+        def walk(node: Directory) -> None:
+            node.lose_power(random.Random(f"{self.seed}/disk/power/{node.path}/{self.crashes}"))
+            for name, child in node.names.items():
+                child.path = f"{node.path.rstrip('/')}/{name}"
+                if isinstance(child, Directory):
+                    self.dirs[child.path] = child
+                    walk(child)
+                else:
+                    seen[child] = None
+
+        walk(self.root)
+        for file in seen:
+            file.lose_power(random.Random(f"{self.seed}/disk/power/{file.path}/{self.crashes}"))
+
+
+# --- what goes wrong with it ----------------------------------------------------------------------------------------------
+
+DISK_FAULTS = {
+    "full": "``free_bytes`` more are taken, a write that reaches beyond them in part",
+    "fails": "``calls`` of ``write``, ``read`` and ``sync`` fail with EIO",
+    "readonly": "whatever would change it is refused",
+    "stalls": "the first call waits for its end, and the process with it",
+}
+"""What can be wrong, and what it means."""
+
+CALLS = ("write", "read", "sync")
+_CHANGES = ("write", "truncate", "create", "rename", "remove", "mkdir")
+
+
+@dataclass(eq=False)
+class DiskFault:
+    """Something wrong with the paths that fit ``paths`` (as a shell's pattern), until ``heal()`` or the end of a ``with`` block."""
+
+    disk: Platter = field(repr=False)
+    kind: str
+    paths: str = "*"
+    free_bytes: int = 0
+    calls: tuple[str, ...] = ("write", "sync")
+    until_s: float | None = None
+    """When a stall is going to end, as far as that is known: in loop time."""
+    ended: list[Callable[[], object]] = field(default_factory=list, repr=False)
+    """Who waits for its end."""
+
+    def heal(self) -> None:
+        """It is over; twice does nothing."""
+        if self in self.disk.faults:
+            self.disk.faults.remove(self)
+            waiting, self.ended = self.ended, []
+            for told in waiting:
+                told()
+
+    def hits(self, call: str, path: str) -> bool:
+        return (self.paths == "*" or fnmatch.fnmatchcase(path, self.paths)) and (
+            call in (*_CHANGES, *CALLS)
+            if self.kind == "stalls"
+            else call in self.calls
+            if self.kind == "fails"
+            else call in _CHANGES
+            if self.kind == "readonly"
+            else call in ("write", "mkdir")
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.heal()

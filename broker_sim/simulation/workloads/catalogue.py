@@ -1,0 +1,187 @@
+"""What a sweep can run: each workload is an entry that says who works on what. ``stage`` and ``rough`` let it live.
+
+WORKLOADS["static"].hosts(members=2)        # ('c1', 'c2', 'p1')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from broker_sim.simulation.faults.swarm import Targets
+from broker_sim.simulation.workloads.raw import OTHER, TOPIC
+
+__all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "Team", "Workload"]
+
+SESSION_S, REBALANCE_S, REQUEST_S = 10.0, 20.0, 12.0
+"""The clients' timeouts: short ones, so that thirty seconds hold a life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A group of consumers. ``pattern``: they subscribe to what matches it; ``commit_every_s``: they leave the commit to auto-commit;
+    ``static``: they have instance ids; ``assigned``: they share the partitions out among themselves and are no members of anything."""
+
+    group: str = "billing"
+    members: int = 3
+    topics: tuple[str, ...] = (TOPIC,)
+    pattern: str | None = None
+    work_s: float = 0.0
+    commit_every_s: float | None = None
+    static: bool = False
+    strategy: str = "range"
+    assigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
+    ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
+    members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said. ``disk``: the brokers
+    keep their logs on one, and have "cached" what they acknowledge, or "synced" it."""
+
+    name: str
+    story: str
+    teams: tuple[Team, ...] = (Team(),)
+    topics: Mapping[str, int] = field(default_factory=lambda: {TOPIC: 6})
+    produced: tuple[str, ...] = (TOPIC,)
+    brokers: int = 3
+    every_s: float = 0.4
+    idempotent: bool = False
+    hostile: bool = False
+    admin: bool = False
+    raw: bool = False
+    cooperative: bool = False
+    disk: str = ""
+    config: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def members(self) -> int:
+        """Of its largest group."""
+        return max(team.members for team in self.teams)
+
+    @property
+    def pace(self) -> float:
+        """How much shorter its times are than a consumer's usual ones."""
+        return 5.0 if self.raw else 1.0
+
+    def clients(self, members: int | None = None) -> tuple[str, ...]:
+        """The consumers' hosts, where a group has that many of them at most."""
+        count = sum(min(team.members, members or team.members) for team in self.teams)
+        return tuple(f"c{number}" for number in range(1, count + 1))
+
+    def hosts(self, members: int | None = None) -> tuple[str, ...]:
+        """Of all clients."""
+        producers = () if self.raw else tuple(f"p{number}" for number in range(1, len(self.produced) + 1))
+        others = [name for name in ("hostile", "admin") if getattr(self, name)]
+        return (*self.clients(members), *producers, *others)
+
+    def targets(self, members: int | None = None) -> Targets:
+        """What a seed's faults can hit."""
+        logs = tuple(f"{topic}-{index}" for topic, count in self.topics.items() for index in range(count))
+        brokers = tuple(f"broker-{number}" for number in range(1, self.brokers + 1))
+        groups = tuple(team.group for team in self.teams)
+        hanging = () if self.raw else self.clients(members)
+        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk)
+
+
+_EVERYTHING = {TOPIC: 4, "orders-eu": 2}
+_SMALL_LOGS = {
+    "offsets.topic.num.partitions": 5,
+    "log.index.interval.bytes": 200,
+    "log.retention.check.interval.ms": 4000,
+    "log.roll.ms": 2500,
+}
+"""Logs that roll, are compacted and have indexes within seconds."""
+
+_SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
+
+WORKLOADS: dict[str, Workload] = {
+    each.name: each
+    for each in (
+        Workload("group", "three consumers that commit after each batch, three brokers"),
+        Workload("alone", "the same on one broker", brokers=1),
+        Workload("auto", "consumers that leave the commit to auto-commit", (Team(commit_every_s=2.0),)),
+        Workload("static", "static members, which come back to what they had", (Team(static=True),)),
+        Workload(
+            "sticky",
+            "five consumers, sticky assignor, slow work",
+            (Team(members=5, work_s=0.3, strategy="sticky"),),
+            {TOPIC: 8},
+        ),
+        Workload(
+            "several",
+            "three groups, two of them on one topic, the third on two",
+            (
+                Team(members=2),
+                Team("audit", 2, (TOPIC, "refunds"), commit_every_s=2.0),
+                Team("mail", 1, ("refunds",), static=True, strategy="roundrobin"),
+            ),
+            {TOPIC: 4, "refunds": 3},
+            (TOPIC, "refunds"),
+        ),
+        Workload(
+            "pattern",
+            "two consumers of all topics that match a pattern, and somebody who makes, grows and deletes such topics",
+            (Team(members=2, topics=tuple(_EVERYTHING), pattern="^(orders|extra)"),),
+            _EVERYTHING,
+            tuple(_EVERYTHING),
+            admin=True,
+        ),
+        Workload(
+            "admin",
+            "a group at work, while topics and other groups are made, grown, described, reset and deleted",
+            (Team(members=2),),
+            {TOPIC: 4, OTHER: 2},
+            admin=True,
+        ),
+        Workload("idempotent", "an idempotent producer", (Team(members=2),), idempotent=True, every_s=0.2),
+        Workload(
+            "assigned", "two consumers that assign themselves their partitions and commit", (Team("billing", 2, assigned=True),)
+        ),
+        Workload(
+            "mixed",
+            "two aiokafka members, and in the same group the hostile client",
+            (Team(members=2),),
+            {TOPIC: 6, OTHER: 2},
+            hostile=True,
+            config=_SHORT_SESSIONS,
+        ),
+        Workload(
+            "hostile",
+            "three members and the hostile client, all of them on the wire protocol",
+            topics={TOPIC: 6, OTHER: 2},
+            hostile=True,
+            raw=True,
+            config={"group.max.size": 4},
+        ),
+        Workload(
+            "cooperative",
+            "four members that give up a partition before another one gets it (KIP-429; aiokafka has no such assignor)",
+            (Team(members=4),),
+            {TOPIC: 6, OTHER: 2},
+            raw=True,
+            cooperative=True,
+        ),
+        Workload(
+            "disk",
+            "brokers whose process is killed and starts again from its disk",
+            (Team(members=2),),
+            {TOPIC: 4},
+            every_s=0.2,
+            disk="cached",
+            config=_SMALL_LOGS,
+        ),
+        Workload(
+            "power",
+            "brokers that sync what they acknowledge, on machines that lose power",
+            (Team(members=2),),
+            {TOPIC: 4},
+            every_s=0.2,
+            idempotent=True,
+            disk="synced",
+            config=_SMALL_LOGS,
+        ),
+    )
+}  # fmt: skip
+"""By name."""

@@ -1,0 +1,115 @@
+"""Members that rebalance cooperatively (KIP-429): they keep what they have while the group rebalances, and a partition that is to move
+is given up in one generation and handed out in the next.
+
+aiokafka has no such assignor, so these speak the protocol themselves. They check what the protocol promises: nobody works on a
+partition while another member does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, SESSION_MS, TOPIC, Member
+from protocol.codec import decode, encode
+from protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+__all__ = ["Cooperative", "share"]
+
+_SUBSCRIPTION = 2
+"""Version with owned partitions and their generation."""
+
+
+def share(owned: Mapping[str, tuple[int, list[int]]], parts: int) -> dict[str, list[int]]:
+    """Who gets what now, out of member -> its generation and the partitions that it owned then. Each partition goes to whom it is to
+    belong to, and to nobody yet where somebody else owns it. Of two that claim one the later generation is believed."""
+    owner: dict[int, tuple[int, str]] = {}
+    for member, (generation, partitions) in owned.items():
+        for index in partitions:
+            if index < parts and owner.get(index, (-2, ""))[0] < generation:
+                owner[index] = generation, member
+    most = {member: parts // len(owned) + (place < parts % len(owned)) for place, member in enumerate(sorted(owned))}
+    wanted: dict[str, list[int]] = {member: [] for member in owned}
+    free = []
+    for index in range(parts):
+        member = owner.get(index, (-2, ""))[1]
+        if member and len(wanted[member]) < most[member]:
+            wanted[member].append(index)
+        else:
+            free.append(index)
+    for index in free:
+        member = next(name for name in sorted(wanted) if len(wanted[name]) < most[name])
+        if index not in owner:
+            wanted[member].append(index)
+        else:
+            most[member] -= 1  # the next generation gives it to whom has room
+    return wanted
+
+
+class Cooperative(Member):
+    """See the module. ``mine``: the partitions that it works on."""
+
+    mine: list[int]
+
+    async def run(self) -> None:
+        """For ever."""
+        self.mine = []
+        self.scene.working.pop(self.name, None)
+        await super().run()
+
+    def _join_request(self) -> JoinGroupRequest:
+        owned = [ConsumerProtocolSubscriptionTopicPartition(TOPIC, self.mine)] if self.mine else []
+        subscription = ConsumerProtocolSubscription([TOPIC], None, owned, self.generation if self.member else -1)
+        metadata = _SUBSCRIPTION.to_bytes(2, "big") + encode(subscription, _SUBSCRIPTION)
+        protocols = [JoinGroupRequestProtocol("cooperative-sticky", metadata)]
+        return JoinGroupRequest(GROUP, SESSION_MS, REBALANCE_MS, self.member, self.instance, "consumer", protocols)
+
+    def _sync_request(self, answer: Any) -> SyncGroupRequest:
+        assignments = []
+        if answer.members:
+            owned = {each.member_id: _owned(each.metadata) for each in answer.members}
+            for name, parts in share(owned, self.scene.partitions).items():
+                given = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition(TOPIC, parts)])
+                assignments.append(SyncGroupRequestAssignment(name, b"\0\0" + encode(given, 0)))
+        return SyncGroupRequest(
+            GROUP, self.generation, self.member, self.instance, "consumer", "cooperative-sticky", assignments
+        )
+
+    def _synced(self, answer: Any) -> list[int] | None:
+        """Take what is new; None where something is to be given up first, which the next JoinGroup tells."""
+        given = decode(ConsumerProtocolAssignment, 0, answer.assignment[2:]) if answer.assignment else None
+        mine = sorted(index for each in (given.assigned_partitions if given else ()) for index in each.partitions)
+        kept = [index for index in self.mine if index in mine]
+        revokes = len(kept) < len(self.mine)
+        self.mine = mine
+        self._work()
+        return None if revokes else mine
+
+    def _lost(self) -> None:
+        """It is no member any more: nothing is its."""
+        super()._lost()
+        self.mine = []
+        self._work()
+
+    def _work(self) -> None:
+        """What it works on from now on: nothing that another one of this generation or a later one does."""
+        working = self.scene.working
+        working[self.name] = self.generation, frozenset(self.mine)
+        for name, (generation, parts) in working.items():
+            both = parts & frozenset(self.mine)
+            if name != self.name and both and generation == self.generation:
+                what = f"{self.name} and {name} work on {sorted(both)} in generation {generation}"
+                self.scene.answers.tell(InvariantBroken("one owner of a partition", what))
+
+
+def _owned(metadata: bytes) -> tuple[int, list[int]]:
+    subscription = decode(ConsumerProtocolSubscription, _SUBSCRIPTION, metadata[2:])
+    return subscription.generation_id, [index for each in subscription.owned_partitions for index in each.partitions]

@@ -1,0 +1,240 @@
+"""A workload of aiokafka clients at work: its cluster, its programs, what must hold in its safety and in its liveness phase."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.checks.invariants import InvariantBroken, Invariants
+from broker_sim.simulation.checks.ledger import Ledger
+from broker_sim.simulation.checks.liveness import Expected, bound_s, converge, safe
+from broker_sim.simulation.workloads.admin import Admin
+from broker_sim.simulation.workloads.catalogue import REBALANCE_S, REQUEST_S, SESSION_S, Team, Workload
+from broker_sim.simulation.workloads.hostile import Hostile
+from broker_sim.simulation.workloads.programs import Consumer, Producer
+from broker_sim.simulation.workloads.raw import Scene, Unheard
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.sweeps.trial import Case
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["Stage", "Watch"]
+
+_METADATA_S = 10.0
+"""Age at which clients ask for metadata again."""
+
+_NOTED_S = 0.3
+"""So often the hostile client looks who is there."""
+
+
+class Watch:
+    """What breaks in a run: the first breach ends it. ``waive``: invariants whose breaches are counted and go on."""
+
+    def __init__(self, sim: Simulation, waive: Collection[str] = ()) -> None:
+        self.sim, self.waive = sim, frozenset(waive)
+        self.waived: Counter[str] = Counter()
+        self.broken: InvariantBroken | None = None
+        self.stops = True
+        """Whether a breach ends what runs."""
+
+    def breach(self, error: InvariantBroken) -> None:
+        """An invariant is broken."""
+        if error.name in self.waive:
+            self.waived[error.name] += 1
+        elif self.broken is None:
+            self.broken = error
+            if self.stops and self.sim.loop.is_running():
+                self.sim.loop.stop()
+
+    def check(self) -> None:
+        """Raise InvariantBroken where one is."""
+        if self.broken is not None:
+            raise self.broken
+
+
+class Stage:
+    """See the module. ``case.journal`` False leaves the brokers unwatched, on their short ways, until a fault needs the journal."""
+
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+        self.sim, self.case, self.workload, self.watch = sim, case, workload, watch
+        factor = min(3, workload.brokers)
+        replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
+        self.kafka: SimCluster = sim.cluster(
+            brokers=workload.brokers, topics=dict(workload.topics), as_version=case.as_version, journal=case.journal is not False,
+            config={**replication, **workload.config}, disk=bool(workload.disk), sync=workload.disk == "synced",
+        )  # fmt: skip
+        self.kafka.on_loss = watch.breach
+        self.kafka.state.ensure_offsets_topic()
+        self.ledger = Ledger(watch.breach)
+        self.invariants = (
+            Invariants(self.kafka, watch.breach, waive=watch.waive, ledger=self.ledger) if self.kafka.observed else None
+        )
+        self.consumers: list[Consumer] = []
+        for team in workload.teams:
+            self._start_team(team, min(team.members, case.members or team.members))
+        self.producers = [self._producer(number, topic) for number, topic in enumerate(workload.produced, 1)]
+        self._over: list[Admin | Hostile] = []
+        if workload.admin:
+            admin = Admin(self._scene("admin"), workload)
+            sim.host("admin").spawn(admin.run)
+            self._over.append(admin)
+        if workload.hostile:
+            self._start_hostile()
+
+    # --- who is there
+
+    def _start_team(self, team: Team, count: int) -> None:
+        pattern = None if team.pattern is None else re.compile(team.pattern)
+        for topic in self.workload.topics:
+            if topic in team.topics or (pattern is not None and pattern.match(topic)):
+                self.ledger.reads(team.group, topic)
+        for number in range(count):
+            host = self.sim.host(f"c{len(self.consumers) + 1}")
+            mine = [] if not team.assigned else self._share(team, number, count)
+            one = Consumer(
+                self.sim, host, self.kafka.bootstrap, team.group, team.topics, team.work_s, team.commit_every_s,
+                _options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
+            )  # fmt: skip
+            host.spawn(_through(one.run))
+            self.consumers.append(one)
+
+    def _share(self, team: Team, number: int, count: int) -> list[tuple[str, int]]:
+        every = [(topic, index) for topic in team.topics for index in range(self.workload.topics[topic])]
+        return every[number::count]
+
+    def _producer(self, number: int, topic: str) -> Producer:
+        host = self.sim.host(f"p{number}")
+        options = {"request_timeout_ms": round(REQUEST_S * 1000), "metadata_max_age_ms": round(_METADATA_S * 1000)}
+        if self.workload.idempotent:
+            options["enable_idempotence"] = True
+        one = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
+        host.spawn(_through(one.run))
+        return one
+
+    def _scene(self, name: str) -> Scene:
+        """For clients that speak the protocol themselves; what they hear the journal checks."""
+        unheard = Unheard(self.kafka.state, lambda: self.sim.elapsed_s, lambda error: None)
+        return Scene(self.sim, self.kafka, unheard, self.workload.topics.get("orders", 1), guest=True)
+
+    def _start_hostile(self) -> None:
+        scene = self._scene("hostile")
+        hostile = Hostile(scene, "hostile")
+        self._over.append(hostile)
+
+        async def look() -> None:
+            while not hostile.over:
+                for member_id, instance, generation in self._present():
+                    scene.note(member_id, instance, generation)
+                await asyncio.sleep(_NOTED_S)
+
+        async def live() -> None:
+            await asyncio.gather(hostile.run(), look())
+
+        self.sim.host("hostile").spawn(live)
+
+    def _present(self) -> list[tuple[str, str | None, int]]:
+        """The members of the first group, as its coordinator knows them."""
+        name = self.workload.teams[0].group
+        partition = self.kafka.runtime.partition_of(name)
+        shard = None if partition is None else self.kafka.runtime.shard(partition.index)
+        group = None if shard is None else shard.groups.get(name)
+        if group is None:
+            return []
+        return [(each.member_id, each.instance_id, group.generation) for each in group.members.values()]
+
+    @property
+    def waived(self) -> Counter[str]:
+        """Breaches of invariants that are waived."""
+        return Counter() if self.invariants is None else self.invariants.answers.waived
+
+    # --- the two phases
+
+    def hangs(self) -> dict[str, Callable[[float], object]]:
+        """What lets each client's application hang."""
+
+        def hang(one: Consumer) -> Callable[[float], object]:
+            return lambda hang_s: setattr(one, "hang_s", hang_s)
+
+        return {one.host.name: hang(one) for one in self.consumers}
+
+    def finish(self) -> None:
+        """Nothing more is produced than what is on its way; who broke rules or topics is gone."""
+        for producer in self.producers:
+            producer.count = producer.sent + 1
+        for one in self._over:
+            one.over = True
+            self.sim.crash(one.name, reset=True)
+
+    def settle(self, injection: Injection) -> float:
+        """All is healed: wait until everything is well. Returns the virtual seconds that it took. Raises NotAlive, Unsafe,
+        InvariantBroken."""
+        workload = self.workload
+        work_s = max(team.work_s for team in workload.teams)
+        within_s = bound_s(session_s=SESSION_S, rebalance_s=REBALANCE_S, request_s=REQUEST_S, work_s=work_s)
+        within_s += max((f.args["hang_s"] for f in injection.begun if f.kind == "hang"), default=0.0)
+        within_s += 2 * _METADATA_S * (workload.admin + workload.hostile)
+        took_s = converge(self.sim, self.kafka, self._expected(), within_s, self._unfinished)
+        if self.invariants is not None:
+            self.invariants.finish()
+        self.watch.check()
+        safe(self.consumers, self.producers, self.kafka)
+        return took_s
+
+    def _expected(self) -> list[Expected]:
+        found = []
+        for team in self.workload.teams:
+            members = 0 if team.assigned else min(team.members, self.case.members or team.members)
+            found.append(Expected(team.group, members, team.topics, None if team.assigned else "Stable"))
+        return found
+
+    def _unfinished(self) -> str | None:
+        self.watch.check()
+        for producer in self.producers:
+            missing = (producer.count or 0) - producer.sent
+            if missing > 0:
+                last = producer.failures[-1:] or [""]
+                return f"{missing} records were never acknowledged to the producer {last[0]}"
+        return None
+
+
+def _options(team: Team, name: str) -> dict[str, Any]:
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    assignors = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }
+    options = {
+        "session_timeout_ms": round(SESSION_S * 1000),
+        "max_poll_interval_ms": round(REBALANCE_S * 1000),
+        "rebalance_timeout_ms": round(REBALANCE_S * 1000),
+        "request_timeout_ms": round(REQUEST_S * 1000),
+        "metadata_max_age_ms": round(_METADATA_S * 1000),
+        "partition_assignment_strategy": [assignors[team.strategy]],
+    }
+    return {**options, "group_instance_id": name} if team.static else options
+
+
+def _through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A program that begins again when its client's stop() raises CancelledError though nobody has cancelled it: aiokafka 0.14's does
+    where it was about to rejoin, or to fetch again."""
+
+    async def run_through() -> None:
+        while True:
+            try:
+                return await program()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+            await asyncio.sleep(1)
+
+    return run_through
