@@ -13,10 +13,25 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-__all__ = ["BROKEN", "CONTROL_PORT", "DEADLINE", "DONE", "USAGE", "Parser", "add_command", "seeds", "setting", "whole"]
+__all__ = [
+    "BROKEN",
+    "CONTROL_PORT",
+    "DEADLINE",
+    "DONE",
+    "USAGE",
+    "Parser",
+    "add_command",
+    "seeds",
+    "setting",
+    "terminable",
+    "whole",
+]
 
 DONE, BROKEN, USAGE, DEADLINE = 0, 1, 2, 3
 """Exit codes: all is well; a verdict is broken, or what was asked for can't be done; it was asked wrongly; a deadline passed."""
@@ -72,3 +87,16 @@ def seeds(text: str) -> range:
     if not numbers:
         raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
     return numbers
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """In the block SIGTERM is what Ctrl-C is, a KeyboardInterrupt; signals are the main thread's own, elsewhere it does nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.scenario.runner import Options, Outcome
     from broker_sim.simulation.virtual.recording import Recording
 
-from broker_sim.commandline import add_command, seeds, whole
+from broker_sim.commandline import add_command, seeds, terminable, whole
 
 __all__ = ["register", "run", "scenario"]
 
@@ -171,8 +171,12 @@ def run(arguments: argparse.Namespace) -> int:
         if options.data is not None and arguments.repeat > 1:
             raise UsageError("--data keeps the logs of one run: not with --repeat")
         if arguments.seeds is not None:
-            return _sweep(arguments)
-        return _virtual(arguments, options) if arguments.virtual else _real(arguments, options)
+            with terminable():
+                return _sweep(arguments)
+        if arguments.virtual:
+            with terminable():
+                return _virtual(arguments, options)
+        return _real(arguments, options)
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)
         return 2
@@ -217,8 +221,6 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
     from broker_sim.simulation.errors import SimError
     from broker_sim.simulation.virtual.recording import Recording
 
-    with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     worst, first, schedules = 0, None, set[str | None]()
     for _ in range(max(1, arguments.repeat)):
         recording = Recording(first) if arguments.repeat > 1 else None
@@ -268,7 +270,8 @@ def simulate(arguments: argparse.Namespace) -> int:
     paths = [find(name) for name in dict.fromkeys(names)]
     given = {"quiet": arguments.quiet, "as_json": arguments.json, "as_version": arguments.as_version}
     try:
-        return show(paths, arguments.seeds, jobs=arguments.jobs, **given)
+        with terminable():
+            return show(paths, arguments.seeds, jobs=arguments.jobs, **given)
     except KeyboardInterrupt:
         print("broker-sim simulate: interrupted", file=sys.stderr)
         return 130

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, seeds, whole
+from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, seeds, terminable, whole
 from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
@@ -199,7 +199,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
         summary = _on_spark(options, arguments)
     else:
         line = _Line(quiet=arguments.quiet, limit_s=arguments.limit)
-        summary = sweep(options, line.show)
+        with terminable():
+            summary = sweep(options, line.show)
         line.end()
     sys.stdout.write(json.dumps(summary.to_dict()) + "\n" if arguments.json else text_of(summary))
     return DONE if not summary.failures else BROKEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -155,6 +156,28 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
     rows.write_text("{}\n")
     with pytest.raises(UsageError, match=r"runs\.jsonl, line 1: no row"):
         sweep(options(seeds=range(9), rows=rows))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
+    words = ["simulate", "hostile", "--seeds", "0..1000000", "--seconds", "1", "--jobs", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker_sim", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),  # a shell's background job ignores it
+    )
+    assert process.stderr is not None
+    while "runs, " not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    told, problems = process.communicate(timeout=30)
+    assert "(interrupted)" in told
+    assert (process.returncode, [line for line in problems.splitlines() if "runs, " not in line]) == (0, [])
 
 
 @pytest.mark.usefixtures("here")
