@@ -227,6 +227,7 @@ class Cluster(Incidents):
         clock, files = self._clock, self._files()
         if clock is None or isinstance(clock, str):
             clock = clock_of(clock or "real", now_ms=self._stopped_ms)()
+        about = f"data directory {self._data_dir}"
         try:
             if self._data_dir is not None:
                 self._lock = _lock(self._data_dir, files)
@@ -240,9 +241,10 @@ class Cluster(Incidents):
             state.load()
             for name, partitions in self.topics.items():
                 if name not in state.topics:
+                    about = f"topic {name!r}"
                     state.create_topic(name, partitions)
         except KafkaError as error:
-            raise ClusterError(f"topic {name!r}: {error.message or error.error.name}") from None
+            raise ClusterError(f"{about}: {error.message or error.error.name}") from None
         except (StoreError, StorageError) as error:
             raise ClusterError(f"data directory {self._data_dir}: {error}") from None
         except OSError as error:

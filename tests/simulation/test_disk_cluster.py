@@ -327,6 +327,9 @@ def test_brokers_whose_disk_is_broken_do_not_start() -> None:
         with kafka.disk.fault("readonly"), pytest.raises(ClusterError, match="Read-only"):
             kafka.start_again()
         assert kafka.dead
+        full = "^data directory .*No space left"
+        with kafka.disk.fault("full", paths="*/cluster.json*"), pytest.raises(ClusterError, match=full):
+            kafka.start_again()
         kafka.start_again()
         assert not kafka.dead
         assert list(kafka.state.topics) == ["orders"]

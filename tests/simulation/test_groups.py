@@ -31,6 +31,23 @@ def test_a_silent_crash_costs_a_session_and_then_the_others_take_over() -> None:
         assert not group.lost()
 
 
+def test_a_client_that_never_stops_is_given_up() -> None:
+    """aiokafka's stop() has no end where the answer to its last auto-commit takes its coordinator from it."""
+    with simulate(3) as sim:
+        group = begin(sim, members=2)
+        consumer = group.consumers[0]
+        consumer.commit_every_s = 5.0
+        sim.run_until(lambda: group.stable(2), within="30s")
+        sim.run_for(10)
+        with group.kafka.fault("OffsetCommit", error="COORDINATOR_NOT_AVAILABLE"):
+            consumer.leaving = True
+            sim.run_for(20)
+        assert not consumer.failures
+        sim.run_for(30)
+        assert [text.partition(" ")[2] for text in consumer.failures] == ["stop() did not return within 45.0 s"]
+        sim.run_until(lambda: group.stable(1), within="60s")
+
+
 def test_commits_of_a_stuck_offsets_partition_wait_and_come_through() -> None:
     with simulate(4) as sim:
         group = begin(sim)

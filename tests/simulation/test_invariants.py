@@ -35,6 +35,17 @@ from protocol.messages.k11_join_group import JoinGroupResponse, JoinGroupRespons
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from protocol.messages.k14_sync_group import SyncGroupResponse
+from protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+LOST = "an acked commit is never lost nor regressed"
+REMOVAL = OffsetDeleteRequest(GROUP, [OffsetDeleteRequestTopic("orders", [OffsetDeleteRequestPartition(0)])])
 
 
 class Bench:
@@ -84,6 +95,10 @@ def fetched(value: int) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=[OffsetFetchResponseTopic("orders", [OffsetFetchResponsePartition(0, value)])])
 
 
+def removed(error: Err) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic("orders", [OffsetDeleteResponsePartition(0, error)])])
+
+
 def assigned(member: str, generation: int, members: list[str], parts: int = 4) -> SyncGroupResponse:
     given = sync_request(members[0], None, generation, members, parts).assignments
     return SyncGroupResponse(assignment=next(each.assignment for each in given if each.member_id == member))
@@ -103,7 +118,7 @@ def test_an_acked_commit_that_is_lost(bench: Bench) -> None:
     bench.read(5)
     assert bench.name is None
     bench.read(-1)
-    assert bench.name == "an acked commit is never lost nor regressed"
+    assert bench.name == LOST
     assert "it was 5, acked" in str(bench.answers.broken)
 
 
@@ -111,7 +126,7 @@ def test_an_acked_commit_that_regresses(bench: Bench) -> None:
     bench.commit(5)
     bench.commit(6)
     bench.read(5)
-    assert bench.name == "an acked commit is never lost nor regressed"
+    assert bench.name == LOST
 
 
 @pytest.mark.parametrize("seen", [5, 6])
@@ -128,7 +143,7 @@ def test_what_was_read_once_is_not_unread(bench: Bench) -> None:
     bench.commit(6, Err.COORDINATOR_NOT_AVAILABLE)
     bench.read(6)
     bench.read(5)
-    assert bench.name == "an acked commit is never lost nor regressed"
+    assert bench.name == LOST
     assert "it was 6, seen before" in str(bench.answers.broken)
 
 
@@ -136,7 +151,24 @@ def test_a_refused_commit_that_shows(bench: Bench) -> None:
     bench.commit(5)
     bench.commit(6, Err.ILLEGAL_GENERATION, "somebody", 3)
     bench.read(6)
-    assert bench.name == "an acked commit is never lost nor regressed"
+    assert bench.name == LOST
+
+
+@pytest.mark.parametrize(("error", "seen"), [(Err.GROUP_SUBSCRIBED_TO_TOPIC, None), (Err.NONE, LOST)])
+def test_a_removal_takes_something_away_where_it_is_acknowledged(bench: Bench, error: Err, seen: str | None) -> None:
+    bench.commit(5)
+    bench.ask(REMOVAL, removed(error), 0)
+    bench.read(5)
+    assert bench.name == seen
+
+
+def test_a_removal_that_waits_is_not_why_nothing_is_there(bench: Bench) -> None:
+    removal = bench.sent(REMOVAL, 0)
+    bench.read(-1)
+    bench.commit(5)
+    bench.answers.answered(removal, removed(Err.GROUP_SUBSCRIBED_TO_TOPIC))
+    bench.read(5)
+    assert bench.name is None
 
 
 def test_commits_that_overlap_may_land_in_either_order(bench: Bench) -> None:
@@ -346,6 +378,38 @@ def test_a_member_that_comes_back_under_its_old_id() -> None:
         kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=without, after=back)
         assert [each.name for each in found] == ["member ids are never reused"]
         assert "is back" in str(found[0])
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_join_that_waits_while_a_request_from_before_removes_its_member(removed: bool) -> None:
+    """A rule had kept the LeaveGroup back: UNKNOWN_MEMBER_ID is right for a JoinGroup that came while "a" was a member still."""
+    with simulate(1, invariants=False) as sim:
+        kafka, watch, found = watched(sim)
+        index = offsets_partition(GROUP, 7)
+        partition, log = kafka.state.topics["__consumer_offsets"].partitions[index], f"__consumer_offsets-{index}"
+        kafka.runtime.reload(partition, keep_loading=True)
+        kafka.runtime.end_loading(partition)
+        sim.run_for(1)
+        preparing = shown("PreparingRebalance", 2, {"a": [], "b": []}, "b")
+        watch._groups[GROUP] = preparing
+        client = {"connection": 1, "correlation_id": 5, "client_id": "one", "client_host": "/10.0.0.1"}
+        body = {"group_id": GROUP, "member_id": "a", "group_instance_id": None, "session_timeout_ms": 2000}
+        kafka.journal.write(
+            "request",
+            request=7,
+            api="JoinGroup",
+            version=9,
+            broker=1,
+            **client,
+            body={**body, "rebalance_timeout_ms": 3000},
+        )
+        if removed:
+            cause = {"kind": "request", "request": 3, "api": "LeaveGroup"}
+            without = shown("PreparingRebalance", 2, {"b": []}, "b")
+            kafka.journal.write("group", log=log, group=GROUP, cause=cause, before=preparing, after=without)
+        answer = {"error_code": 25, "generation_id": -1, "member_id": "", "leader": "", "members": []}
+        kafka.journal.write("response", request=7, api="JoinGroup", took_ms=1, body=answer)
+        assert [each.name for each in found] == ([] if removed else ["answers follow the rules"])
 
 
 def test_a_group_in_the_wrong_partition() -> None:

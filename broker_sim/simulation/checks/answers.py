@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,13 @@ def offsets_partition(group: str, partitions: int) -> int:
     return 0 if value == 2**31 else value % partitions
 
 
+def _partitions(body: Any) -> Iterator[tuple[tuple[str, int], Any]]:
+    """Topic and index of each partition of a message, with what it says of it."""
+    for topic in _of(body, "topics") or ():
+        for each in _of(topic, "partitions"):
+            yield (_of(topic, "name"), _of(each, "partition_index")), each
+
+
 def _of(body: Any, name: str, default: Any = None) -> Any:
     """A field of a message, or of one that the journal has decoded."""
     return body.get(name, default) if isinstance(body, dict) else getattr(body, name, default)
@@ -113,6 +120,10 @@ class _Write:
     acked: bool = False
     begun: int = 0
     """As ``sent``, which is put off for ever where it is refused."""
+
+    def refused(self) -> None:
+        """It never was; a read that seemed to show it has shown something else."""
+        self.sent, self.done = _NEVER, math.inf
 
 
 @dataclass(slots=True)
@@ -227,13 +238,10 @@ class Answers:
         self._timeouts[ask.group] = min(shortest, session_s), max(longest, session_s), max(rebalance, rebalance_s)
 
     def _note_writes(self, ask: Ask) -> None:
-        for topic in _of(ask.body, "topics") or ():
-            for each in _of(topic, "partitions"):
-                value = _of(each, "committed_offset", -1)
-                write = _Write(value, ask.sent, begun=ask.sent)
-                ask.writes.append(write)
-                key = ask.group, _of(topic, "name"), _of(each, "partition_index")
-                self.writes.setdefault(key, []).append(write)
+        for key, each in _partitions(ask.body):
+            write = _Write(_of(each, "committed_offset", -1), ask.sent, begun=ask.sent)
+            ask.writes.append(write)
+            self.writes.setdefault((ask.group, *key), []).append(write)
 
     def _note_removals(self, ask: Ask) -> None:
         """Of a group, with all its offsets."""
@@ -480,40 +488,30 @@ class Answers:
                     self.fail("commits of strangers are refused", ask, "taken from an id that nobody was given")
         elif ask.error in _REFUSED:
             for write in ask.writes:
-                write.sent = _NEVER
+                write.refused()
 
     def _deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
-        fine = {
-            (_of(topic, "name"), _of(each, "partition_index"))
-            for topic in _of(body, "topics") or ()
-            for each in _of(topic, "partitions")
-            if _of(each, "error_code") == 0
-        }
-        asked = [
-            (_of(t, "name"), _of(p, "partition_index")) for t in _of(ask.body, "topics") for p in _of(t, "partitions")
-        ]
-        for key, write in zip(asked, ask.writes, strict=True):
+        fine = {key for key, each in _partitions(body) if _of(each, "error_code") == 0}
+        for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
                 if self._awaits_tombstones:  # else it may come to nothing after all
                     write.done, write.acked = self.tick, True
             elif ask.error is Err.NONE:
-                write.sent = _NEVER
+                write.refused()
 
     def _group_deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
         for write in ask.writes:
             if ask.error is Err.NONE and self._awaits_tombstones:
                 write.done, write.acked = self.tick, True
             elif ask.error in (Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND):
-                write.sent = _NEVER
+                write.refused()
 
     def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
         if ask.error is not Err.NONE:
             return
-        for topic in _of(body, "topics") or ():
-            for each in _of(topic, "partitions"):
-                if _of(each, "error_code") == 0:
-                    key = ask.group, _of(topic, "name"), _of(each, "partition_index")
-                    self.saw(ask, key, _of(each, "committed_offset"))
+        for key, each in _partitions(body):
+            if _of(each, "error_code") == 0:
+                self.saw(ask, (ask.group, *key), _of(each, "committed_offset"))
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
         """Whether somebody has asked for that offset to be removed."""
@@ -547,7 +545,8 @@ class Answers:
         assert ask.got is not None
         fitting = [w for w in writes if w.value == value and w.sent < ask.got and w.done >= floor]
         if fitting:
-            if settles and len(fitting) == 1 and (value >= 0 or self._awaits_tombstones):
+            removed = self._awaits_tombstones and floor >= 0  # else it may be that nothing has ever been there
+            if settles and len(fitting) == 1 and (value >= 0 or removed):
                 fitting[0].done = min(fitting[0].done, ask.got)
         elif (value != -1 and not self._unsure) or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
@@ -592,6 +591,5 @@ def _error_of(ask: Ask, body: Any) -> Err:
     if not code and ask.api == "DeleteGroups":
         code = next((_of(each, "error_code") for each in _of(body, "results") or ()), 0)
     if not code and ask.api == "OffsetCommit":
-        codes = [_of(each, "error_code") for topic in _of(body, "topics") for each in _of(topic, "partitions")]
-        code = next((each for each in codes if each), 0)
+        code = next((code for _, each in _partitions(body) if (code := _of(each, "error_code"))), 0)
     return Err(code)

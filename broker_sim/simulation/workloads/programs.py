@@ -19,6 +19,9 @@ __all__ = ["Consumer", "Delivery", "Producer"]
 _AGAIN_S = 1.0
 """Pause of an application before it starts its client again."""
 
+_STOP_S = 45.0
+"""What it gives its client for stopping: longer than a request may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -123,9 +126,17 @@ class Consumer:
             except (KafkaError, OSError) as error:
                 self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
             finally:
-                await consumer.stop()
+                await self._stop(consumer)
             if not self.leaving:
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _stop(self, consumer: Any) -> None:
+        """aiokafka's stop() tries its last auto-commit for ever where that commit's answer has cost it the coordinator (0.14)."""
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await consumer.stop()
+        except TimeoutError:
+            self.failures.append(f"{self.sim.elapsed_s:.3f} stop() did not return within {_STOP_S} s")
 
     def _subscribe(self, consumer: Any) -> None:
         from aiokafka import TopicPartition
