@@ -54,7 +54,7 @@ from broker_sim.simulation.virtual.loop import SimLoop, SimTask
 from broker_sim.simulation.virtual.network import Link, SimNetwork
 from broker_sim.simulation.virtual.patience import patience as guarded
 from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
-from broker_sim.simulation.virtual.recording import Recording, encoded
+from broker_sim.simulation.virtual.recording import Recording, hashed
 from broker_sim.words import UsageError, duration_ms, unknown
 
 __all__ = ["Simulation", "simulate"]
@@ -400,7 +400,7 @@ class Simulation:
 
     def _digest_events(self) -> None:
         for entry in self._unhashed:
-            self._digest.update(encoded(entry).encode())
+            self._digest.update(hashed(entry))
         self._unhashed.clear()
 
     @property
