@@ -149,7 +149,7 @@ def window(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """``broker-sim pipeline run``."""
     from broker_sim.pipeline.progress import Steps
-    from broker_sim.pipeline.run import Options, SparkFailed, pipeline
+    from broker_sim.pipeline.run import JobFailed, Options, pipeline
 
     options = Options(
         input=arguments.input,
@@ -167,7 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return USAGE
-    except SparkFailed as error:
+    except JobFailed as error:
         sys.stderr.write(f"broker-sim pipeline run: {error}\n")
         return BROKEN
     except KeyboardInterrupt:

@@ -32,7 +32,7 @@ from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, win
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "Outcome", "Run", "SparkFailed", "at_work", "derived", "pipeline", "settings", "spark_s_reason"]
+__all__ = ["JobFailed", "Options", "Outcome", "Run", "at_work", "derived", "pipeline", "settings", "spark_s_reason"]
 
 
 SMALL = 32 << 20
@@ -41,7 +41,7 @@ AT_ONCE = 2
 """Tables that are made at the same time."""
 
 
-class SparkFailed(RuntimeError):
+class JobFailed(RuntimeError):
     """Spark gave up; its reason in one line."""
 
 
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def pipeline(options: Options, steps: Steps) -> Outcome:
-    """Run everything. Raises UsageError, SparkFailed."""
+    """Run everything. Raises UsageError, JobFailed."""
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
     found = inputs.find(options.input, options.journal, options.run_id, look=options.look_for_journal)
@@ -112,14 +112,14 @@ def pipeline(options: Options, steps: Steps) -> Outcome:
 
 @contextmanager
 def at_work(spark: SparkSession, *, stop: bool) -> Iterator[None]:
-    """What is done with a session, which is stopped afterwards if it is ours to ``stop``. Raises SparkFailed where Spark gives up."""
+    """What is done with a session, which is stopped afterwards if it is ours to ``stop``. Raises JobFailed where Spark gives up."""
     try:
         yield
     except Exception as error:
         reason = spark_s_reason(error)
         if reason is None:
             raise
-        raise SparkFailed(reason) from error
+        raise JobFailed(reason) from error
     finally:
         if stop:
             spark.stop()

@@ -75,7 +75,7 @@ class SparkMissing(UsageError):
     """PySpark or what it needs is not installed; one line."""
 
 
-class SparkFailed(UsageError):
+class SparkNotStarted(UsageError):
     """Spark's JVM did not start, or no session could be made in it; one line."""
 
 
@@ -200,7 +200,7 @@ def spark_session(
 
     ``master`` None: that of spark-submit where it started this process, else ``local[*]``. ``progress`` shows Spark's own bar on
     stderr. ``log_level`` is log4j's. A session that runs already is taken as it is: master and most settings are its own.
-    Raises SparkMissing, JavaMissing, SparkFailed.
+    Raises SparkMissing, JavaMissing, SparkNotStarted.
     """
     need_pyspark()
     from pyspark.sql import SparkSession
@@ -262,7 +262,7 @@ def _started(app: str, settings: Mapping[str, str], submitted: bool) -> Any:
         if isinstance(error, Py4JJavaError):
             told = str(error.java_exception.getMessage()).splitlines()[0]
             why = why if "stopped SparkContext" in told else told  # that says nothing of what stopped it
-        raise SparkFailed(f"Spark did not start: {why or error}") from error
+        raise SparkNotStarted(f"Spark did not start: {why or error}") from error
     if said is not None:
         said.started()
     return session

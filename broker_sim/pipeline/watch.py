@@ -73,7 +73,7 @@ def register(verbs: Any, name: str) -> None:
 def watch(arguments: argparse.Namespace) -> int:
     """See ``broker-sim pipeline watch --help``."""
     from broker_sim.pipeline.progress import Steps
-    from broker_sim.pipeline.run import SparkFailed
+    from broker_sim.pipeline.run import JobFailed
     from broker_sim.pipeline.streams import StreamFailed
     from broker_sim.pipeline.watching import Options, Watch
 
@@ -95,7 +95,7 @@ def watch(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         sys.stderr.write(f"broker-sim pipeline watch: {error}\n")
         return USAGE
-    except (SparkFailed, StreamFailed) as error:
+    except (JobFailed, StreamFailed) as error:
         sys.stderr.write(f"broker-sim pipeline watch: {error}\n")
         return BROKEN
     return DONE

@@ -91,7 +91,7 @@ class Watch:
         self._over.set()
 
     def run(self) -> None:
-        """Until it is stopped. Raises UsageError, SparkFailed, StreamFailed."""
+        """Until it is stopped. Raises UsageError, JobFailed, StreamFailed."""
         from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
         inputs = _inputs(self.options)

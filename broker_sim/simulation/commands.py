@@ -208,7 +208,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
     from broker_sim.pipeline.progress import Steps
-    from broker_sim.pipeline.run import SparkFailed
+    from broker_sim.pipeline.run import JobFailed
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
     from broker_sim.words import UsageError
 
@@ -219,7 +219,7 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
     steps = Steps(sys.stderr, quiet=arguments.quiet)
     try:
         found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
-    except SparkFailed as error:
+    except JobFailed as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         raise SystemExit(BROKEN) from None
     except KeyboardInterrupt:

@@ -192,10 +192,10 @@ def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
 )
 def test_why_it_did_not_start_is_one_line(master: str, conf: dict[str, str], says: str) -> None:
     code = f"""
-        from broker_sim.pipeline.session import SparkFailed, spark_session
+        from broker_sim.pipeline.session import SparkNotStarted, spark_session
         try:
             spark_session({master!r}, conf={conf!r})
-        except SparkFailed as error:
+        except SparkNotStarted as error:
             print(error)
     """
     done = run(code)

@@ -158,7 +158,7 @@ def sweep_on_spark(
     run_id: str = "sweep",
     world: World = nullcontext,
 ) -> Sweep:
-    """Run the corpus and all seeds. Raises UsageError, SparkFailed."""
+    """Run the corpus and all seeds. Raises UsageError, JobFailed."""
     from broker_sim.pipeline.output import Folder, is_remote
     from broker_sim.pipeline.run import at_work
     from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
