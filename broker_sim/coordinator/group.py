@@ -238,7 +238,9 @@ class Group:
 
     def vote(self) -> str:
         """The protocol with most votes among those that all members support; ties go to the one voted for first."""
-        common = {name for name, count in self.supporters.items() if count == len(self.members)}
+        common = [name for name, count in self.supporters.items() if count == len(self.members)]
+        if len(common) == 1:
+            return common[0]
         votes: Counter[str] = Counter()
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in common)] += 1
