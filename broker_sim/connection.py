@@ -22,14 +22,11 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from broker_sim.handlers import Route, Routes, UnsupportedRequest
-from broker_sim.handlers.context import DEFERRED, RequestContext, Tap, TappedContext
+from broker_sim.handlers import Route, UnsupportedRequest
+from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
 from protocol.codec import DecodeError, skip_tagged_fields
-
-if TYPE_CHECKING:
-    from broker_sim.metadata import Broker
 
 READ_AHEAD = 65_536
 """Bytes that may wait behind a parked request before the socket is no longer read."""
@@ -54,28 +51,6 @@ _Repeat = tuple[int, Callable[[], bool], bytes, bytes, bytes]
 begins, up to there."""
 
 log = logging.getLogger("broker_sim.server")
-
-
-class Owner(Protocol):
-    """The listener that a connection belongs to."""
-
-    broker: Broker
-    routes: Routes
-    max_request_bytes: int
-    tick: int
-    """Counts the looks for idle connections."""
-    call_soon: Callable[..., object]
-    tap: Tap | None
-
-    def opened(self, connection: Connection) -> None: ...
-
-    def closed(self, connection: Connection) -> None: ...
-
-    def join_turn(self, connection: Connection) -> None:
-        """Call ``connection.turn_ended()`` after the flush at the end of this turn."""
-
-    def end_turn(self) -> None:
-        """Flush the open turn, if there is one, now."""
 
 
 class Connection(asyncio.Protocol):
@@ -206,7 +181,7 @@ class Connection(asyncio.Protocol):
     def _run(self, data: bytes, pos: int) -> None:
         """Handle the frames of ``data`` from ``pos`` on, as far as that goes now, and write what they answered."""
         try:
-            pos = self._handle_frames(data, pos)
+            pos = len(data) if not pos and self._alone(data) else self._handle_frames(data, pos)
         except (DecodeError, UnsupportedRequest) as error:
             self.refuse(str(error))
         except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -215,7 +190,7 @@ class Connection(asyncio.Protocol):
             self.failed(self._route)
         if self._stop & _CLOSING:
             return
-        if self._deferring < 0:
+        if self._out and self._deferring < 0:
             self._write()
         if self._stop or self._deferring >= 0:
             self._wait(data, pos)
@@ -223,6 +198,30 @@ class Connection(asyncio.Protocol):
             return  # all is done
         else:
             self._keep(data, pos)
+
+    def _alone(self, data: bytes) -> bool:
+        """Handle what most reads bring: one whole frame, of a client and an API that were met before. False, and nothing done, where it
+        is another. Raises as :meth:`_handle_frames`."""
+        owner = self._owner
+        if len(data) < 14 or self._deferring >= 0 or owner.tap is not None or self.broker.state.buggify is not None:
+            return False
+        size, code, correlation_id, client_id_size = _PREFIX.unpack_from(data)
+        if size + 4 != len(data) or size > owner.max_request_bytes or client_id_size != self._client_id_size:
+            return False
+        body, route = 14 + max(0, client_id_size), owner.routes.get(code)
+        if route is None or data[14:body] != self._client_id_raw or (route.flexible and data[body]):
+            return False
+        body += route.flexible
+        answer: Any = None
+        if route.fast is not None:
+            self._route = route
+            answer = route.fast(self, data, body, correlation_id)
+        if answer is None:
+            self._handle(route, correlation_id, data, body, None)
+        elif answer is not DEFERRED:
+            self._out += (route.head_of(correlation_id, len(answer)), answer)
+            self._large = len(answer) >= WRITE_ALONE
+        return True
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
         """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
@@ -490,22 +489,16 @@ class Connection(asyncio.Protocol):
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if self._handling or self._deferring >= 0:
             return
-        pending, transport = self._pending, self._transport
-        if (  # one request was parked, this is its reply, and nothing waits behind it: the usual case
-            context is not None
-            and self._stop == _PARKED
-            and self._rest == b""
-            and (pending and len(pending) == 1 and pending[0] is context)
-            and not (self._out or self._tail)
-            and (transport is not None and self._reading)
-            and (context.frames and len(context.frames) == 1)
-        ):
-            pending.clear()
-            self._stop, self._rest = 0, None
-            self.last_active = self._owner.tick
-            transport.write(context.frames[0])
-        else:
-            self._drain()
+        if context is not None and self._stop == _PARKED and self._rest == b"" and self._tail is None:
+            pending, frames = self._pending, context.frames
+            if len(pending) == len(frames) == 1:  # type: ignore[arg-type]
+                # One request was parked, this is its reply, and nothing waits behind it: the usual case.
+                pending.clear()  # type: ignore[union-attr]
+                self._stop, self._rest = 0, None
+                self.last_active = self._owner.tick
+                self._transport.write(frames[0])  # type: ignore[index, union-attr]
+                return
+        self._drain()
 
     def turn_ended(self) -> None:
         """The turn was flushed: every deferred request has its reply, or is parked from now on."""

@@ -57,10 +57,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from protocol.codec import EncodeError
 
 if TYPE_CHECKING:
-    from broker_sim.handlers import Route
+    from broker_sim.handlers import Route, Routes
     from broker_sim.metadata import Broker
 
-__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "RequestContext", "Tap", "TappedContext"]
+__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "Owner", "RequestContext", "Tap", "TappedContext"]
 
 
 _GONE: list[bytes] = []
@@ -126,6 +126,28 @@ class ConnectionLike(Protocol):
 
     def failed(self, what: object) -> None:
         """For RequestContext: an exception of our own is being handled."""
+
+
+class Owner(Protocol):
+    """For the server: the listener that a connection belongs to."""
+
+    broker: Broker
+    routes: Routes
+    max_request_bytes: int
+    tick: int
+    """Counts the looks for idle connections."""
+    call_soon: Callable[..., object]
+    tap: Tap | None
+
+    def opened(self, connection: Any) -> None: ...
+
+    def closed(self, connection: Any) -> None: ...
+
+    def join_turn(self, connection: Any) -> None:
+        """Call ``connection.turn_ended()`` after the flush at the end of this turn."""
+
+    def end_turn(self) -> None:
+        """Flush the open turn, if there is one, now."""
 
 
 FastHandler = Callable[[ConnectionLike, bytes, int, int], "bytes | Deferred | None"]
