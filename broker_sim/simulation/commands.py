@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,9 +128,6 @@ def _duration(text: str) -> float:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """See ``broker-sim simulate --help``."""
-    if importlib.util.find_spec("aiokafka") is None:
-        sys.stderr.write("broker-sim simulate: its clients are aiokafka's: install aiokafka\n")
-        return BROKEN
     from broker_sim.cluster import ClusterError
     from broker_sim.config import ConfigError
     from broker_sim.words import UsageError
@@ -148,8 +146,9 @@ def simulate(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from broker_sim.simulation.sweeps.sweep import draw, replay
+    from broker_sim.simulation.sweeps.sweep import draw, read_case, replay
 
+    _check_clients([read_case(arguments.replay).workload])
     outcome = replay(arguments.replay)
     failed = outcome.failure is not None
     picture, files = draw(arguments.replay, arguments.timeline) if failed or arguments.timeline else ("", ())
@@ -170,6 +169,19 @@ def _replay(arguments: argparse.Namespace) -> int:
     return BROKEN if failed else DONE
 
 
+def _check_clients(names: Iterable[str]) -> None:
+    """Raise UsageError where aiokafka is missing and somebody in these workloads needs it."""
+    from broker_sim.simulation.workloads.catalogue import WORKLOADS
+    from broker_sim.words import UsageError
+
+    asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
+    if importlib.util.find_spec("aiokafka") is None and not all(workload.raw for workload in asked):
+        without = " and ".join(name for name, workload in WORKLOADS.items() if workload.raw)
+        raise UsageError(
+            f"aiokafka is not installed, and its clients are at work in all workloads but {without}: pip install aiokafka"
+        )
+
+
 def _sweep(arguments: argparse.Namespace) -> int:
     from broker_sim.config import parse_release
     from broker_sim.simulation.sweeps.sweep import Options, sweep
@@ -182,6 +194,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     for name in names:
         if name not in WORKLOADS:
             raise unknown("workload", name, WORKLOADS)
+    _check_clients(names)
     options = Options(
         names,
         arguments.seeds,

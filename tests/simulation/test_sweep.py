@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -332,3 +333,24 @@ def test_a_file_that_holds_no_case_is_refused(text: str, said: str, tmp_path: Pa
 
 def test_a_summary_is_json() -> None:
     assert json.loads(json.dumps(Summary(wanted=3).to_dict()))["wanted"] == 3
+
+
+def test_workloads_on_the_wire_protocol_need_no_aiokafka(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "aiokafka" else found(name))
+    for words in (["hostile", "group"], ["hostile", "--replay", str(kept(tmp_path, Case("alone", 3)))]):
+        assert main(["simulate", *words, "--seeds", "0..2"]) == 2
+        told = capsys.readouterr().err
+        assert "aiokafka is not installed" in told
+        assert "all workloads but hostile and cooperative" in told
+        assert told.count("\n") == 1
+    assert main(["simulate", "hostile", "--seeds", "0..1", "--seconds", "1", "--jobs", "1", "--quiet"]) == 0
+
+
+def kept(directory: Path, case: Case) -> Path:
+    """A case as a file."""
+    file = directory / "case.json"
+    file.write_text(json.dumps(case.to_dict()))
+    return file
