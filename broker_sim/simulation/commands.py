@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,11 @@ _BAR = 30
 
 _LONG_S = 100 * 3600
 """More than that is not worth telling."""
+
+_WIDE = 110
+_KEPT = "\N{NO-BREAK SPACE}"
+_HEADS = {"buggify": "site was on", "site": "site fired", "rebalance:": "rebalance by", "log": "log was"}
+"""What stands before things of a kind, where that is not its name."""
 
 _EVERY_RUNS = 100
 """Where stderr is no terminal, a line after so many runs."""
@@ -286,14 +292,29 @@ def text_of(summary: Summary) -> str:
 
 
 def _reach(summary: Summary) -> list[str]:
-    """What came about, and what never did."""
-    lines = []
-    for what, counts in (("faults and sites", summary.hits), ("waived", summary.waived)):
-        if counts:
-            lines.append(f"{what}: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    for what, names in (("never reached", summary.unreached), ("sites that never fired", summary.unhit)):
-        if names:
-            lines.append(f"{what}: " + ", ".join(names))
+    """What came about, the most frequent first, and what never did."""
+    return [
+        *_table("came about", (f"{name} {count}" for name, count in summary.hits.most_common()), alone="fault"),
+        *_table("waived", (f"{count} times: {name}" for name, count in summary.waived.items()), alone="", heads=False),
+        *_table("never reached", summary.unreached, alone=""),
+        *_table("sites that never fired", summary.unhit, alone="", heads=False),
+    ]
+
+
+def _table(title: str, told: Iterable[str], *, alone: str, heads: bool = True) -> list[str]:
+    """A title and what belongs to it, by the first words that several things share; ``alone``: the head of those that share none."""
+    rows: dict[str, list[str]] = {}
+    for text in told:
+        first, _, rest = text.partition(" ")
+        headed = heads and rest and not rest.isdigit()
+        rows.setdefault(_HEADS.get(first, first) if headed else alone, []).append(rest if headed else text)
+    wide = max(map(len, rows), default=0)
+    lines = [title] if rows else []
+    for head, each in rows.items():
+        kept = ", ".join(text.replace(" ", _KEPT) for text in each)
+        wrapped = textwrap.wrap(kept, _WIDE - wide, break_on_hyphens=False, break_long_words=False)
+        names = f"{head:<{wide}}  " if wide else "", " " * (wide + 2) if wide else ""
+        lines += [f"  {names[bool(number)]}{line.replace(_KEPT, ' ')}" for number, line in enumerate(wrapped)]
     return lines
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from broker_sim.cli import main
+from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps import sweep as sweeping
 from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
@@ -333,6 +335,18 @@ def test_a_file_that_holds_no_case_is_refused(text: str, said: str, tmp_path: Pa
 
 def test_a_summary_is_json() -> None:
     assert json.loads(json.dumps(Summary(wanted=3).to_dict()))["wanted"] == 3
+
+
+def test_what_came_about_is_told_by_kind_in_lines_that_fit() -> None:
+    hits = Counter({"crash": 2, "state too_large": 30, **{f"site number {n} fired": 100 + n for n in range(20)}})
+    lines = text_of(Summary(runs=3, hits=hits)).splitlines()
+    assert max(map(len, lines)) <= 116
+    at = lines.index("came about")
+    assert lines[at + 1].startswith("  site fired  number 19 fired 119, number 18 fired 118, ")
+    assert lines[at + 2].startswith("              number")
+    never = lines.index("never reached")
+    assert lines[never - 2 : never] == ["  state       too_large 30", "  fault       crash 2"]
+    assert any(line.startswith("  log was ") and " stuck, " in line for line in lines[never:])
 
 
 def test_workloads_on_the_wire_protocol_need_no_aiokafka(
