@@ -19,10 +19,13 @@ from typing import Any
 
 import pytest
 
+from broker_sim import ClusterError
 from broker_sim.cli import main
+from broker_sim.simulation import Simulation
 from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps import sweep as sweeping
+from broker_sim.simulation.sweeps import trial
 from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
 from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
 from broker_sim.simulation.virtual.hashseed import is_pinned
@@ -181,6 +184,18 @@ def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     told, problems = process.communicate(timeout=30)
     assert "(interrupted)" in told
     assert (process.returncode, [line for line in problems.splitlines() if "runs, " not in line]) == (0, [])
+
+
+def test_what_a_world_tells_when_it_ends_is_a_failure_of_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lives(sim: Simulation, *others: object) -> None:
+        sim.cluster()
+        sim.fail(ClusterError("no such disk"))
+
+    monkeypatch.setattr(trial, "_lives", lives)
+    outcome = run(Case("alone", 3))
+    assert outcome.failure is not None
+    assert outcome.failure.startswith("ClusterError")
+    assert "no such disk" in outcome.text
 
 
 @pytest.mark.usefixtures("here")

@@ -178,19 +178,27 @@ def run(case: Case, *, events: bool = False) -> Outcome:
             try:
                 _lives(sim, case, outcome, heard)
             except (Exception, ExceptionGroup) as error:
-                outcome.failure, outcome.text = signature(error), _text_of(error)
-                outcome.invariant = error.name if isinstance(error, InvariantBroken) else None
+                _fails(outcome, error)
             outcome.virtual_s, outcome.steps = sim.elapsed_s, sim.loop.steps
             outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
             if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
+    except (Exception, ExceptionGroup) as error:  # what a world tells when it ends
+        _fails(outcome, error)
     finally:
         brokers.removeHandler(heard)
         clients.setLevel(level)
     _tidy()
     outcome.cpu_s = time.process_time() - began_s
     return outcome
+
+
+def _fails(outcome: Outcome, error: BaseException) -> None:
+    """The first error of a run is its failure."""
+    if outcome.failure is None:
+        outcome.failure, outcome.text = signature(error), _text_of(error)
+        outcome.invariant = error.name if isinstance(error, InvariantBroken) else None
 
 
 def _tidy() -> None:
