@@ -195,6 +195,16 @@ def test_an_older_generation_under_another_coordinator_is_not_compared(bench: Be
     assert bench.name is None
 
 
+def test_an_epoch_that_comes_again_with_other_brokers_is_another_coordinator(bench: Bench) -> None:
+    bench.join("a", 2)
+    bench.answers.started()
+    bench.join("b", 1)
+    assert bench.name is None
+    bench.join("b", 2)
+    bench.join("c", 1)
+    assert bench.name == "older generations are refused"
+
+
 def test_an_answer_that_was_under_way_when_the_generation_moved(bench: Bench) -> None:
     late = bench.sent(HeartbeatRequest(GROUP, 2, "b"), 4)
     bench.join("a", 3)

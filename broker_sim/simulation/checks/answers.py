@@ -287,6 +287,10 @@ class Answers:
         self._lives = {key: life for key, life in self._lives.items() if key[0] != group}
         self._asks = {key: ask for key, ask in self._asks.items() if key[0] != group}
 
+    def started(self) -> None:
+        """The brokers are there again. Where their disk had not taken a leader's epoch, that number is given once more."""
+        self._lives.clear()
+
     def power_lost(self) -> None:
         """What was acknowledged is not sure to be there: any earlier state may be what comes back, and epochs may come again."""
         self.writes.clear()

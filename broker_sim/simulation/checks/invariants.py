@@ -318,6 +318,7 @@ class Invariants:
             self._lasts.clear()
         if event["action"] == "started":
             self.answers.state = self.kafka.state
+            self.answers.started()
             self._loads = self.answers.tick
 
     def _look(self) -> None:
