@@ -386,8 +386,10 @@ class EncoderSource(_Source):
         with self.block("else:") if self.is_nullable(spec) else contextlib.nullcontext():
             if spec.kind == "string":
                 self.line("x = x.encode()")
+                self.string(name, flexible=flexible)
+                return
             if flexible:
-                self.compact_length(name, spec)
+                self.compact_length()
             else:
                 self.run.append(("len(x)", marker[1]))
                 self.flush()
@@ -397,16 +399,26 @@ class EncoderSource(_Source):
             else:
                 self.write("x")
 
-    def compact_length(self, name: str, spec: FieldSpec) -> None:
+    def string(self, name: str, *, flexible: bool) -> None:
+        """Strings are short: one piece with what goes before them costs less than two."""
+        if not flexible:
+            self.write(self.packed([*self.run, ("len(x)", "h")]) + " + x")
+            self.run.clear()
+            return
+        self.line("l = len(x) + 1")
+        with self.block("if l < 128:"):
+            self.write(self.packed([*self.run, ("l", "B")]) + " + x")
+        with self.block("else:"):
+            self.flush()
+            self.write(f"{self.use(wire.string_length)}({name!r}, l) + x")
+
+    def compact_length(self) -> None:
         self.line("l = len(x) + 1")
         with self.block("if l < 128:"):
             self.write(self.packed([*self.run, ("l", "B")]))
         with self.block("else:"):
             self.flush()
-            if spec.kind == "string":
-                self.write(f"{self.use(wire.string_length)}({name!r}, l)")
-            else:
-                self.write(f"{self.use(wire.uvarint)}(l)")
+            self.write(f"{self.use(wire.uvarint)}(l)")
 
     def elements(self, name: str, item: FieldSpec) -> None:
         if item.kind == "uuid":
