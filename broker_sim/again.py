@@ -84,9 +84,9 @@ def rejoin(place: Place, request: Rejoin, connection: ConnectionLike, correlatio
         return False
     runtime = place.runtime
     token = _park(runtime, connection, correlation_id)
-    outcome = again.rejoin(shard, *found, token, runtime.clock.now_ms())
-    if outcome is not None:
-        runtime._perform(place.slot, outcome)
+    group, member = found
+    if again.rejoin(group, member, token):
+        runtime._perform(place.slot, again.all_in(shard, group, runtime.clock.now_ms()))
     return True
 
 

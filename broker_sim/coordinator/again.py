@@ -65,12 +65,15 @@ def may_rejoin(shard: ShardState, again: Rejoin) -> tuple[Group, Member] | None:
     return group, member
 
 
-def rejoin(shard: ShardState, group: Group, member: Member, token: int, now_ms: int) -> Outcome | None:
-    """Park the JoinGroup of a member that may; an outcome where it was the last one that the group waited for."""
+def rejoin(group: Group, member: Member, token: int) -> bool:
+    """Park the JoinGroup of a member that may. Whether it was the last one that the group waited for: then :func:`all_in` is next."""
     member.join_token = token
     group.joining += 1
-    if group.joining < len(group.members):
-        return None
+    return group.joining == len(group.members)
+
+
+def all_in(shard: ShardState, group: Group, now_ms: int) -> Outcome:
+    """Every member has joined: the join window closes, unless somebody else may come yet."""
     shard.now_ms, shard.out = now_ms, Outcome()
     try_complete_join(shard, group)
     return shard.out

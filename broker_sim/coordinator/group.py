@@ -205,7 +205,7 @@ class Group:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members'."""
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        return max([m.rebalance_timeout_ms for m in self.members.values()], default=0)
 
     # protocols
 

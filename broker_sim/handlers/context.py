@@ -194,7 +194,7 @@ class RequestContext:
         A response that can't be encoded is our mistake, not that of whoever is answering: it is logged and costs the
         connection.
         """
-        if self._open():
+        if self.frames is None or self._open():
             try:
                 self.frames = self.route.frames_of(self.correlation_id, response)
             except EncodeError:
