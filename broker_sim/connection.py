@@ -26,6 +26,7 @@ from typing import Any
 
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
+from broker_sim.pieces import WRITE_ALONE, write_pieces
 from protocol.codec import DecodeError, skip_tagged_fields
 
 READ_AHEAD = 65_536
@@ -33,9 +34,6 @@ READ_AHEAD = 65_536
 
 WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
-
-WRITE_ALONE = 65_536
-"""A reply's piece of at least that many bytes is given to the transport as it is."""
 
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
 _SMALLEST = 10  # bytes of a frame that holds a request header
@@ -57,6 +55,7 @@ class Connection(asyncio.Protocol):
     """See the module's rules; handlers see it as ``context.ConnectionLike``."""
 
     __slots__ = (
+        "_body",
         "_client_id_raw",
         "_client_id_size",
         "_deferring",
@@ -97,6 +96,7 @@ class Connection(asyncio.Protocol):
         """Why we closed it."""
         self._client_id_raw = b""
         self._client_id_size = -1
+        self._body = 14  # where the body of a frame, or the tags before it, begin
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
         self._repeats: dict[bytes, _Repeat] = {}  # by the frame's bytes behind the correlation id
@@ -145,7 +145,8 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        self.last_active = self._owner.tick
+        owner = self._owner
+        self.last_active = owner.tick
         buggify = self.broker.state.buggify
         if buggify is not None and buggify.splits(data, self.data_received):
             return
@@ -153,12 +154,16 @@ class Connection(asyncio.Protocol):
         if self._rest is not None:
             self._hold(data)
         elif tail is None:
-            if len(data) - 4 <= self._repeat_size and not self._stop and self._deferring < 0 and buggify is None:
+            if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
+                self._run(data, 0)
+                return
+            if len(data) - 4 <= self._repeat_size:
                 known = self._repeats.get(data[12:])  # one frame alone that came before, as heartbeats do
-                if known is not None and data.startswith(known[4]) and self._owner.tap is None and known[1]():
+                if known is not None and data.startswith(known[4]) and known[1]():
                     self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
                     return
-            self._run(data, 0)
+            if len(data) < 14 or not self._alone(data):
+                self._run(data, 0)
         else:
             tail += data
             if len(tail) >= self._need:
@@ -178,50 +183,62 @@ class Connection(asyncio.Protocol):
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
+    def _alone(self, data: bytes) -> bool:
+        """Handle what most reads bring while nobody waits or watches: one whole frame, of a client and an API that were met before.
+        False, and nothing done, where it is another."""
+        size, code, correlation_id, client_id_size = _PREFIX.unpack_from(data)
+        if size + 4 != len(data) or size > self._owner.max_request_bytes or client_id_size != self._client_id_size:
+            return False
+        body, route = self._body, self._owner.routes.get(code)
+        if route is None or data[14:body] != self._client_id_raw:
+            return False
+        answer: Any = None
+        try:
+            if route.flexible:
+                body = skip_tagged_fields(data, body) if data[body] else body + 1
+            if route.fast is not None:
+                self._route = route
+                answer = route.fast(self, data, body, correlation_id)
+            if answer is None:
+                self._handle(route, correlation_id, data, body, None)
+        except Exception as error:
+            self._broken(error)
+        transport = self._transport
+        if answer is None or answer is DEFERRED or transport is None:
+            self._ran(data, size + 4)
+        elif len(answer) < WRITE_ALONE:
+            transport.write(route.head_of(correlation_id, len(answer)) + answer)
+        else:
+            write_pieces(transport, [route.head_of(correlation_id, len(answer)), answer])
+        return True
+
     def _run(self, data: bytes, pos: int) -> None:
         """Handle the frames of ``data`` from ``pos`` on, as far as that goes now, and write what they answered."""
         try:
-            pos = len(data) if not pos and self._alone(data) else self._handle_frames(data, pos)
-        except (DecodeError, UnsupportedRequest) as error:
+            pos = self._handle_frames(data, pos)
+        except Exception as error:
+            self._broken(error)
+        self._ran(data, pos)
+
+    def _broken(self, error: Exception) -> None:
+        """An exception that came out of a frame's handling, and is being handled, costs the connection."""
+        if isinstance(error, DecodeError | UnsupportedRequest):
             self.refuse(str(error))
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        elif isinstance(error, struct.error | IndexError | UnicodeDecodeError):
             self.refuse(f"a request ends early or is not what it says ({error})")
-        except Exception:
+        else:
             self.failed(self._route)
+
+    def _ran(self, data: bytes, pos: int) -> None:
+        """The frames before ``pos`` were handled: write what they answered; what to do about the rest?"""
         if self._stop & _CLOSING:
             return
         if self._out and self._deferring < 0:
             self._write()
         if self._stop or self._deferring >= 0:
             self._wait(data, pos)
-        elif pos == len(data) and self._tail is None and self._reading:
-            return  # all is done
-        else:
+        elif pos != len(data) or self._tail is not None or not self._reading:
             self._keep(data, pos)
-
-    def _alone(self, data: bytes) -> bool:
-        """Handle what most reads bring: one whole frame, of a client and an API that were met before. False, and nothing done, where it
-        is another. Raises as :meth:`_handle_frames`."""
-        owner = self._owner
-        if len(data) < 14 or self._deferring >= 0 or owner.tap is not None or self.broker.state.buggify is not None:
-            return False
-        size, code, correlation_id, client_id_size = _PREFIX.unpack_from(data)
-        if size + 4 != len(data) or size > owner.max_request_bytes or client_id_size != self._client_id_size:
-            return False
-        body, route = 14 + max(0, client_id_size), owner.routes.get(code)
-        if route is None or data[14:body] != self._client_id_raw or (route.flexible and data[body]):
-            return False
-        body += route.flexible
-        answer: Any = None
-        if route.fast is not None:
-            self._route = route
-            answer = route.fast(self, data, body, correlation_id)
-        if answer is None:
-            self._handle(route, correlation_id, data, body, None)
-        elif answer is not DEFERRED:
-            self._out += (route.head_of(correlation_id, len(answer)), answer)
-            self._large = len(answer) >= WRITE_ALONE
-        return True
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
         """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
@@ -364,7 +381,7 @@ class Connection(asyncio.Protocol):
     def _take_client_id(self, raw: bytes, size: int) -> None:
         if len(raw) < size:
             raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
-        self._client_id_raw, self._client_id_size = raw, size
+        self._client_id_raw, self._client_id_size, self._body = raw, size, 14 + len(raw)
         self.client_id = None if size < 0 else raw.decode(errors="replace")  # Java's decoder replaces too
 
     # --- bytes that wait --------------------------------------------------------------------------------------------
@@ -541,23 +558,12 @@ class Connection(asyncio.Protocol):
         out, transport = self._out, self._transport
         if self._stop & _CLOSING:
             out.clear()
-        elif not self._large:
-            if out and transport is not None:
+        elif out and transport is not None:
+            if self._large:
+                self._large = False
+                write_pieces(transport, out)
+            else:
                 transport.write(b"".join(out))
-                out.clear()
-        elif transport is not None:
-            self._large = False
-            start = 0
-            for number, piece in enumerate(out):
-                if len(piece) >= WRITE_ALONE:  # copying it to join it costs more than a system call of its own
-                    if number > start:
-                        transport.write(b"".join(out[start:number]))
-                    transport.write(piece)
-                    start = number + 1
-            if start == len(out) - 1:
-                transport.write(out[start])
-            elif start < len(out):
-                transport.write(b"".join(out[start:]))
             out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------

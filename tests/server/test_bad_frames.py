@@ -85,6 +85,35 @@ async def test_answers_what_came_before_and_nothing_behind(
 
 
 @pytest.mark.parametrize("name", BAD)
+async def test_alone_behind_a_good_one_closes_with_one_line(
+    name: str, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, reason = BAD[name]
+    connection, transport = bench.connect()
+    connection.data_received(heartbeat(1, client_id=None))
+    connection.data_received(data)
+    assert reason in closed_with_one_line(transport, caplog)
+    assert transport.ids() == [1]
+
+
+@pytest.mark.parametrize("error", [struct.error("x"), IndexError("x"), ValueError("x")])
+async def test_a_short_way_that_raises_costs_the_connection(
+    error: Exception, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fast(connection: Any, data: bytes, body: int, correlation_id: int) -> None:
+        if correlation_id == 2:
+            raise error
+
+    bench.answer(lambda context, request: HeartbeatResponse(), fast)
+    connection, transport = bench.connect()
+    for correlation_id in (1, 2):
+        connection.data_received(heartbeat(correlation_id))
+    assert transport.ids() == [1]
+    assert transport.closed
+    assert [record.exc_info is not None for record in caplog.records] == [isinstance(error, ValueError)]
+
+
+@pytest.mark.parametrize("name", BAD)
 async def test_bytes_one_by_one_make_no_difference(name: str, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     data, reason = BAD[name]
     connection, transport = bench.connect()
