@@ -36,6 +36,7 @@ WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
 
 _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
+_START = struct.Struct(">iIi")  # the same up to the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
 _REPEATS = 4
@@ -56,10 +57,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
-        "_client_id_raw",
-        "_client_id_size",
         "_deferring",
         "_handling",
+        "_head",
         "_host",
         "_large",
         "_need",
@@ -94,9 +94,7 @@ class Connection(asyncio.Protocol):
         """The tap's number for it."""
         self.reason = ""
         """Why we closed it."""
-        self._client_id_raw = b""
-        self._client_id_size = -1
-        self._body = 14  # where the body of a frame, or the tags before it, begin
+        self._head, self._body = b"\xff\xff", 14  # of a frame: the client id with its length, and where that ends
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
         self._repeats: dict[bytes, _Repeat] = {}  # by the frame's bytes behind the correlation id
@@ -162,7 +160,7 @@ class Connection(asyncio.Protocol):
                 if known is not None and data.startswith(known[4]) and known[1]():
                     self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
                     return
-            if len(data) < 14 or not self._alone(data):
+            if not self._alone(data):
                 self._run(data, 0)
         else:
             tail += data
@@ -184,32 +182,35 @@ class Connection(asyncio.Protocol):
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def _alone(self, data: bytes) -> bool:
-        """Handle what most reads bring while nobody waits or watches: one whole frame, of a client and an API that were met before.
-        False, and nothing done, where it is another."""
-        size, code, correlation_id, client_id_size = _PREFIX.unpack_from(data)
-        if size + 4 != len(data) or size > self._owner.max_request_bytes or client_id_size != self._client_id_size:
+        """Handle what most reads bring while nobody waits or watches: one whole frame, of the client that was met before. False, and
+        nothing done, where it is another."""
+        owner, body = self._owner, self._body
+        if data[12:body] != self._head:
             return False
-        body, route = self._body, self._owner.routes.get(code)
-        if route is None or data[14:body] != self._client_id_raw:
+        size, code, correlation_id = _START.unpack_from(data)
+        if size + 4 != len(data) or size > owner.max_request_bytes:
             return False
         answer: Any = None
         try:
+            route = self._route = owner.routes[code]
             if route.flexible:
                 body = skip_tagged_fields(data, body) if data[body] else body + 1
-            if route.fast is not None:
-                self._route = route
-                answer = route.fast(self, data, body, correlation_id)
+            fast = route.fast
+            if fast is not None:
+                answer = fast(self, data, body, correlation_id)
             if answer is None:
                 self._handle(route, correlation_id, data, body, None)
         except Exception as error:
             self._broken(error)
-        transport = self._transport
-        if answer is None or answer is DEFERRED or transport is None:
-            self._ran(data, size + 4)
+        if answer is None or answer is DEFERRED:
+            if self._stop == _PARKED and self._deferring < 0 and not self._out:
+                self._rest, self._pos = b"", 0
+            else:
+                self._ran(data, size + 4)
         elif len(answer) < WRITE_ALONE:
-            transport.write(route.head_of(correlation_id, len(answer)) + answer)
+            self._transport.write(route.head_of(correlation_id, len(answer)) + answer)  # type: ignore[union-attr]
         else:
-            write_pieces(transport, [route.head_of(correlation_id, len(answer)), answer])
+            write_pieces(self._transport, [route.head_of(correlation_id, len(answer)), answer])  # type: ignore[arg-type]
         return True
 
     def _run(self, data: bytes, pos: int) -> None:
@@ -272,13 +273,9 @@ class Connection(asyncio.Protocol):
                 if self._stop:
                     break
             frame = data if size + 4 == total else data[pos:end]
-            body = 14
-            if client_id_size > 0:
-                body += client_id_size
-                if frame[14:body] != self._client_id_raw:
-                    self._take_client_id(frame[14:body], client_id_size)
-            elif client_id_size != self._client_id_size:
-                self._take_client_id(b"", client_id_size)
+            body = 14 + client_id_size if client_id_size > 0 else 14
+            if frame[12:body] != self._head:
+                self._take_client_id(frame[12:body], client_id_size)
             if route.flexible:
                 body = skip_tagged_fields(frame, body) if frame[body] else body + 1
             fast = route.fast if short else None
@@ -378,10 +375,11 @@ class Connection(asyncio.Protocol):
         self._repeats[frame[12:]] = (code, again, head[:4], head[8:] + reply, frame[:8])
         self._repeat_size = max(self._repeat_size, size)
 
-    def _take_client_id(self, raw: bytes, size: int) -> None:
+    def _take_client_id(self, head: bytes, size: int) -> None:
+        raw = head[2:]
         if len(raw) < size:
             raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
-        self._client_id_raw, self._client_id_size, self._body = raw, size, 14 + len(raw)
+        self._head, self._body = head, 12 + len(head)
         self.client_id = None if size < 0 else raw.decode(errors="replace")  # Java's decoder replaces too
 
     # --- bytes that wait --------------------------------------------------------------------------------------------
