@@ -1,24 +1,20 @@
 """Keyed timers over one clock: thousands of sessions that are moved at every heartbeat cost one loop timer.
 
 Moving an armed key to a later time only notes the new deadline; its place in the order stays, and when that comes up the noted deadline
-decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. A place that nobody holds any more - its key was
-cancelled, or moved to an earlier time - stays in the order until it comes up, or until most places are such: a group that is gone
-leaves next to nothing behind.
+decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. ``cancel`` takes the key out: a group that is gone
+leaves nothing behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
+
+from sortedcontainers import SortedList
 
 from broker_sim.clock import Clock, Timer
 
 K = TypeVar("K", bound=Hashable)
-
-_NOWHERE = (0, 0)
-_GONE_LEFT = 64
-"""That many entries of the order may be nobody's whatever its size."""
 
 
 class Armed(Generic[K]):
@@ -28,7 +24,7 @@ class Armed(Generic[K]):
 
     def __init__(self, key: K, deadline_ms: int) -> None:
         self.key, self.deadline_ms, self.alive = key, deadline_ms, True
-        self.place = (0, 0)  # when to look at it, and a number; an entry of the order with another place is nobody's
+        self.place = (0, 0)  # when to look at it, and a number
 
 
 class KeyedTimers(Generic[K]):
@@ -37,8 +33,7 @@ class KeyedTimers(Generic[K]):
     def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
         self._clock, self._fire = clock, fire
         self._armed: dict[K, Armed[K]] = {}
-        self._order: list[tuple[int, int, Armed[K]]] = []  # a heap: when to look at it, a number, the armed one
-        self._gone = 0  # how many entries of it are nobody's
+        self._order: SortedList = SortedList()  # (when to look at it, a number, the armed one)
         self._number = 0
         self._alarm: Timer | None = None
         self._alarm_ms = 0
@@ -68,7 +63,7 @@ class KeyedTimers(Generic[K]):
             return
         one.deadline_ms = deadline_ms
         if deadline_ms < one.place[0]:
-            self._leave(one)
+            self._order.remove((*one.place, one))
             self._enter(one)
 
     def cancel(self, key: K) -> None:
@@ -76,7 +71,7 @@ class KeyedTimers(Generic[K]):
         one = self._armed.pop(key, None)
         if one is not None:
             one.alive = False
-            self._leave(one)
+            self._order.remove((*one.place, one))
 
     def clear(self) -> None:
         """Disarm everything."""
@@ -84,7 +79,6 @@ class KeyedTimers(Generic[K]):
             one.alive = False
         self._armed.clear()
         self._order.clear()
-        self._gone = 0
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -93,29 +87,9 @@ class KeyedTimers(Generic[K]):
         self._number += 1
         deadline_ms = one.deadline_ms
         one.place = (deadline_ms, self._number)
-        heappush(self._order, (deadline_ms, self._number, one))
+        self._order.add((deadline_ms, self._number, one))
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._set_alarm(deadline_ms)
-
-    def _leave(self, one: Armed[K]) -> None:
-        """Its entry in the order is nobody's from now on."""
-        one.place = _NOWHERE
-        self._gone += 1
-        if self._gone > _GONE_LEFT and self._gone * 2 > len(self._order):
-            self._order = [entry for entry in self._order if entry[2].place[1] == entry[1]]
-            heapify(self._order)
-            self._gone = 0
-
-    def _next(self) -> tuple[int, int, Armed[K]] | None:
-        """The first entry that is somebody's; those before it are dropped."""
-        order = self._order
-        while order:
-            entry = order[0]
-            if entry[2].place[1] == entry[1]:
-                return entry
-            heappop(order)
-            self._gone -= 1
-        return None
 
     def _set_alarm(self, deadline_ms: int) -> None:
         if self._alarm is not None:
@@ -126,13 +100,14 @@ class KeyedTimers(Generic[K]):
     def _run(self) -> None:
         self._alarm = None
         now = self._clock.now_ms()
-        while (first := self._next()) is not None and first[0] <= now:
-            one = heappop(self._order)[2]
+        order = self._order
+        while order and order[0][0] <= now:
+            one: Armed[K] = order.pop(0)[2]
             if one.deadline_ms > now:
                 self._enter(one)
             else:
                 one.alive = False
                 del self._armed[one.key]
                 self._fire(one.key)
-        if first is not None and (self._alarm is None or first[0] < self._alarm_ms):
-            self._set_alarm(first[0])
+        if order and (self._alarm is None or order[0][0] < self._alarm_ms):
+            self._set_alarm(order[0][0])
