@@ -84,7 +84,7 @@ class _Guard:
     def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
         process = PROCESS.get()
         host = f" on host {process.host}" if process is not None else ""
-        busy = _cpu_s() - self.cpu_s > self.patience_s / 20
+        busy = _cpu_s() - self.cpu_s > self.patience_s / 8
         what = "computes" if busy else "waits for the real world"
         instead = "let it yield: await asyncio.sleep(0) now and then" if busy else "use asyncio's means"
         lasted = duration_text(self.patience_s * 1000)
