@@ -11,7 +11,7 @@ DEMO := $(VENV)/.demo
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
 # Tests run on that many processes side by side, one a core and four at most: make test JOBS=1
-JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check docs conformance bench clean
