@@ -147,6 +147,18 @@ def test_what_was_read_once_is_not_unread(bench: Bench) -> None:
     assert "it was 6, seen before" in str(bench.answers.broken)
 
 
+@pytest.mark.parametrize(("as_version", "told"), [("3.4", None), ("4.1", LOST)])
+def test_what_3_x_shows_of_a_log_that_is_not_committed_may_be_cut_off(as_version: str, told: str | None) -> None:
+    with simulate(1, invariants=False) as sim:
+        bench = Bench(sim.cluster(2, {"orders": 4}, as_version=as_version, journal=False, config=CONFIG))
+        bench.commit(5)
+        bench.partition.high_watermark = bench.partition.log_end_offset - 1
+        bench.commit(6, Err.NOT_COORDINATOR)
+        bench.read(6)
+        bench.read(5)
+        assert bench.name == told
+
+
 def test_a_refused_commit_that_shows(bench: Bench) -> None:
     bench.commit(5)
     bench.commit(6, Err.ILLEGAL_GENERATION, "somebody", 3)

@@ -511,11 +511,13 @@ class Answers:
                 write.refused()
 
     def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
-        if ask.error is not Err.NONE:
-            return
-        for key, each in _partitions(body):
+        log = self.partition(
+            ask.group
+        )  # 3.x loads it to its end, committed or not: what it shows then may yet be cut off
+        sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
+        for key, each in _partitions(body) if ask.error is Err.NONE else ():
             if _of(each, "error_code") == 0:
-                self.saw(ask, (ask.group, *key), _of(each, "committed_offset"))
+                self.saw(ask, (ask.group, *key), _of(each, "committed_offset"), settles=sure)
 
     def deletes(self, group: str, topic: str, index: int) -> bool:
         """Whether somebody has asked for that offset to be removed."""

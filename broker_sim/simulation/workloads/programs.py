@@ -105,6 +105,10 @@ class Consumer:
     pattern: str | None = None
     assigned: Sequence[tuple[str, int]] = ()
     gave: Callable[[str, str, int, Sequence[int], str], object] | None = None
+    rest_s: float | None = None
+    """After so long without a record it commits where it stands: aiokafka tries a commit again across rebalances, in the new generation
+    (0.14), and so an old one may come behind that of the next owner."""
+    _told_s: float = 0.0
 
     async def run(self) -> None:
         """Until ``leaving``."""
@@ -166,6 +170,11 @@ class Consumer:
         hang_s, self.hang_s = self.hang_s, 0.0
         if self.work_s + hang_s:
             await asyncio.sleep(self.work_s + hang_s)
+        if ends:
+            self._told_s = now_s
+        elif self.rest_s is not None and now_s - self._told_s >= self.rest_s:
+            self._told_s = now_s
+            ends = await self._positions(consumer)
         if ends and self.commit_every_s is None and rebalances == self.rebalances:  # else others may be further already
             try:
                 await consumer.commit(ends)
@@ -173,6 +182,14 @@ class Consumer:
                 self.failures.append(f"{self.sim.elapsed_s:.3f} {error!r}")
             else:
                 self.committed.update({(topic, index): end for (topic, index), end in ends.items()})
+
+    async def _positions(self, consumer: Any) -> dict[Any, int]:
+        from aiokafka.errors import IllegalStateError
+
+        try:
+            return {partition: await consumer.position(partition) for partition in consumer.assignment()}
+        except IllegalStateError:  # it was taken away meanwhile
+            return {}
 
     def _listener(self) -> Any:
         from aiokafka import ConsumerRebalanceListener

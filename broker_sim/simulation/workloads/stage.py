@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Stage", "Watch"]
 
+_REST_S = 5.0
+"""An application without records commits where it stands after that time."""
+
 _METADATA_S = 10.0
 """Age at which clients ask for metadata again."""
 
@@ -99,6 +102,7 @@ class Stage:
             one = Consumer(
                 self.sim, host, self.kafka.bootstrap, team.group, team.topics, team.work_s, team.commit_every_s,
                 _options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
+                rest_s=_REST_S,
             )  # fmt: skip
             host.spawn(_through(one.run))
             self.consumers.append(one)
