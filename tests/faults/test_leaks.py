@@ -24,7 +24,7 @@ KEEPING: list[dict[str, Any]] = [
 def contexts() -> int:
     """Requests of a tap that are still in memory."""
     gc.collect()
-    return sum(isinstance(one, TappedContext) for one in gc.get_objects())
+    return sum(issubclass(type(one), TappedContext) for one in gc.get_objects())
 
 
 def timers_of(rig: Rig) -> int:

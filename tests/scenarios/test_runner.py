@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -457,7 +458,11 @@ def test_shipped_scenarios_are_played_by_their_names(scenario: Outcome) -> None:
 
 
 def _children(of: int) -> list[int]:
-    return [int(pid) for task in Path(f"/proc/{of}/task").iterdir() for pid in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{of}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that thread has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def _command(pid: int) -> bytes:
