@@ -16,7 +16,10 @@ What Metadata shows after each step was compared with real clusters of 3.4.0 and
 
 from __future__ import annotations
 
+import contextlib
+
 from broker_sim.metadata import ClusterState, Partition
+from broker_sim.storage.errors import StorageError
 from broker_sim.words import UsageError
 
 __all__ = ["catch_up", "check_broker", "elect", "elect_preferred", "fence", "move", "reopen", "revive", "step_down"]
@@ -183,5 +186,6 @@ def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) 
         partition.isr = [node_id]
         _trim(state, partition)
     if before >= 0 and node_id >= 0 and node_id != before and partition.held:
-        partition.log.truncate_to(partition.high_watermark)  # the followers had no more
+        with contextlib.suppress(StorageError):  # what the disk keeps, that follower had as well
+            partition.log.truncate_to(partition.high_watermark)
     state.set_leader(partition, node_id, reason)

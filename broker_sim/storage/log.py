@@ -2,8 +2,7 @@
 
 Rules:
 1. No clock, no thread, no event loop: time comes in as `now_ms` (wall clock), and a call is done when it returns.
-2. An append is there whole or not at all. On an OSError nothing of it stays, KafkaStorageError is raised, and the log
-   keeps serving reads and takes later appends.
+2. An append is there whole or not at all. On an OSError nothing of it stays, KafkaStorageError is raised, and the log goes on.
 3. What was acknowledged survives the end of the process at any instant; with `sync` that of the machine too.
 4. Batches are never re-encoded on the way in or out, but by compaction and for message.timestamp.type=LogAppendTime.
 5. The active segment is the last one; it is neither compacted nor deleted before it is rolled.
@@ -516,6 +515,7 @@ class PartitionLog:
             self.epochs.truncate_from_end(self.log_end_offset)
             self.producers = recovery.rebuild_producers(self.directory, self.segments, self._files)
         except FAILURES as error:
+            self.log_end_offset = min(self.log_end_offset, self.segments[-1].next_offset)  # as far as it got
             raise self._failure(error) from error
 
     def _drop_first(self, count: int) -> None:

@@ -335,6 +335,22 @@ def test_brokers_whose_disk_is_broken_do_not_start() -> None:
         assert list(kafka.state.topics) == ["orders"]
 
 
+def test_another_broker_leads_though_the_disk_keeps_what_it_should_not_have() -> None:
+    """A leader that takes over has no more than was replicated; where that can't be cut off it had replicated more, as may be."""
+    with simulate(4) as sim:
+        kafka = sim.cluster(2, {"orders": 4}, disk=True, config={**FEW, "default.replication.factor": 2})
+        log = kafka.log("orders", 0)
+        old = log.leader
+        with log.stuck():
+            kafka.topic("orders").fill(20)
+            with kafka.disk.fault("readonly", paths="*.log"):
+                sim.run(kafka.broker_down(old))
+            assert (log.leader, log.high_watermark) == (3 - old, 0)
+            assert log.end_offset > 0
+        assert log.high_watermark == log.end_offset
+        assert kafka.log("orders", 1).leader == 3 - old
+
+
 def test_a_fault_starts_the_brokers_again_as_soon_as_the_disk_lets_it() -> None:
     with simulate(4) as sim:
         kafka = cluster(sim)
