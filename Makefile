@@ -46,7 +46,7 @@ demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SI
 
 test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
 	@echo "== tests; what needs a JVM, Go or Node skips with its reason where that is not installed"
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(READY) ## format, lint, types, import directions, tidiness
 	@echo "== ruff format"; $(BIN)/ruff format --check .

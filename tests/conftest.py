@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Generator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -18,6 +20,9 @@ import pytest
 pytest_plugins = ["pytester", "tests.support.journal_check"]
 
 CI = os.environ.get("CI") == "true"
+_REAL = re.compile(r"[\[-]kafka[\]-]")
+"""In the ids of tests that are run on the simulator and on real brokers."""
+
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
 
 hypothesis.settings.register_profile("default", deadline=None)
@@ -30,15 +35,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Side by side: what shares real brokers, or a module's runs on Spark, stays in one process; all else goes one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            if _REAL.search(nodeid):
+                return "real brokers"
+            path = nodeid.partition("::")[0]
+            return path if path.startswith("tests/pipeline/") else nodeid
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    # for pytest-xdist: a module's fixtures and the Spark session are made once, real brokers run on one core alone
-    for item in items:
-        alone = next((name for name in ("real_kafka", "spark") if item.get_closest_marker(name)), None)
-        item.add_marker(pytest.mark.xdist_group(alone or str(item.path)))
     if CI or config.getoption("--slow"):
         return
     for item in items:
