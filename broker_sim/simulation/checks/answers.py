@@ -556,10 +556,8 @@ class Answers:
                 fitting[0].done = min(fitting[0].done, ask.got)
         elif (value != -1 and not self._unsure) or floor >= 0:
             last = max((w for w in writes if w.done < ask.sent), key=lambda w: w.sent, default=None)
-            expected = "nothing" if last is None else f"{last.value}, {'acked' if last.acked else 'seen before'}"
-            self.fail(
-                "an acked commit is never lost nor regressed", ask, f"{key[1]}-{key[2]} is {value}; it was {expected}"
-            )
+            was = "nothing" if last is None else f"{last.value}, {'acked' if last.acked else 'seen before'}"
+            self.fail("an acked commit is never lost nor regressed", ask, f"{key[1]}-{key[2]} is {value}; it was {was}")
 
 
 CHECKS: dict[str, Callable[[Answers, Ask, Any, _Life | None], None]] = {
