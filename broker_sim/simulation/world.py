@@ -501,6 +501,14 @@ def _inside(sim: Simulation) -> Iterator[None]:
             sim.close()
         finally:
             events._set_running_loop(None)
-            with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
-                warnings.simplefilter("ignore")
-                gc.collect()
+            _collect(sim.loop)
+
+
+def _collect(loop: SimLoop) -> None:
+    """A world that has ended is garbage, in cycles. Raises what an alarm has raised meanwhile: in a finaliser it would be lost."""
+    loop.ends = True
+    with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
+        warnings.simplefilter("ignore")
+        gc.collect()
+    if loop.forbidden is not None:
+        raise loop.forbidden

@@ -270,3 +270,47 @@ def test_a_run_that_another_process_may_not_repeat_says_so() -> None:
             sim.run_for(1)
     assert ("PYTHONHASHSEED is not pinned" in caught.value.__notes__[0]) is not is_pinned()
     assert ("not pinned" in repr(sim)) is not is_pinned()
+
+
+class TimeIsUp(BaseException):
+    """What an alarm raises."""
+
+
+class Last:
+    """Garbage whose finaliser rings."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+
+async def ring() -> None:
+    signal.raise_signal(signal.SIGALRM)
+    await asyncio.sleep(1000)
+
+
+@pytest.mark.parametrize("where", ["in a task", "in a finaliser", "in the test"])
+def test_an_alarm_ends_the_run_wherever_it_rings(where: str) -> None:
+    def alarm(number: int, frame: object) -> None:
+        raise TimeIsUp
+
+    def live() -> None:
+        with simulate(1) as sim:
+            if where == "in the test":
+                signal.raise_signal(signal.SIGALRM)
+            elif where == "in a task":
+                sim.host("a").spawn(ring)
+            else:
+                Last()
+            sim.run_for(10)
+            assert where == "in a finaliser"
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        with pytest.raises(TimeIsUp):
+            live()
+        assert signal.getsignal(signal.SIGALRM) is alarm
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -240,7 +240,7 @@ class SimThread:
             self.waits_for = what
             lines = "\n".join(f"  {one}" for one in ring)
             error = SimDeadlock(f"threads wait for each other:\n{lines}")
-            self.loop.forbidden = error  # type: ignore[assignment]
+            self.loop.forbidden = error
             raise error
 
     def forbid(self, what: str, instead: str) -> NoReturn:

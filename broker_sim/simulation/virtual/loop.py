@@ -162,8 +162,10 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Called after every turn; what it raises ends the run."""
         self.stopped = 0
         """Processes that are paused or dead."""
-        self.forbidden: SimForbidden | None = None
-        """What simulated code tried, even where it has swallowed the exception."""
+        self.ends = False
+        """Whether its world is being taken apart."""
+        self.forbidden: BaseException | None = None
+        """What simulated code tried, even where it has swallowed the exception; or why the run is to end."""
         self._thread = threading.get_ident()
         self._now = _START
         self._heap: list[tuple[float, int, asyncio.TimerHandle]] = []

@@ -4,7 +4,8 @@ Rules:
 1. A thread outside of the simulation looks every second whether callbacks have run. Where none has for ``patience_s`` real seconds, a
    signal interrupts the main thread, wherever it stands, and `SimStuck` is raised there. It ends the run, swallowed or not.
 2. Who stands at a debugger's prompt has time. So has the test's own code between two runs.
-3. Signals reach the main thread alone: a simulation in another one, or on a system without them, is not guarded.
+3. An alarm (pytest-timeout's) ends the run after the callback in which it came, whatever that was.
+4. Signals reach the main thread alone: a simulation in another one, or on a system without them, is not guarded.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -156,9 +158,27 @@ def patience(loop: SimLoop, patience_s: float) -> Iterator[None]:
         return
     guard = _Guard(loop, patience_s)
     before = signal.signal(signal.SIGVTALRM, guard.interrupt)
+    alarm = signal.getsignal(signal.SIGALRM)
+    ring = partial(_ring, loop, alarm) if callable(alarm) else alarm
+    signal.signal(signal.SIGALRM, ring)
     _watch.begin(guard)
     try:
         yield
     finally:
         _watch.guard = None
         signal.signal(signal.SIGVTALRM, before)
+        if signal.getsignal(signal.SIGALRM) is ring:
+            signal.signal(signal.SIGALRM, alarm)
+
+
+def _ring(
+    loop: SimLoop, alarm: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None
+) -> None:
+    """Somebody's alarm: a test's time is up. What it raises would end no more than the task or finaliser that happens to run, so the
+    simulation raises it."""
+    try:
+        alarm(number, frame)
+    except BaseException as error:
+        if not loop.is_running() and not loop.ends:
+            raise
+        loop.forbidden = error
