@@ -20,8 +20,11 @@ import pytest
 pytest_plugins = ["pytester", "tests.support.journal_check"]
 
 CI = os.environ.get("CI") == "true"
-_REAL = re.compile(r"[\[-]kafka[\]-]")
+_REAL = re.compile(r"[\[-]kafka(?:\]|-(?!python))")
 """In the ids of tests that are run on the simulator and on real brokers."""
+
+_WHOLE = ("tests/pipeline/", "tests/clients/", "tests/importing/", "tests/scenarios/test_shipped.py")
+"""Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side."""
 
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
 
@@ -37,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Side by side: what shares real brokers, or a module's runs on Spark, stays in one process; all else goes one by one."""
+    """Side by side: what shares real brokers, or what a module makes for all its tests, stays in one process; else a test at a time."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -45,7 +48,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if _REAL.search(nodeid):
                 return "real brokers"
             path = nodeid.partition("::")[0]
-            return path if path.startswith("tests/pipeline/") else nodeid
+            return path if path.startswith(_WHOLE) else nodeid
 
     return Scheduling(config, log)
 

@@ -53,7 +53,7 @@ def _receive(cls: type, version: int, frame: bytes) -> Any:
     return decode(request, header.api_version, frame, header.body)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_hundred_thousand_damaged_frames_are_read_or_refused() -> None:
     rng = Random("a hundred thousand")
