@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:Deprecatio
 """kafka-python reads its files so."""
 
 
+@pytest.mark.long
 def test_a_group_with_synchronous_members_lives_through_its_incidents_the_same_way_everywhere() -> None:
     own: list[tuple[str, str]] = []
 
