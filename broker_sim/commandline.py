@@ -16,7 +16,8 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "USAGE",
     "Parser",
     "add_command",
+    "handling",
     "seeds",
     "setting",
     "terminable",
@@ -90,13 +92,19 @@ def seeds(text: str) -> range:
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """In the block SIGTERM is what Ctrl-C is, a KeyboardInterrupt; signals are the main thread's own, elsewhere it does nothing."""
+def handling(handler: Callable[[int, FrameType | None], object], *numbers: int) -> Iterator[None]:
+    """In the block ``handler`` has these signals; they are the main thread's own, elsewhere it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def terminable() -> AbstractContextManager[None]:
+    """In the block SIGTERM is what Ctrl-C is, a KeyboardInterrupt."""
+    return handling(signal.default_int_handler, signal.SIGTERM)

@@ -114,20 +114,16 @@ def _add_run(verbs: Any) -> None:
         metavar="URL",
         help="Spark's master: local[2], spark://.., yarn, k8s://.. (default: local[*], or spark-submit's)",
     )
-    add(
-        "--conf",
-        type=spark_setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of Spark; repeatable",
-    )
+    add("--conf", **CONF)
     add("--open", action="store_true", help="show the report in the browser when it is done")
     add("--json", action="store_true", help="the findings as one JSON object on stdout")
     add("--quiet", action="store_true", help="no progress")
 
 
-spark_setting = setting("spark.driver.memory=4g")
+CONF: dict[str, Any] = {
+    "type": setting("spark.driver.memory=4g"), "action": "append", "default": [], "metavar": "KEY=VALUE",
+    "help": "a setting of Spark; repeatable",
+}  # fmt: skip
 
 
 def duration(text: str) -> int:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
-from broker_sim.pipeline.commands import duration, spark_setting
+from broker_sim.pipeline.commands import CONF, duration
 from broker_sim.words import UsageError
 
 __all__ = ["register", "watch"]
@@ -59,14 +59,7 @@ def register(verbs: Any, name: str) -> None:
     )
     add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
     add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")
-    add(
-        "--conf",
-        type=spark_setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of Spark; repeatable",
-    )
+    add("--conf", **CONF)
     add("--quiet", action="store_true", help="no progress, findings alone")
 
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.clock import stopwatch
+from broker_sim.commandline import handling
 from broker_sim.explain.phrases import clock, count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
@@ -132,23 +133,14 @@ def _key(finding: Mapping[str, Any]) -> str:
     return json.dumps([finding["kind"], finding["group"], finding["log_partition"], began])
 
 
-@contextmanager
-def _signals(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGINT and SIGTERM end the watch; on the main thread alone, as signals are its own."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
+    """SIGINT and SIGTERM end the watch."""
 
     def ended(number: int, frame: object) -> None:
         stop()
         signal.signal(number, signal.default_int_handler)  # who can't wait for the tables asks twice
 
-    before = {number: signal.signal(number, ended) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling(ended, signal.SIGINT, signal.SIGTERM)
 
 
 # ------------------------------------------------------------------------------------------------ what belongs together

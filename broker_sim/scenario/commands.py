@@ -170,13 +170,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if options.data is not None and arguments.repeat > 1:
             raise UsageError("--data keeps the logs of one run: not with --repeat")
-        if arguments.seeds is not None:
-            with terminable():
-                return _sweep(arguments)
-        if arguments.virtual:
-            with terminable():
-                return _virtual(arguments, options)
-        return _real(arguments, options)
+        if arguments.seeds is None and not arguments.virtual:
+            return _real(arguments, options)
+        with terminable():
+            return _virtual(arguments, options) if arguments.seeds is None else _sweep(arguments)
     except (UsageError, ClusterError) as error:
         print(f"broker-sim run: {error}", file=sys.stderr)
         return 2

@@ -511,9 +511,8 @@ class Answers:
                 write.refused()
 
     def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
-        log = self.partition(
-            ask.group
-        )  # 3.x loads it to its end, committed or not: what it shows then may yet be cut off
+        # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
+        log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
         for key, each in _partitions(body) if ask.error is Err.NONE else ():
             if _of(each, "error_code") == 0:

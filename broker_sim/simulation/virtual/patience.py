@@ -159,15 +159,16 @@ def patience(loop: SimLoop, patience_s: float) -> Iterator[None]:
     guard = _Guard(loop, patience_s)
     before = signal.signal(signal.SIGVTALRM, guard.interrupt)
     alarm = signal.getsignal(signal.SIGALRM)
-    ring = partial(_ring, loop, alarm) if callable(alarm) else alarm
-    signal.signal(signal.SIGALRM, ring)
+    ring = partial(_ring, loop, alarm) if callable(alarm) else None
+    if ring is not None:
+        signal.signal(signal.SIGALRM, ring)
     _watch.begin(guard)
     try:
         yield
     finally:
         _watch.guard = None
         signal.signal(signal.SIGVTALRM, before)
-        if signal.getsignal(signal.SIGALRM) is ring:
+        if ring is not None and signal.getsignal(signal.SIGALRM) is ring:
             signal.signal(signal.SIGALRM, alarm)
 
 
