@@ -136,8 +136,8 @@ def _at_least(title: str, peer: list[Run], ours: list[Run], goal: float, cores: 
 
 def write_logs(directory: Path, commits: int) -> None:
     """Logs as `benchmarks.pipeline` reads them: four groups in each, one segment."""
-    from protocol.offsets_log import offset_commit_key, offset_commit_value
-    from protocol.record_batch import build_batch
+    from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
+    from kafka_wire.record_batch import build_batch
 
     each = commits // PARTITIONS
     for partition in range(PARTITIONS):

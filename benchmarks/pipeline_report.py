@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from broker_sim.storage import partition_for
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from protocol.offsets_log import group_key, group_value, offset_commit_key, offset_commit_value
-from protocol.record_batch import build_batch
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from kafka_wire.offsets_log import group_key, group_value, offset_commit_key, offset_commit_value
+from kafka_wire.record_batch import build_batch
 
 GOAL_S = 120.0
 PARTITIONS, GROUPS, TOPIC_PARTITIONS, AT_ONCE = 50, 200, 8, 4

@@ -201,9 +201,9 @@ class _Broker:
 
 
 def _frames(number: int) -> list[bytes]:
-    from protocol.codec import encode
-    from protocol.frame import encode_request_header, frame
-    from protocol.messages.k08_offset_commit import (
+    from kafka_wire.codec import encode
+    from kafka_wire.frame import encode_request_header, frame
+    from kafka_wire.messages.k08_offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,

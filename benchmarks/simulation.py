@@ -61,7 +61,7 @@ def _whose(frame: FrameType | None) -> str:
             return "clients"
         if "/broker_sim/simulation/" in path:
             return "loop and network"
-        if "/broker_sim/" in path or "/protocol/" in path or path.startswith("<"):
+        if "/broker_sim/" in path or "/kafka_wire/" in path or path.startswith("<"):
             return "broker"
         frame = frame.f_back
     return "else"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal, WaitTimeout
     from broker_sim.simulation import simulate
     from broker_sim.words import UsageError
-    from protocol.errors import Err
+    from kafka_wire.errors import Err
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ _HOMES = {
     "Cluster": "broker_sim.cluster",
     "ClusterError": "broker_sim.cluster",
     "ClusterThread": "broker_sim.cluster",
-    "Err": "protocol.errors",
+    "Err": "kafka_wire.errors",
     "GroupHandle": "broker_sim.handles",
     "Journal": "broker_sim.journal",
     "LogHandle": "broker_sim.handles",

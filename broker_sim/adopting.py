@@ -25,11 +25,11 @@ from broker_sim.kraft_metadata import KnownTopic, read_topics, records_of, segme
 from broker_sim.storage import Origin, PartitionLog, partition_for
 from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
 from broker_sim.topics import METADATA_TOPIC, OFFSETS_TOPIC, KafkaError, check_topic_name
-from protocol import record_batch as rb
-from protocol.codec import DecodeError, decode
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
-from protocol.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name
+from kafka_wire import record_batch as rb
+from kafka_wire.codec import DecodeError, decode
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
+from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name
 
 USUAL_PARTITIONS = 50
 """offsets.topic.num.partitions where nobody has changed it."""

@@ -12,7 +12,7 @@ from broker_sim.coordinator import again
 from broker_sim.coordinator.again import Rejoin
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.timers import Armed
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import ConnectionLike

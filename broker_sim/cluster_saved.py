@@ -24,7 +24,7 @@ from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.kraft_metadata import KnownTopic

@@ -27,7 +27,7 @@ from typing import Any
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
 from broker_sim.pieces import WRITE_ALONE, write_pieces
-from protocol.codec import DecodeError, skip_tagged_fields
+from kafka_wire.codec import DecodeError, skip_tagged_fields
 
 READ_AHEAD = 65_536
 """Bytes that may wait behind a parked request before the socket is no longer read."""

@@ -19,10 +19,10 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from protocol.messages.k01_fetch import FetchPartition, PartitionData
+    from kafka_wire.messages.k01_fetch import FetchPartition, PartitionData
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

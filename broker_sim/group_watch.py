@@ -33,10 +33,10 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.shard import Shard
 from broker_sim.coordinator.state import Write
 from broker_sim.journal import Journal
-from protocol.consumer_protocol import assigned_partitions, subscribed_topics
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 
 WHOLE = 64
 """Members that a snapshot shows all of."""

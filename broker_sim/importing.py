@@ -38,15 +38,15 @@ from broker_sim.runtime import GroupRuntime, log_records
 from broker_sim.storage import Origin, StorageError
 from broker_sim.topics import OFFSETS_TOPIC, Partition, check_topic_name
 from broker_sim.words import UsageError, unknown
-from protocol.codec import EncodeError
-from protocol.codec import encode as to_bytes
-from protocol.messages.consumer_protocol import (
+from kafka_wire.codec import EncodeError
+from kafka_wire.codec import encode as to_bytes
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from protocol.record_batch import build_batch
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from kafka_wire.record_batch import build_batch
 
 __all__ = ["Imported", "ImportedGroup", "ImportedMember", "ImportedOffset", "apply", "read_describe", "read_files"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_sim.topics import METADATA_TOPIC
-from protocol import record_batch as rb
+from kafka_wire import record_batch as rb
 
 _TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC = 2, 3, 4, 9
 _TOPIC_RESOURCE = 2  # ConfigResource.Type

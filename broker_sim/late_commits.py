@@ -14,8 +14,8 @@ from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
 from broker_sim.coordinator.outcome import Client, Request
 from broker_sim.coordinator.turns import pass_again, publish
 from broker_sim.storage.errors import StorageError
-from protocol.errors import Err
-from protocol.record_batch import RecordBatchError
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import RecordBatchError
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import ConnectionLike

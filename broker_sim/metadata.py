@@ -43,7 +43,7 @@ from broker_sim.topics import (
     log_config,
     spread_replicas,
 )
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
 

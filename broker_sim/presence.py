@@ -20,7 +20,7 @@ from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.shard import Shard
 from broker_sim.words import unknown
-from protocol.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
     from broker_sim.timers import KeyedTimers

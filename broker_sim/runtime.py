@@ -45,10 +45,10 @@ from broker_sim.storage import partition_for
 from broker_sim.storage.errors import StorageError
 from broker_sim.storage.log import Origin
 from broker_sim.timers import KeyedTimers
-from protocol import record_batch
-from protocol.api_keys import release
-from protocol.codec import DecodeError
-from protocol.errors import Err
+from kafka_wire import record_batch
+from kafka_wire.api_keys import release
+from kafka_wire.codec import DecodeError
+from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
-from protocol.errors import Err
-from protocol.record_batch import BatchHeader
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import BatchHeader
 
 if TYPE_CHECKING:
     from broker_sim.config import BrokerConfig

@@ -33,9 +33,9 @@ from broker_sim.simulation import judging
 from broker_sim.simulation.faults import kinds as simulated_faults
 from broker_sim.simulation.faults import swarm
 from broker_sim.simulation.virtual import ambient
-from protocol import messages
-from protocol.api_keys import KAFKA_VERSIONS, ApiKey, advertised
-from protocol.errors import Err
+from kafka_wire import messages
+from kafka_wire.api_keys import KAFKA_VERSIONS, ApiKey, advertised
+from kafka_wire.errors import Err
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim import cli
-from protocol.api_keys import KAFKA_VERSIONS
+from kafka_wire.api_keys import KAFKA_VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

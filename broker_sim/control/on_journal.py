@@ -60,7 +60,7 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 
 def _error_names() -> Iterable[str]:
-    from protocol.errors import Err
+    from kafka_wire.errors import Err
 
     return [error.name for error in Err]
 

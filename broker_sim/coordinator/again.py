@@ -12,8 +12,8 @@ from broker_sim.coordinator.group import HEARTBEAT_ANSWER, Group, Member, State
 from broker_sim.coordinator.outcome import Outcome
 from broker_sim.coordinator.rebalance import try_complete_join
 from broker_sim.coordinator.state import ShardState
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 
 class Rejoin:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
-from protocol.offsets_log import offset_commit_key, offset_commit_value
-from protocol.record_batch import record_heads, varint
+from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
+from kafka_wire.record_batch import record_heads, varint
 
 if TYPE_CHECKING:
     from broker_sim.coordinator.group import Group, Member, State

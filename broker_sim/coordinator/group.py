@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from broker_sim.coordinator.blocks import CommitShape
 from broker_sim.coordinator.outcome import Offset
-from protocol.consumer_protocol import subscribed_topics
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupResponseMember
+from kafka_wire.consumer_protocol import subscribed_topics
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupResponseMember
 
 NO_MEMBER = ""
 NO_GENERATION = -1

@@ -20,9 +20,9 @@ from broker_sim.coordinator.rebalance import (
 )
 from broker_sim.coordinator.records import GroupRecord, group_record, replay
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.offsets_log import GroupMetadataValue
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from kafka_wire.messages.offsets_log import GroupMetadataValue
 
 _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
 _SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)

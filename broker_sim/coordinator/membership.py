@@ -15,7 +15,7 @@ from broker_sim.coordinator.rebalance import (
     try_complete_join,
 )
 from broker_sim.coordinator.state import ShardState
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:

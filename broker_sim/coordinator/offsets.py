@@ -21,7 +21,7 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay, replay_chunks, replay_offset
 from broker_sim.coordinator.state import Held, ShardState, Write
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 class CommitWrite(Write):

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.coordinator.blocks import CommitBlocks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.state import ShardState
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
-from protocol.messages.k16_list_groups import ListedGroup
+from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
+from kafka_wire.messages.k16_list_groups import ListedGroup
 
 
 def visible(shard: ShardState, group_id: str) -> Group | None:

@@ -10,9 +10,9 @@ from broker_sim.coordinator.group import CUT_OFF, NO_GENERATION, NO_MEMBER, Grou
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.records import group_record
 from broker_sim.coordinator.state import ShardState, Write
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupResponse
-from protocol.messages.k14_sync_group import SyncGroupResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupResponse
+from kafka_wire.messages.k14_sync_group import SyncGroupResponse
 
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:

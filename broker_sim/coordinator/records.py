@@ -13,9 +13,9 @@ from broker_sim.coordinator.blocks import CommitShape
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.policy import Settings
-from protocol.codec import DecodeError
-from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey
-from protocol.offsets_log import (
+from kafka_wire.codec import DecodeError
+from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey
+from kafka_wire.offsets_log import (
     GROUP_METADATA,
     OFFSET_COMMIT,
     decode_key,

@@ -28,9 +28,9 @@ from broker_sim.coordinator.outcome import (
     TopicDeleted,
 )
 from broker_sim.coordinator.state import Held, ShardState
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 
 
 class Shard(ShardState):

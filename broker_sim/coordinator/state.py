@@ -10,7 +10,7 @@ from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
 from broker_sim.coordinator.policy import Policy, Settings
 from broker_sim.coordinator.records import Record, encode, replay
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 class Write:

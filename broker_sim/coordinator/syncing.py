@@ -7,8 +7,8 @@ from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
 from broker_sim.coordinator.records import group_record, replay
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
-from protocol.errors import Err
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class SyncWrite(Write):

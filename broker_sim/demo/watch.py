@@ -14,9 +14,9 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from broker_sim.demo.consumer import GROUP
 from broker_sim.demo.processes import OFFSETS_PARTITIONS
 from broker_sim.storage.partition_for import partition_for
-from protocol import offsets_log
-from protocol.codec import decode
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kafka_wire import offsets_log
+from kafka_wire.codec import decode
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
 OFFSETS_TOPIC = "__consumer_offsets"
 POLL_S = 0.03

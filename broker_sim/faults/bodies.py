@@ -16,9 +16,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from protocol.codec import DecodeError, decode_from
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.schema import FieldSpec
+from kafka_wire.codec import DecodeError, decode_from
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka_wire.schema import FieldSpec
 
 __all__ = ["MOST_BYTES", "MOST_TEXT", "MOST_VALUES", "to_json"]
 

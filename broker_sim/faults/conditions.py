@@ -20,7 +20,7 @@ from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, Partition
 from broker_sim.storage.errors import StorageError
 from broker_sim.topics import Gate
 from broker_sim.words import UsageError, duration_ms, duration_text, unknown
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal

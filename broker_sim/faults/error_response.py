@@ -17,17 +17,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.selectors import NAMES
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
-from protocol.schema import ZERO_UUID
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+from kafka_wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from protocol.messages.k00_produce import ProduceRequest
-    from protocol.messages.k01_fetch import FetchRequest
-    from protocol.messages.k03_metadata import MetadataRequest
-    from protocol.messages.k09_offset_fetch import OffsetFetchRequest
-    from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-    from protocol.messages.k20_delete_topics import DeleteTopicsRequest
+    from kafka_wire.messages.k00_produce import ProduceRequest
+    from kafka_wire.messages.k01_fetch import FetchRequest
+    from kafka_wire.messages.k03_metadata import MetadataRequest
+    from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest
+    from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+    from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 
 __all__ = ["AT_PARTITIONS", "error_response", "first_error"]
 
@@ -88,7 +88,7 @@ def error_response(
 @cache
 def _messages(api_key: int) -> Any:
     name = ApiKey(api_key).name.lower()
-    return importlib.import_module(f"protocol.messages.k{api_key:02}_{name}")
+    return importlib.import_module(f"kafka_wire.messages.k{api_key:02}_{name}")
 
 
 _TOP: dict[int, dict[str, Any]] = {

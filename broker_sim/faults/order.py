@@ -34,7 +34,7 @@ from broker_sim.faults.recorded import Diverged, Entry, Guard, Held, Recording, 
 from broker_sim.faults.selectors import Asked, Selector, api_key_of, selector_from
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError, duration_ms
-from protocol.api_keys import DEFAULT_VERSION
+from kafka_wire.api_keys import DEFAULT_VERSION
 
 __all__ = ["FREE", "Diverged", "Hold", "Order", "Recording", "Replay", "load"]
 

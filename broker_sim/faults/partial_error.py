@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
-from protocol.schema import ZERO_UUID
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+from kafka_wire.schema import ZERO_UUID
 
 __all__ = ["Chosen", "merged", "named_in", "split"]
 
@@ -91,7 +91,7 @@ def _identity(topic: Any) -> tuple[str, bytes]:
 
 def named_in(response: Any, request: Any, chosen: Chosen) -> Any:
     """A Metadata request for all topics as one for those of its answer that fail."""
-    from protocol.messages.k03_metadata import MetadataRequestTopic
+    from kafka_wire.messages.k03_metadata import MetadataRequestTopic
 
     failing = [topic for topic in response.topics if chosen(*_identity(topic), -1)]
     return dataclasses.replace(request, topics=[MetadataRequestTopic(topic.topic_id, topic.name) for topic in failing])

@@ -29,7 +29,7 @@ from broker_sim.faults.rules import Rule, rule_from
 from broker_sim.faults.selectors import Asked
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError, duration_ms
-from protocol.api_keys import DEFAULT_VERSION
+from kafka_wire.api_keys import DEFAULT_VERSION
 
 __all__ = ["Fault", "Faults", "NeverHit"]
 

@@ -41,8 +41,8 @@ from typing import Any
 from broker_sim.faults.selectors import KEYS as SELECTOR_KEYS
 from broker_sim.faults.selectors import Selector, selector_from
 from broker_sim.words import UsageError, duration_ms, duration_text, unknown
-from protocol.api_keys import DEFAULT_VERSION
-from protocol.errors import Err
+from kafka_wire.api_keys import DEFAULT_VERSION
+from kafka_wire.errors import Err
 
 __all__ = ["RULE_KEYS", "VERDICTS", "Kind", "Rule", "Verdict", "error_from", "rule_from"]
 

@@ -18,14 +18,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.words import UsageError, nearest, unknown
-from protocol.api_keys import DEFAULT_VERSION, ApiKey, advertised
-from protocol.schema import ZERO_UUID
+from kafka_wire.api_keys import DEFAULT_VERSION, ApiKey, advertised
+from kafka_wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from protocol.messages.k01_fetch import FetchRequest
-    from protocol.messages.k09_offset_fetch import OffsetFetchRequest
-    from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-    from protocol.messages.k13_leave_group import LeaveGroupRequest
+    from kafka_wire.messages.k01_fetch import FetchRequest
+    from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest
+    from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+    from kafka_wire.messages.k13_leave_group import LeaveGroupRequest
 
 __all__ = ["API_NAMES", "KEYS", "Asked", "Facts", "Selector", "api_key_of", "facts_of", "selector_from"]
 

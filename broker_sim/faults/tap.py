@@ -27,7 +27,7 @@ from broker_sim.faults.error_response import error_response, first_error
 from broker_sim.faults.partial_error import merged, named_in, split
 from broker_sim.faults.rules import Kind, Verdict
 from broker_sim.faults.selectors import Asked, facts_of
-from protocol.api_keys import ApiKey
+from kafka_wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker_sim.clock import Clock, Timer

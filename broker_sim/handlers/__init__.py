@@ -16,9 +16,9 @@ from functools import cache
 from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
-from protocol.api_keys import ApiKey, advertised, is_flexible
-from protocol.codec import DecodeError, Decoder, EncodeError, Encoder, decode, decoder, encoder
-from protocol.frame import encode_response_head, response_is_tagged
+from kafka_wire.api_keys import ApiKey, advertised, is_flexible
+from kafka_wire.codec import DecodeError, Decoder, EncodeError, Encoder, decode, decoder, encoder
+from kafka_wire.frame import encode_response_head, response_is_tagged
 
 __all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported"]
 
@@ -132,7 +132,7 @@ def handler_modules() -> dict[int, str]:
 def _route(api_key: int, version: int) -> Route:
     module_name = handler_modules()[api_key]
     handler = importlib.import_module(f"{__name__}.{module_name}")
-    messages = importlib.import_module(f"protocol.messages.{module_name}")
+    messages = importlib.import_module(f"kafka_wire.messages.{module_name}")
     name = _name(api_key)
     fast: dict[int, FastHandler] = getattr(handler, "FAST", {})
     return Route(
@@ -149,7 +149,7 @@ def _route(api_key: int, version: int) -> Route:
 def _unsupported_api_versions(version: int) -> Route:
     """ApiVersions of the future gets a v0 answer (KIP-511), its body unread. Not kept: no client fills the table."""
     from broker_sim.handlers import k18_api_versions
-    from protocol.messages.k18_api_versions import ApiVersionsResponse
+    from kafka_wire.messages.k18_api_versions import ApiVersionsResponse
 
     return Route(
         ApiKey.API_VERSIONS,

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from broker_sim.config import ConfigError, ConfigType
 from broker_sim.metadata import Broker, ClusterState, KafkaError
 from broker_sim.topics import check_topic_name
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 

@@ -54,7 +54,7 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from protocol.codec import EncodeError
+from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
     from broker_sim.handlers import Route, Routes

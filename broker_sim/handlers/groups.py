@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:

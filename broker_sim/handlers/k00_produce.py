@@ -17,8 +17,8 @@ from broker_sim.handlers.produce_fast import FAST
 from broker_sim.metadata import ClusterState, Partition
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.topics import INTERNAL_TOPICS
-from protocol.errors import Err
-from protocol.messages.k00_produce import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -29,7 +29,7 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.record_batch import CorruptRecord, InvalidTimestamp, RecordBatchError, TruncatedBatch, produce_batch
+from kafka_wire.record_batch import CorruptRecord, InvalidTimestamp, RecordBatchError, TruncatedBatch, produce_batch
 
 __all__ = ["FAST", "handle"]
 

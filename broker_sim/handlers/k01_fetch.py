@@ -19,8 +19,8 @@ from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import Broker, ClusterState, Partition
 from broker_sim.storage import StorageError
 from broker_sim.topics import NO_EPOCH, access_error
-from protocol.errors import Err
-from protocol.messages.k01_fetch import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -30,7 +30,7 @@ from protocol.messages.k01_fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from protocol.schema import ZERO_UUID
+from kafka_wire.schema import ZERO_UUID
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

@@ -14,8 +14,8 @@ from collections import Counter
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError, Partition
 from broker_sim.topics import leader_partition
-from protocol.errors import Err
-from protocol.messages.k02_list_offsets import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -14,9 +14,9 @@ from typing import cast
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
 from broker_sim.topics import INTERNAL_TOPICS, check_topic_name
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k03_metadata import (
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -24,7 +24,7 @@ from protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import ZERO_UUID
+from kafka_wire.schema import ZERO_UUID
 
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter settings: without an authorizer everybody may

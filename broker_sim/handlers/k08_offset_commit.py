@@ -16,11 +16,11 @@ from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, Fast
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import scratch_of
 from broker_sim.runtime import Slot
-from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.frame import encode_response_head, response_is_tagged
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.frame import encode_response_head, response_is_tagged
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

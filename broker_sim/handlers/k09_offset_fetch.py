@@ -14,9 +14,9 @@ from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -11,8 +11,8 @@ import logging
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, KafkaError
-from protocol.errors import Err
-from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 log = logging.getLogger("broker_sim.coordinator")
 

@@ -8,9 +8,9 @@ from broker_sim.coordinator.rebalance import join_error
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import LARGEST, scratch_of
-from protocol.codec import decode
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from kafka_wire.codec import decode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:

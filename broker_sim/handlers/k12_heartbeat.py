@@ -8,10 +8,10 @@ from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import learn, scratch_of
-from protocol.api_keys import ApiKey, is_flexible
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_wire.api_keys import ApiKey, is_flexible
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
-from protocol.errors import Err
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:

@@ -9,10 +9,10 @@ from broker_sim.coordinator.syncing import sync_answer
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import LARGEST, Known, Scratch, learn, scratch_of
-from protocol.api_keys import ApiKey, is_flexible
-from protocol.codec import decode, encode, encoder
-from protocol.errors import Err
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kafka_wire.api_keys import ApiKey, is_flexible
+from kafka_wire.codec import decode, encode, encoder
+from kafka_wire.errors import Err
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:

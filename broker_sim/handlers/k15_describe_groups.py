@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
-from protocol.errors import Err
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _ALL_GROUP_OPERATIONS = (
     (1 << 3) | (1 << 6) | (1 << 8)

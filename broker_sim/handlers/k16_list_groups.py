@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
-from protocol.errors import Err
-from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

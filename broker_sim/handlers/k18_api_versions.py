@@ -18,10 +18,10 @@ from functools import cache
 
 from broker_sim.handlers import supported
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
-from protocol.api_keys import ApiKey, release
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k18_api_versions import (
+from kafka_wire.api_keys import ApiKey, release
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

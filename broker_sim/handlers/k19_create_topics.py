@@ -12,8 +12,8 @@ from collections.abc import Container
 from broker_sim.config import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
-from protocol.errors import Err
-from protocol.messages.k19_create_topics import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

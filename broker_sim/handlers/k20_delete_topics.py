@@ -9,14 +9,14 @@ from collections import Counter
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
-from protocol.errors import Err
-from protocol.messages.k20_delete_topics import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.schema import ZERO_UUID
+from kafka_wire.schema import ZERO_UUID
 
 
 def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -9,8 +9,8 @@ from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError
 from broker_sim.storage import StorageError
 from broker_sim.topics import INTERNAL_TOPICS, leader_partition
-from protocol.errors import Err
-from protocol.messages.k21_delete_records import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError
-from protocol.errors import Err
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError
 from broker_sim.topics import leader_partition
-from protocol.errors import Err
-from protocol.messages.k23_offset_for_leader_epoch import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

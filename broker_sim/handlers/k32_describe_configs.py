@@ -13,8 +13,8 @@ from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k35_describe_log_dirs import IN_MEMORY
 from broker_sim.metadata import Broker, KafkaError
 from broker_sim.topics import check_topic_name
-from protocol.errors import Err
-from protocol.messages.k32_describe_configs import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker_sim.handlers.config_resources import alter, alter_each, check_keys
 from broker_sim.handlers.context import RequestContext
-from protocol.messages.k33_alter_configs import (
+from kafka_wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -8,8 +8,8 @@ Source: ReplicaManager.describeLogDirs.
 from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
-from protocol.errors import Err
-from protocol.messages.k35_describe_log_dirs import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

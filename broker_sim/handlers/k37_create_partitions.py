@@ -9,8 +9,8 @@ from collections import Counter
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError
-from protocol.errors import Err
-from protocol.messages.k37_create_partitions import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,

@@ -7,8 +7,8 @@ from functools import partial
 from broker_sim.coordinator.outcome import DeleteGroup
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
-from protocol.errors import Err
-from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:

@@ -20,8 +20,8 @@ from broker_sim.handlers.config_resources import (
 )
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import Broker, KafkaError
-from protocol.errors import Err
-from protocol.messages.k44_incremental_alter_configs import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

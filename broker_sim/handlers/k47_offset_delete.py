@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
-from protocol.errors import Err
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

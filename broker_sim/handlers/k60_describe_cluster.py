@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_CLUSTER_OPERATIONS
-from protocol.errors import Err
-from protocol.messages.k60_describe_cluster import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -10,8 +10,8 @@ from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
 from broker_sim.metadata import ClusterState, KafkaError
 from broker_sim.topics import check_topic_name
-from protocol.errors import Err
-from protocol.messages.k75_describe_topic_partitions import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,

@@ -17,8 +17,8 @@ from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata import Broker, Partition
 from broker_sim.storage import StorageError
 from broker_sim.topics import INTERNAL_TOPICS
-from protocol.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
-from protocol.wire import read_uvarint
+from kafka_wire.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
+from kafka_wire.wire import read_uvarint
 
 _ACKS = struct.Struct(">hi")  # acks, timeout
 _OLD_HEAD = struct.Struct(">hhiih")  # transactional id's length, acks, timeout, number of topics, length of the name

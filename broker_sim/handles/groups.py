@@ -21,8 +21,8 @@ from broker_sim.metadata import OFFSETS_TOPIC
 from broker_sim.storage import partition_for
 from broker_sim.waits import TIMEOUT, until
 from broker_sim.words import UsageError, unknown
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -290,14 +290,14 @@ class GroupHandle:
             return CommitProbe(Err.COORDINATOR_NOT_AVAILABLE, name, log.name)
         error = await self._probe(broker, name, timeout, what)
         if error is Err.NONE:
-            from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+            from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 
             delete = DeleteGroupsRequest(groups_names=[name])
             await ask(self.cluster, broker, ApiKey.DELETE_GROUPS, 2, delete, timeout=timeout, what=what)
         return CommitProbe(error, name, log.name)
 
     async def _probe(self, broker: Any, name: str, timeout: object, what: str) -> Err:
-        from protocol.messages.k08_offset_commit import (
+        from kafka_wire.messages.k08_offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,
             OffsetCommitRequestTopic,
@@ -315,7 +315,7 @@ class GroupHandle:
     async def remove(self, member: str, timeout: object = TIMEOUT) -> None:
         """Remove a member, by its member id, instance id or client id, with a LeaveGroup as an operator sends it. Raises UsageError
         for a member that isn't, or where the coordinator refuses."""
-        from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+        from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 
         found = self._find(member)
         if not found:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
     from broker_sim.handlers import Route
     from broker_sim.metadata import Broker
-    from protocol.api_keys import ApiKey
+    from kafka_wire.api_keys import ApiKey
 
 __all__ = ["CLIENT_ID", "ask"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_sim.words import UsageError, unknown
-from protocol.record_batch import build_batch
+from kafka_wire.record_batch import build_batch
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster

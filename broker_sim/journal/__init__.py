@@ -32,7 +32,7 @@ from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.clock import Clock
-    from protocol.errors import Err
+    from kafka_wire.errors import Err
 
 __all__ = [
     "ALWAYS",
@@ -74,7 +74,7 @@ class Seen(dict[str, Any]):
     @property
     def error(self) -> Err:
         """The first error, NONE where there is none."""
-        from protocol.errors import Err
+        from kafka_wire.errors import Err
 
         name = self.get("error")
         return Err.NONE if name is None else Err[name]
@@ -347,7 +347,7 @@ def request_text(request: Event) -> str:
 
 def api_name(name: str) -> str:
     """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
-    from protocol.api_keys import ApiKey
+    from kafka_wire.api_keys import ApiKey
 
     known = {key.name.replace("_", "").lower(): key.name for key in ApiKey}
     found = known.get(name.replace("_", "").lower())

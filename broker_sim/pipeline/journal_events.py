@@ -25,8 +25,8 @@ from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.schemas import Table
 from broker_sim.pipeline.tables.events import EVENTS
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
 
 __all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_of", "skipped_row"]
 

@@ -22,8 +22,8 @@ import pyarrow
 from broker_sim.pipeline.offset_records import FARTHEST_MS, Row, row_of
 from broker_sim.pipeline.record_places import Array, Piece, headers_at, payload_of, places_of, varints
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG, Table
-from protocol import compression
-from protocol.record_batch import (
+from kafka_wire import compression
+from kafka_wire.record_batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,

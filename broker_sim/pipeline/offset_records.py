@@ -14,11 +14,11 @@ import dataclasses
 import json
 from typing import Any
 
-from protocol import offsets_log
-from protocol.codec import DecodeError, decode
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitKey, OffsetCommitValue
-from protocol.record_batch import BatchHeader, ControlType, InvalidRecord, Record, control_type
+from kafka_wire import offsets_log
+from kafka_wire.codec import DecodeError, decode
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitKey, OffsetCommitValue
+from kafka_wire.record_batch import BatchHeader, ControlType, InvalidRecord, Record, control_type
 
 __all__ = ["FARTHEST_MS", "Row", "row_of", "wrapped"]
 

@@ -53,7 +53,7 @@ examples:
 exit codes: 0 it is written, 2 it can't be
 """
 
-_PACKAGES = ("broker_sim", "protocol")
+_PACKAGES = ("broker_sim", "kafka_wire")
 _WHEN = (1980, 1, 1, 0, 0, 0)
 _MARK = b"broker-sim "
 

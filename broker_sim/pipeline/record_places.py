@@ -2,7 +2,7 @@
 
 Rules:
 1. Nothing is believed: a place is one where a record's length leads to the next record, or to the end of its batch.
-2. What a batch says of itself and is not so makes it a batch without records here; `protocol.record_batch` then tells why.
+2. What a batch says of itself and is not so makes it a batch without records here; `kafka_wire.record_batch` then tells why.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from protocol import compression
-from protocol.record_batch import CODEC_MASK, HEADER_BYTES, LENGTH_END
+from kafka_wire import compression
+from kafka_wire.record_batch import CODEC_MASK, HEADER_BYTES, LENGTH_END
 
 __all__ = ["HEADER", "Array", "Piece", "headers_at", "payload_of", "places_of", "portions", "varints"]
 
@@ -43,7 +43,7 @@ HEADER = numpy.dtype(
         ("record_count", ">i4"),
     ]
 )
-"""The fields of `protocol.record_batch.BatchHeader`, as they lie in a file."""
+"""The fields of `kafka_wire.record_batch.BatchHeader`, as they lie in a file."""
 
 
 class Piece(NamedTuple):

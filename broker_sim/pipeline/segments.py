@@ -32,7 +32,7 @@ from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode
 from broker_sim.pipeline.record_places import Piece, headers_at, portions
 from broker_sim.pipeline.schemas import OFFSET_LOG, Table
 from broker_sim.words import UsageError
-from protocol.record_batch import (
+from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC_END,

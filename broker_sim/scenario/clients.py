@@ -40,7 +40,7 @@ Tell = Callable[..., object]
 """``tell(client, says, **details)`` hears what a client says and what becomes of it."""
 
 _APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
-_NEEDS = {"crowd": "protocol", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
+_NEEDS = {"crowd": "kafka_wire", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
 _PATIENCE_S = 2.0
 _TAIL = 20
 

@@ -43,7 +43,7 @@ from broker_sim.scenario.files import (
 )
 from broker_sim.scenario.signs import ClientSign, FaultSign, Sign, signs_of
 from broker_sim.words import UsageError, unknown
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 

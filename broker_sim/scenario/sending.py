@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from broker_sim.scenario.wire import Wire
 from broker_sim.storage.checkpoints import partition_of_dir
 from broker_sim.words import UsageError
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

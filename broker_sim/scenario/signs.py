@@ -23,7 +23,7 @@ from broker_sim.faults.selectors import API_NAMES
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.files import Table, count, number, table_of, text
 from broker_sim.words import nearest, unknown
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster

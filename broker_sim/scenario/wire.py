@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from typing import Any
 
-from protocol.codec import decode, encode
-from protocol.frame import encode_request_header, frame
+from kafka_wire.codec import decode, encode
+from kafka_wire.frame import encode_request_header, frame
 
 __all__ = ["Wire"]
 

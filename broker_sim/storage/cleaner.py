@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment
-from protocol.record_batch import (
+from kafka_wire.record_batch import (
     CODEC_MASK,
     LENGTH_END,
     BatchHeader,
@@ -34,7 +34,7 @@ from protocol.record_batch import (
     encode_batch,
     records,
 )
-from protocol.record_keys import KeyAt, keys
+from kafka_wire.record_keys import KeyAt, keys
 
 if TYPE_CHECKING:
     from broker_sim.storage.log import PartitionLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 class StorageError(Exception):

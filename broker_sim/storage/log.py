@@ -27,7 +27,7 @@ from broker_sim.storage.producer_state import ProducerState, encode_snapshot
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.validation import check_client_batch, check_size
-from protocol.record_batch import (
+from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,

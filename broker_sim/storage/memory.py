@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from broker_sim.storage.segment import Mark
-from protocol.record_batch import BatchHeader, parse_header
+from kafka_wire.record_batch import BatchHeader, parse_header
 
 
 class MemorySegment:

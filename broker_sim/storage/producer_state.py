@@ -17,7 +17,7 @@ from typing import NamedTuple
 import google_crc32c
 
 from broker_sim.storage.errors import InvalidProducerEpoch, OutOfOrderSequence
-from protocol.record_batch import MAX_SEQUENCE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from kafka_wire.record_batch import MAX_SEQUENCE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 
 KEPT_BATCHES = 5
 

@@ -26,7 +26,7 @@ from broker_sim.storage.files import Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Segment
-from protocol.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
+from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.record_batch import LENGTH_END, BatchHeader, Record, records
+from kafka_wire.record_batch import LENGTH_END, BatchHeader, Record, records
 
 
 class Origin(enum.Enum):
@@ -46,5 +46,5 @@ class LogBatch(NamedTuple):
         return self.data[self.position : self.position + self.header.length + LENGTH_END]
 
     def records(self) -> Iterator[Record]:
-        """As protocol.record_batch.records."""
+        """As kafka_wire.record_batch.records."""
         return records(self.data, self.position, self.header)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
-from protocol.record_batch import (
+from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     BatchHeader,

@@ -9,7 +9,7 @@ import contextlib
 
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
-from protocol.record_batch import (
+from kafka_wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     NO_PRODUCER_ID,
@@ -22,7 +22,7 @@ from protocol.record_batch import (
     check_crc,
     records,
 )
-from protocol.record_checks import check_packed_records, check_record_lengths
+from kafka_wire.record_checks import check_packed_records, check_record_lengths
 
 UNPACKED_BYTES = 4 * 1024 * 1024
 

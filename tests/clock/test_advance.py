@@ -10,11 +10,11 @@ import pytest
 from broker_sim import Cluster, UsageError
 from broker_sim.clock import SteppedClock
 from broker_sim.time_control import Livelock, TimeControl
-from protocol.errors import Err
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k19_create_topics import CreateTopicsRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k19_create_topics import CreateTopicsRequest
 from tests.handles.members import TOPIC, Member, commit_error
 from tests.support.wire import Wire
 

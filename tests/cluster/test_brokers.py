@@ -13,9 +13,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from broker_sim import Cluster, ClusterThread, Err, UsageError
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.handles.members import TOPIC, Member, commit_error
 from tests.support.wire import Wire, WireClosedError
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 
 from broker_sim import Cluster
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
 from tests.support.real_kafka import RealKafka
 from tests.support.wire import Wire
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim import cli
-from protocol.messages.k03_metadata import MetadataRequest
+from kafka_wire.messages.k03_metadata import MetadataRequest
 from tests.support.ports import free_ports
 from tests.support.wire import Wire
 

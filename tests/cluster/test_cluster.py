@@ -13,17 +13,17 @@ import pytest
 from broker_sim import Cluster, ClusterError
 from broker_sim.clock import ManualClock
 from broker_sim.cluster import ClusterThread
-from protocol.errors import Err
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.ports import free_ports
 from tests.support.wire import Wire, WireClosedError, within
 

@@ -12,9 +12,9 @@ from broker_sim.cluster import ClusterThread
 
 ASK = """
 import asyncio, pytest, socket
-from protocol.codec import decode, encode
-from protocol.frame import encode_request_header, frame
-from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kafka_wire.codec import decode, encode
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 
 def question():
     return frame(encode_request_header(3, 9, 1, "test") + encode(MetadataRequest(topics=None), 9))

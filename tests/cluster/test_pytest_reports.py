@@ -78,9 +78,9 @@ def test_failing(kafka_server):
 
 def test_requests_without_an_answer_are_named(pytester: pytest.Pytester) -> None:
     code = """
-from protocol.codec import encode
-from protocol.frame import encode_request_header, frame
-from protocol.messages.k03_metadata import MetadataRequest
+from kafka_wire.codec import encode
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k03_metadata import MetadataRequest
 
 @pytest.fixture
 async def question(kafka):

@@ -12,30 +12,30 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.recording import Recording
 from tests.support.wire import DEADLINE_S, Wire, within
 

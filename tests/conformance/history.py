@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
-from protocol.offsets_log import encode_value, group_key, group_value, offset_commit_key
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from kafka_wire.offsets_log import encode_value, group_key, group_value, offset_commit_key
 from tests.conformance.driver import subscription
 from tests.conformance.logs import offsets_partition
 

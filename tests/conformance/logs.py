@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.errors import Err
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.offsets_log import decode_key, decode_value
-from protocol.record_batch import BatchHeader, Record, batches, encode_batch, records
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.offsets_log import decode_key, decode_value
+from kafka_wire.record_batch import BatchHeader, Record, batches, encode_batch, records
 from tests.conformance.driver import Kafka
 
 OFFSETS = "__consumer_offsets"

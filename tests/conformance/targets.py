@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from protocol.errors import Err
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.record_batch import Record, encode_batch
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.record_batch import Record, encode_batch
 from tests.conformance import history
 from tests.conformance.driver import create_topic, offsets_topic_ready, topic_known
 from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, produce

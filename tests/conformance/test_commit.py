@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tests.conformance.driver import Kafka, commit_request, fetch_request
 
 T, T1 = ("t0", 0), ("t0", 1)

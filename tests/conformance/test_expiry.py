@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.conformance.driver import Kafka, background, stays_parked
 from tests.conformance.history import past_group
 from tests.conformance.logs import log_of

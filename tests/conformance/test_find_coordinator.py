@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.frame import encode_request_header, frame
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.errors import Err
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.conformance.driver import Kafka
 
 GROUP_APIS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.driver import Kafka, listed, subscription
 
 T = ("t0", 0)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tests.conformance.known_differences import ASSERTION, KNOWN, explained
 from tests.conformance.logs import offsets_partition
 from tests.conformance.recording import Recording, differences

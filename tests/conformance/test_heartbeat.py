@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.conformance.driver import Kafka, Member, rejoin_all, stays_parked, timed
 
 T = ("t0", 0)

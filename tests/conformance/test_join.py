@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequestProtocol
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
 from tests.conformance.driver import Kafka, rejoin_all, stays_parked, subscription, sync_all
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.errors import Err
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.conformance.driver import Kafka, stays_parked
 
 

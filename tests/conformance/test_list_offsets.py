@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.errors import Err
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.conformance.driver import Kafka
 from tests.conformance.logs import produce_values
 

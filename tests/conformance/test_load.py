@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k15_describe_groups import DescribedGroup
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribedGroup
 from tests.conformance.driver import Kafka, Member, fetch_request, stays_parked, subscription
 from tests.conformance.history import past_group
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kafka_wire.errors import Err
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.conformance.driver import Kafka, Partition, fetch_request, stays_parked
 
 T, T1, U = ("t0", 0), ("t0", 1), ("t1", 0)

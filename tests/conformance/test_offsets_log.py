@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

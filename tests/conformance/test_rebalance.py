@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequestProtocol
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.conformance.driver import Kafka, background, rejoin_all, stays_parked, subscription, sync_all, timed
 
 LATE_MS = 900  # how much later than due an answer may come on a busy machine

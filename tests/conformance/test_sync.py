@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from tests.conformance.driver import Kafka, background, rejoin_all, stays_parked, sync_all
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
-from protocol.errors import Err
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k03_metadata import MetadataRequest
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k03_metadata import MetadataRequest
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.record_batch import build_batch
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.record_batch import build_batch
 from tests.control.conftest import FAST_GROUPS
 from tests.control.outside import Outside
 from tests.support.wire import Wire, WireClosedError

@@ -13,7 +13,7 @@ from broker_sim.faults.registry import NeverHit
 from broker_sim.metadata import KafkaError
 from broker_sim.waits import WaitTimeout
 from broker_sim.words import UsageError, unknown
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 def filled(path: str) -> str:

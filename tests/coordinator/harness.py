@@ -28,9 +28,9 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.records import Loader
 from broker_sim.coordinator.shard import Shard
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 START_MS = 1_000_000
 

@@ -14,15 +14,15 @@ import pytest
 from broker_sim import again
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.handlers import k11_join_group, k12_heartbeat, k14_sync_group
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator import test_fast_paths
 from tests.coordinator.test_fast_paths import Pair, pair
 

@@ -24,24 +24,24 @@ from broker_sim.metadata import OFFSETS_TOPIC, ClusterState
 from broker_sim.runtime import GroupRuntime, log_records
 from broker_sim.server import BrokerServer
 from broker_sim.storage import KafkaStorageError
-from protocol.api_keys import ApiKey, is_flexible
-from protocol.codec import decode, encode
-from protocol.frame import encode_request_header, frame
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.api_keys import ApiKey, is_flexible
+from kafka_wire.codec import decode, encode
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 CONFIG = {"offsets.topic.num.partitions": 3, "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1}
 TOPICS = {"a": 4, "long-name": 3, "b": 1}

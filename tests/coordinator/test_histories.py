@@ -11,8 +11,8 @@ from broker_sim.coordinator.group import State
 from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver, Outcome
 from broker_sim.coordinator.policy import JAVA, SCALA, Settings
 from broker_sim.coordinator.shard import Shard
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupResponse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupResponse
 from tests.coordinator.harness import START_MS, Core, counter_ids
 
 GROUPS = ("a", "b")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.coordinator.policy import JAVA, SCALA
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.coordinator.harness import START_MS, Core
 
 BOTH = pytest.mark.parametrize("policy", [SCALA, JAVA], ids=["scala", "java"])

@@ -8,9 +8,9 @@ from broker_sim.coordinator import queries
 from broker_sim.coordinator.offsets import unstable
 from broker_sim.coordinator.outcome import DeleteGroup, DeleteOffsets, TopicDeleted
 from broker_sim.coordinator.policy import JAVA, SCALA
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from tests.coordinator.harness import Core
 from tests.coordinator.test_membership import BOTH
 

@@ -14,42 +14,42 @@ from typing import Any
 
 import google_crc32c
 
-from protocol.messages import k01_fetch as f
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k19_create_topics import (
+from kafka_wire.messages import k01_fetch as f
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k23_offset_for_leader_epoch import (
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.k37_create_partitions import (
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig as Step
-from protocol.messages.k44_incremental_alter_configs import AlterConfigsResource as StepsOf
-from protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.messages.k60_describe_cluster import DescribeClusterRequest
-from protocol.messages.k75_describe_topic_partitions import (
+from kafka_wire.messages.k44_incremental_alter_configs import AlterableConfig as Step
+from kafka_wire.messages.k44_incremental_alter_configs import AlterConfigsResource as StepsOf
+from kafka_wire.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
 )
-from protocol.record_batch import build_batch
+from kafka_wire.record_batch import build_batch
 from tests.data_plane.talk import Release, Talk
 from tests.support.wire import Wire
 

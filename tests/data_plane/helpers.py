@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from protocol.messages.k00_produce import (
+from kafka_wire.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.k02_list_offsets import (
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.record_batch import build_batch
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.record_batch import build_batch
 from tests.support.ctx import Sim
 
 NOW_MS = 1_000_000

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Any
 
-from protocol.record_batch import batches, build_batch
+from kafka_wire.record_batch import batches, build_batch
 from tests.support.wire import Wire
 
 Release = tuple[int, int]

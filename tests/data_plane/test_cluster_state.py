@@ -12,7 +12,7 @@ from broker_sim.cluster_store import StoreError, uuid_bytes, uuid_text
 from broker_sim.metadata import KafkaError
 from broker_sim.storage import KafkaStorageError
 from broker_sim.storage.files import Files
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.data_plane.helpers import fill
 from tests.support.ctx import Sim
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from broker_sim.config import BrokerConfig
-from protocol.errors import Err
-from protocol.messages import k33_alter_configs as whole
-from protocol.messages import k44_incremental_alter_configs as steps
-from protocol.messages.k32_describe_configs import (
+from kafka_wire.errors import Err
+from kafka_wire.messages import k33_alter_configs as whole
+from kafka_wire.messages import k44_incremental_alter_configs as steps
+from kafka_wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

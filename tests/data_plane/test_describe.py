@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.k60_describe_cluster import DescribeClusterRequest
-from protocol.messages.k75_describe_topic_partitions import (
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafka_wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     DescribeTopicPartitionsResponse,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.record_batch import batches
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafka_wire.record_batch import batches
 from tests.data_plane.helpers import batch, fetch, fetched, fill, only, produce
 from tests.support.ctx import Sim
 

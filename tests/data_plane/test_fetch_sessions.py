@@ -8,8 +8,8 @@ import pytest
 
 from broker_sim.fetch_session import EVICTION_MS
 from broker_sim.handlers.k01_fetch import sessions_of
-from protocol.errors import Err
-from protocol.messages.k01_fetch import FetchResponse, FetchTopic, ForgottenTopic
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchResponse, FetchTopic, ForgottenTopic
 from tests.data_plane.helpers import fetch, fetched, fill
 from tests.support.ctx import Sim
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k23_offset_for_leader_epoch import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.record_batch import build_batch
+from kafka_wire.record_batch import build_batch
 from tests.data_plane.helpers import NOW_MS, fill, list_offset
 from tests.support.ctx import Sim
 

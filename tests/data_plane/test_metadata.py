@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.ctx import Sim
 
 

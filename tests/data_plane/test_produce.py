@@ -9,10 +9,10 @@ import google_crc32c
 import pytest
 
 from broker_sim.handlers.produce_fast import FAST
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_batch import Codec, Record, build_batch, encode_batch
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.record_batch import Codec, Record, build_batch, encode_batch
 from tests.data_plane.helpers import NOW_MS, batch, produce, produced
 from tests.support.ctx import Sim
 

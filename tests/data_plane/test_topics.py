@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k37_create_partitions import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.wire import Wire
 
 DEADLINE_S = 20.0

@@ -12,9 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from broker_sim.cluster import Cluster
 from broker_sim.storage.log import PartitionLog
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.offsets_log import decode_key, decode_value
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from kafka_wire.offsets_log import decode_key, decode_value
 from tests.durability.groups import commit_request, coordinator_is_there
 from tests.support.real_kafka import java_tool, kafka_libs
 from tests.support.wire import Wire

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.durability.broker_process import BrokerProcess
 from tests.durability.groups import commit_request, committed, coordinator_is_there
 from tests.support.wire import Wire, WireClosedError

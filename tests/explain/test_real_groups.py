@@ -14,7 +14,7 @@ from broker_sim import Cluster, Err
 from broker_sim.explain import explain, history
 from broker_sim.explain.terminal import timeline
 from broker_sim.journal import plain
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.explain.test_any_journal import everything
 from tests.handles.members import TOPIC, Member
 

@@ -20,17 +20,17 @@ from broker_sim.faults.order import Order
 from broker_sim.faults.registry import Faults
 from broker_sim.faults.tap import RequestTap
 from broker_sim.journal import Journal, problems
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.support.wire import DEADLINE_S, Wire
 
 CONFIG = {

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_sim.faults.selectors import Asked, Facts, Selector, fits
-from protocol.api_keys import ApiKey
-from protocol.errors import Err
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
 from tests.faults.rig import Rig, commit, heartbeat, until
 from tests.support.wire import Wire, WireClosedError
 

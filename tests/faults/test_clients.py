@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 from broker_sim import Cluster, ClusterThread
 from broker_sim.faults.registry import NeverHit
 from broker_sim.words import UsageError
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 pytestmark = pytest.mark.kafka(topics={"orders": 2})
 
@@ -194,7 +194,7 @@ async def test_a_seed_repeats_the_chances(kafka: Cluster) -> None:
 
 
 async def _api_versions(cluster: Cluster) -> None:
-    from protocol.messages.k18_api_versions import ApiVersionsRequest
+    from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
     from tests.support.wire import Wire
 
     wire = await Wire.connect(cluster.bootstrap)

@@ -14,13 +14,13 @@ import pytest
 
 from broker_sim.faults.error_response import AT_PARTITIONS, error_response, first_error
 from broker_sim.faults.selectors import NAMES
-from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k08_offset_commit import OffsetCommitResponse
-from protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
-from protocol.schema import FieldSpec
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k08_offset_commit import OffsetCommitResponse
+from kafka_wire.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
+from kafka_wire.schema import FieldSpec
 from tests.protocol.generate import MESSAGES, random_message, versions
 from tests.support.real_kafka import java_command
 

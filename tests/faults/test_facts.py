@@ -10,33 +10,33 @@ import pytest
 
 from broker_sim.faults.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
 from broker_sim.faults.selectors import CARRIES, NAMES, Facts, facts_of
-from protocol.api_keys import ApiKey
-from protocol.codec import encode
-from protocol.messages import consumer_protocol as consumers
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.codec import encode
+from kafka_wire.messages import consumer_protocol as consumers
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest
 from tests.data_plane.helpers import batch
 from tests.protocol.generate import EVERY, MESSAGES, random_message, versions
 

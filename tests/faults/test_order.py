@@ -13,9 +13,9 @@ import pytest
 from broker_sim.faults.order import Diverged, load
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError
-from protocol.errors import Err
-from protocol.messages.k03_metadata import MetadataRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.errors import Err
+from kafka_wire.messages.k03_metadata import MetadataRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.faults.rig import Rig, commit, committed, heartbeat, until
 
 

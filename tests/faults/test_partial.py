@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from protocol.errors import Err
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

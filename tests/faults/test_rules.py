@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broker_sim.faults.rules import RULE_KEYS, VERDICTS, Kind, rule_from
 from broker_sim.faults.selectors import API_NAMES, Asked, Facts, fits, selector_from
 from broker_sim.words import UsageError
-from protocol.api_keys import ApiKey, advertised
-from protocol.errors import Err
+from kafka_wire.api_keys import ApiKey, advertised
+from kafka_wire.errors import Err
 
 
 def commit(**facts: Any) -> Asked:

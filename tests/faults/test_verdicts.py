@@ -12,15 +12,15 @@ from broker_sim.clock import RealClock
 from broker_sim.faults.registry import NeverHit
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.frame import encode_request_header, frame
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.data_plane.helpers import batch
 from tests.faults.rig import Rig, commit, committed, heartbeat, until
 from tests.support.wire import WireClosedError

@@ -6,20 +6,20 @@ import asyncio
 from typing import Any
 
 from broker_sim import Cluster
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.messages.consumer_protocol import (
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.wire import Wire
 
 TOPIC = "orders"

@@ -14,7 +14,7 @@ import pytest
 
 from broker_sim.blocking import Blocking
 from broker_sim.journal import Seen
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from broker_sim import Cluster, Err, UsageError, WaitTimeout
 from broker_sim.storage import partition_for
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from tests.handles.members import Member, commit_error
 
 pytestmark = pytest.mark.kafka(topics={"orders": 3})

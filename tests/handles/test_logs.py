@@ -8,9 +8,9 @@ import pytest
 
 from broker_sim import Cluster, Err, LogHandle, UsageError, WaitTimeout
 from broker_sim.faults.conditions import KINDS
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.record_batch import build_batch
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.record_batch import build_batch
 from tests.handles.members import Member, commit_error
 from tests.support.wire import Wire
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from broker_sim.cluster_store import uuid_text
 from broker_sim.storage import partition_for
-from protocol.codec import encode
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from protocol.offsets_log import group_key, group_value, offset_commit_key, offset_commit_value
-from protocol.record_batch import Codec, Record, encode_batch
+from kafka_wire.codec import encode
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from kafka_wire.offsets_log import group_key, group_value, offset_commit_key, offset_commit_value
+from kafka_wire.record_batch import Codec, Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))

@@ -17,26 +17,26 @@ from typing import Any
 
 import confluent_kafka
 
-from protocol.codec import encode
-from protocol.errors import Err
-from protocol.messages.consumer_protocol import (
+from kafka_wire.codec import encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

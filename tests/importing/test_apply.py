@@ -15,10 +15,10 @@ from broker_sim.cluster import Cluster
 from broker_sim.importing import apply, read_describe, read_files
 from broker_sim.metadata import ClusterState
 from broker_sim.words import UsageError
-from protocol.consumer_protocol import subscribed_topics
-from protocol.errors import Err
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.consumer_protocol import subscribed_topics
+from kafka_wire.errors import Err
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.cluster.test_cli import Served
 from tests.conformance.driver import Kafka
 from tests.importing.past import assignment, described, offsets_of, topic_of

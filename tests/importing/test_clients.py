@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from broker_sim.cluster import Cluster
 from broker_sim.importing import apply, read_describe
-from protocol.record_batch import Record, encode_batch
+from kafka_wire.record_batch import Record, encode_batch
 from tests.support.real_kafka import VERSIONS, java_tool
 
 OFFSETS = [{"topic": "orders", "partition": 0, "offset": 1000, "end": 5000}]

@@ -14,7 +14,7 @@ from broker_sim.cluster_store import StoreError
 from broker_sim.importing import apply, read_describe
 from broker_sim.kraft_metadata import read_topics
 from broker_sim.words import UsageError
-from protocol.record_batch import Codec, Record, encode_batch
+from kafka_wire.record_batch import Codec, Record, encode_batch
 from tests.importing.logs import NOW_MS, batch_of, commit, group_of, write_log
 from tests.importing.test_read_describe import GROUP, TABLES
 

@@ -15,9 +15,9 @@ from broker_sim.adopting import numbers, partition_count
 from broker_sim.cluster import Cluster, ClusterError
 from broker_sim.cluster_store import StoreError
 from broker_sim.storage import partition_for
-from protocol import compression
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.record_batch import Codec, ControlType, control_batch
+from kafka_wire import compression
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, TOPIC_ID, batch_of, commit, gone, group_of, write_groups, write_log
 from tests.importing.past import assignment, described, offsets_of, topic_of, unstable_in
 from tests.support.wire import Wire

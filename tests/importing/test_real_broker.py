@@ -14,7 +14,7 @@ from broker_sim.cluster import Cluster, ClusterError
 from broker_sim.importing import apply, read_describe
 from broker_sim.storage.checkpoints import CLEANER_FILE, read_offsets
 from broker_sim.topics import OFFSETS_TOPIC
-from protocol.record_batch import BatchHeader, Codec, batches
+from kafka_wire.record_batch import BatchHeader, Codec, batches
 from tests.importing.past import (
     FILLERS,
     GROUPS,

@@ -11,7 +11,7 @@ import pytest
 from broker_sim.clock import ManualClock
 from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, problems
 from broker_sim.words import UsageError
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.support import journal_check
 
 

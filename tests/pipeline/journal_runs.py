@@ -11,8 +11,8 @@ from typing import Any
 from broker_sim import Cluster, Err
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.offset_log import offset_log
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.handles.members import TOPIC, Member
 from tests.pipeline.support_journal import by_run, frame
 

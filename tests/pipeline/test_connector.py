@@ -17,12 +17,12 @@ import pytest
 
 from broker_sim.cluster import Cluster, ClusterThread
 from broker_sim.storage import Origin
-from protocol.messages.k21_delete_records import (
+from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.record_batch import TRANSACTIONAL_BIT, ControlType, batches, build_batch, control_batch, records
+from kafka_wire.record_batch import TRANSACTIONAL_BIT, ControlType, batches, build_batch, control_batch, records
 from tests.support.ports import free_ports
 from tests.support.spark_jars import connector_jars
 from tests.support.wire import Wire

@@ -19,7 +19,7 @@ from broker_sim.pipeline.segments import Skipped, read_offsets
 from broker_sim.storage.checkpoints import CLEANER_FILE
 from broker_sim.storage.checkpoints import read_offsets as cleaned_to
 from broker_sim.topics import OFFSETS_TOPIC
-from protocol.record_batch import Codec, batches
+from kafka_wire.record_batch import Codec, batches
 from tests.conformance.driver import Kafka, create_topic, offsets_topic_ready
 from tests.importing import past
 from tests.importing.past import OFFSETS_PARTITIONS, copy_of, live

@@ -11,7 +11,7 @@ from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.journal_events import Where, row_of
 from broker_sim.pipeline.schemas import SKIPPED
 from broker_sim.pipeline.tables.events import EVENTS, by_partition, calls, skipped
-from protocol.api_keys import ApiKey
+from kafka_wire.api_keys import ApiKey
 from tests.pipeline.support_journal import (
     SCENARIOS,
     Book,

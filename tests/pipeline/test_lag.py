@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim.pipeline.log_ends import ends_of, log_ends, log_ends_rows
 from broker_sim.pipeline.tables.lag import LOG_ENDS, lag, window_ms_for
-from protocol.record_batch import Record, encode_batch
+from kafka_wire.record_batch import Record, encode_batch
 from tests.pipeline.offsets import T0, Log, collected
 
 NAMES = ("window_start_ms", "committed", "end", "lag", "commits")

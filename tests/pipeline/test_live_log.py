@@ -16,7 +16,7 @@ from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.offsets_source import OffsetsStream, Options
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.topics import OFFSETS_TOPIC
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.conformance.driver import Kafka, create_topic, offsets_topic_ready, topic_known
 from tests.importing.past import offsets_of
 from tests.support.real_kafka import RealKafka

@@ -14,9 +14,9 @@ from broker_sim.pipeline import record_places
 from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode, decode_plainly
 from broker_sim.pipeline.record_places import Piece, places_of
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG
-from protocol.messages import offsets_log as messages
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
-from protocol.offsets_log import (
+from kafka_wire.messages import offsets_log as messages
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from kafka_wire.offsets_log import (
     encode_key,
     encode_value,
     group_key,
@@ -24,7 +24,7 @@ from protocol.offsets_log import (
     offset_commit_key,
     offset_commit_value,
 )
-from protocol.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch, varint
+from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch, varint
 from tests.importing.logs import NOW_MS, commit, gone, group_of
 
 ORIGIN = Origin("run", 12, 100)

@@ -14,12 +14,12 @@ from broker_sim import Cluster
 from broker_sim.pipeline import packaging
 from broker_sim.pipeline.__main__ import main
 from broker_sim.words import UsageError
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.pipeline.cluster import bare_python, environment, standalone, submit, without_this_project
 from tests.support.real_kafka import need_tool
 from tests.support.wire import Wire
@@ -93,7 +93,7 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(once.path) as held:
         names = held.namelist()
     assert names == sorted(names)
-    assert {"broker_sim/pipeline/session.py", "broker_sim/__init__.py", "protocol/codec.py"} <= set(names)
+    assert {"broker_sim/pipeline/session.py", "broker_sim/__init__.py", "kafka_wire/codec.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
     assert again.modules == len(names)
 

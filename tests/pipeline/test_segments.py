@@ -15,7 +15,7 @@ from broker_sim.pipeline import record_places, segments
 from broker_sim.pipeline.offset_columns import decode
 from broker_sim.pipeline.segments import Skipped, next_offset, read_offsets, segments_of
 from broker_sim.words import UsageError
-from protocol.record_batch import Codec, ControlType, control_batch
+from kafka_wire.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, batch_of, commit, group_of, write_log
 
 OFFSETS = "__consumer_offsets"

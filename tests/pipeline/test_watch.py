@@ -26,12 +26,12 @@ from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
 from broker_sim.pipeline.watching import LEDGER, Options, Watch
 from broker_sim.words import UsageError
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.pipeline.support_journal import all_played, arrow, frame, line, write
 from tests.support.wire import Wire
 

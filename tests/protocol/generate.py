@@ -12,9 +12,9 @@ import pkgutil
 from random import Random
 from typing import Any
 
-import protocol.messages
-from protocol.errors import Err
-from protocol.schema import FieldSpec
+import kafka_wire.messages
+from kafka_wire.errors import Err
+from kafka_wire.schema import FieldSpec
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS = ["", "a", "orders", "grün-日本", "\U0001f600", "\0", "x" * 126, "x" * 127, "ä" * 64, "consumer-1-" + "0" * 36]
@@ -22,8 +22,8 @@ _KNOWN_ERRORS = [int(error) for error in Err if error <= 119]  # those of Kafka 
 
 
 def _all_messages() -> list[type]:
-    path = protocol.messages.__path__
-    modules = [importlib.import_module(f"protocol.messages.{m.name}") for m in pkgutil.iter_modules(path)]
+    path = kafka_wire.messages.__path__
+    modules = [importlib.import_module(f"kafka_wire.messages.{m.name}") for m in pkgutil.iter_modules(path)]
     return [
         value
         for module in modules
@@ -33,7 +33,7 @@ def _all_messages() -> list[type]:
 
 
 MESSAGES: list[type] = _all_messages()
-"""Every top-level message class of protocol.messages."""
+"""Every top-level message class of kafka_wire.messages."""
 
 
 def versions(cls: Any) -> range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api_keys import DEFAULT_VERSION, KAFKA_VERSIONS, ApiKey, advertised, is_flexible, release
+from kafka_wire.api_keys import DEFAULT_VERSION, KAFKA_VERSIONS, ApiKey, advertised, is_flexible, release
 from tests.protocol.generate import MESSAGES, versions
 
 REQUESTS = {cls.__spec__.api_key: cls for cls in MESSAGES if cls.__name__.endswith("Request")}  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from protocol.codec import (
+from kafka_wire.codec import (
     DecodeError,
     EncodeError,
     UnknownVersionError,
@@ -19,20 +19,20 @@ from protocol.codec import (
     encode_into,
     source,
 )
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k13_leave_group import LeaveGroupRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
-from protocol.schema import Versions, array, float64, message, nested, string, struct, uint16, uint32
-from protocol.wire import read_uvarint, string_length, uvarint
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from kafka_wire.schema import Versions, array, float64, message, nested, string, struct, uint16, uint32
+from kafka_wire.wire import read_uvarint, string_length, uvarint
 
 
 def test_a_heartbeat_is_these_bytes() -> None:
@@ -304,8 +304,8 @@ def test_a_traceback_shows_the_compiled_line() -> None:
 
 def test_nothing_is_compiled_before_it_is_used() -> None:
     code = (
-        "import protocol.codec as c\n"
-        "from protocol.messages.k12_heartbeat import HeartbeatRequest as H\n"
+        "import kafka_wire.codec as c\n"
+        "from kafka_wire.messages.k12_heartbeat import HeartbeatRequest as H\n"
         "assert not c._decoders and not c._encoders\n"
         "c.decode(H, 4, c.encode(H(), 4))\n"
         "assert len(c._decoders) == len(c._encoders) == 1\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import encode
-from protocol.consumer_protocol import subscribed_topics
-from protocol.messages.consumer_protocol import (
+from kafka_wire.codec import encode
+from kafka_wire.consumer_protocol import subscribed_topics
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.codec import DecodeError, EncodeError
-from protocol.frame import (
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.codec import DecodeError, EncodeError
+from kafka_wire.frame import (
     RequestHeader,
     decode_request_header,
     encode_request_header,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from protocol import codec
-from protocol.codec import DecodeError, EncodeError, UnknownVersionError, decode, decode_from, encode
-from protocol.frame import decode_request_header, encode_request_header
-from protocol.schema import FieldSpec
+from kafka_wire import codec
+from kafka_wire.codec import DecodeError, EncodeError, UnknownVersionError, decode, decode_from, encode
+from kafka_wire.frame import decode_request_header, encode_request_header
+from kafka_wire.schema import FieldSpec
 from tests.protocol.generate import EVERY, MESSAGES, random_message, versions
 from tests.protocol.mutate import mutate
 

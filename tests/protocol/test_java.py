@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from protocol.codec import DecodeError, decode_from, encode
+from kafka_wire.codec import DecodeError, decode_from, encode
 from tests.protocol.generate import EVERY, random_message
 from tests.protocol.java_codec import ACCEPTED, REFUSED, UNKNOWN, reserialize
 from tests.protocol.mutate import mutate

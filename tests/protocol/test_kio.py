@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from protocol.codec import encode
+from kafka_wire.codec import encode
 from tests.protocol.generate import EVERY, random_message
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from protocol import offsets_log
-from protocol.codec import DecodeError, EncodeError, encode
-from protocol.messages.offsets_log import (
+from kafka_wire import offsets_log
+from kafka_wire.codec import DecodeError, EncodeError, encode
+from kafka_wire.messages.offsets_log import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     GroupMetadataKey,
@@ -18,7 +18,7 @@ from protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.offsets_log import (
+from kafka_wire.offsets_log import (
     UnknownValueVersionError,
     decode_key,
     decode_value,

@@ -15,9 +15,9 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import compression
-from protocol.errors import Err
-from protocol.record_batch import (
+from kafka_wire import compression
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import (
     HEADER_BYTES,
     MAX_SEQUENCE,
     Codec,
@@ -44,8 +44,8 @@ from protocol.record_batch import (
     stamp_append_time,
     stamp_create_time,
 )
-from protocol.record_checks import check_record_lengths
-from protocol.record_keys import keys
+from kafka_wire.record_checks import check_record_lengths
+from kafka_wire.record_keys import keys
 
 NOW_MS = 1_700_000_000_000
 

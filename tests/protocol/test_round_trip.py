@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import decode_from, encode
+from kafka_wire.codec import decode_from, encode
 from tests.protocol.generate import MESSAGES, random_message, versions
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey, advertised
+from kafka_wire.api_keys import ApiKey, advertised
 from tests.protocol import kafka_json
 from tests.protocol.generate import EVERY, MESSAGES, versions
 from tests.protocol.kafka_json import FieldView, Schema

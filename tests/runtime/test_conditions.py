@@ -10,13 +10,13 @@ import pytest
 from broker_sim.faults.conditions import KINDS, Conditions
 from broker_sim.metadata import OFFSETS_TOPIC, Partition
 from broker_sim.words import UsageError
-from protocol.errors import Err
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.record_batch import build_batch
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafka_wire.record_batch import build_batch
 from tests.runtime.test_runtime import Groups
 
 LATEST = -1

@@ -15,18 +15,18 @@ from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import OFFSETS_TOPIC
 from broker_sim.runtime import GroupRuntime, log_records, partition_of
 from broker_sim.timers import KeyedTimers
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from tests.support.ctx import FakeContext, Sim
 
 CONFIG = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0}

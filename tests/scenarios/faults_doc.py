@@ -16,7 +16,7 @@ from broker_sim.faults.conditions import KINDS, Kind
 from broker_sim.faults.rules import VERDICTS
 from broker_sim.scenario.commands import shipped
 from broker_sim.scenario.model import read
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.scenarios.cases import BACK_WITHIN_S, CASES, LASTS_S
 
 OBSERVED = Path(__file__).with_name("observed.json")

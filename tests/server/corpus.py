@@ -6,10 +6,10 @@ import importlib
 from typing import Any
 
 from broker_sim.handlers import handler_modules, supported
-from protocol.codec import encode
-from protocol.frame import encode_request_header, frame
-from protocol.record_batch import build_batch
-from protocol.schema import FieldSpec
+from kafka_wire.codec import encode
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.record_batch import build_batch
+from kafka_wire.schema import FieldSpec
 
 RECORDS = build_batch([(b"key", b"value"), (None, b"another value")], 1_700_000_000_000)
 
@@ -67,7 +67,7 @@ def frames(as_version: str) -> list[bytes]:
     found = []
     for key, (low, high) in sorted(supported(as_version).items()):
         module_name = handler_modules()[key]
-        messages = importlib.import_module(f"protocol.messages.{module_name}")
+        messages = importlib.import_module(f"kafka_wire.messages.{module_name}")
         cls = getattr(messages, "".join(map(str.capitalize, module_name.split("_")[1:])) + "Request")
         for version in range(low, high + 1):
             body = encode(plausible(cls, version), version)

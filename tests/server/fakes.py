@@ -17,10 +17,10 @@ from broker_sim.connection import Connection
 from broker_sim.handlers import Route, Routes
 from broker_sim.handlers.context import FastHandler, RequestContext
 from broker_sim.server import BrokerServer
-from protocol.codec import decode_from, encode
-from protocol.frame import encode_request_header, frame, response_is_tagged
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_wire.codec import decode_from, encode
+from kafka_wire.frame import encode_request_header, frame, response_is_tagged
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 class FakeRuntime:

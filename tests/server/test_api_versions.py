@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from broker_sim.handlers import Routes, handler_modules
-from protocol.api_keys import KAFKA_VERSIONS
-from protocol.errors import Err
-from protocol.frame import frame
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.api_keys import KAFKA_VERSIONS
+from kafka_wire.errors import Err
+from kafka_wire.frame import frame
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 from .fakes import Bench, request_frame, response_in
 

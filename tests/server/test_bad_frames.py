@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker_sim.handlers.context import RequestContext
-from protocol.frame import frame
-from protocol.messages.k12_heartbeat import HeartbeatResponse
+from kafka_wire.frame import frame
+from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 
 from .fakes import Bench, FakeTransport, heartbeat
 

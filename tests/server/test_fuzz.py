@@ -17,15 +17,15 @@ import pytest
 from broker_sim import Cluster
 from broker_sim.clock import ManualClock
 from broker_sim.connection import Connection
-from protocol.errors import Err
-from protocol.frame import frame
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.frame import frame
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.protocol.mutate import mutate
 
 from . import corpus

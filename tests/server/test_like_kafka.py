@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from broker_sim import Cluster
-from protocol.frame import frame
+from kafka_wire.frame import frame
 from tests.support.real_kafka import RealKafka
 
 QUIET_S = 3.0
@@ -150,8 +150,8 @@ def test_odd_bytes_are_taken_as_by_the_real_broker(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
 def test_what_is_shown_is_what_the_real_broker_shows(version: str) -> None:
     """Every range that we show, and the features behind it, as far as we have them."""
-    from protocol.codec import decode
-    from protocol.messages.k18_api_versions import ApiVersionsResponse
+    from kafka_wire.codec import decode
+    from kafka_wire.messages.k18_api_versions import ApiVersionsResponse
 
     newest = 3 if version == "3.4.0" else 4
     ask = frame(header(18, newest, flexible=True) + software(b"a", b"1"))

@@ -8,8 +8,8 @@ from typing import Any
 
 from broker_sim.connection import READ_AHEAD, WRITE_CHUNK, Connection
 from broker_sim.handlers.context import RequestContext
-from protocol.messages.k12_heartbeat import HeartbeatResponse
-from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 from .fakes import Bench, FakeTransport, heartbeat, request_frame
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
-from protocol.messages.k12_heartbeat import HeartbeatResponse
-from protocol.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 
 from .fakes import Bench, heartbeat, request_frame, response_in
 

@@ -11,10 +11,10 @@ import tracemalloc
 import pytest
 
 from broker_sim import Cluster
-from protocol.frame import frame
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.frame import frame
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.wire import Wire, within
 
 from .fakes import request_frame

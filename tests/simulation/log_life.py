@@ -14,7 +14,7 @@ from typing import NamedTuple
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage import KafkaStorageError, LogConfig, Origin, PartitionLog, StorageError
 from broker_sim.storage.log import recovery
-from protocol.record_batch import RecordBatchError, build_batch
+from kafka_wire.record_batch import RecordBatchError, build_batch
 from tests.storage.batches import NOW_MS
 
 HOME = Path("/data")
@@ -242,7 +242,7 @@ class Life:
 
 
 def _read_at(log: PartitionLog, offset: int) -> list[Row]:
-    from protocol.record_batch import batches, records
+    from kafka_wire.record_batch import batches, records
 
     data = log.read(offset, 200)
     return [row for pos, header in batches(data) for row in records(data, pos, header)]  # type: ignore[misc]

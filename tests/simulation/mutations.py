@@ -19,7 +19,7 @@ from broker_sim.coordinator.outcome import CommitOffsets
 from broker_sim.coordinator.records import replay_offset
 from broker_sim.coordinator.state import ShardState
 from broker_sim.storage.partition_for import java_hash
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 Undo = Callable[[], object]
 

@@ -23,7 +23,7 @@ from broker_sim.simulation.sweeps.trial import Case, run
 from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.process import DEAD
 from broker_sim.words import UsageError
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
 
 FEW = {"offsets.topic.num.partitions": 5}

@@ -18,7 +18,7 @@ from broker_sim.simulation.workloads.raw import (
     fetch_request,
     join_request,
 )
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 class Asked:

@@ -20,22 +20,22 @@ from broker_sim.simulation.workloads.raw import (
     sync_request,
 )
 from broker_sim.storage.partition_for import partition_for
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.k09_offset_fetch import (
+from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from protocol.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.messages.k14_sync_group import SyncGroupResponse
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from kafka_wire.messages.k14_sync_group import SyncGroupResponse
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -14,8 +14,8 @@ from broker_sim.simulation.checks.answers import Answers
 from broker_sim.simulation.workloads.hostile import Report, rough_life
 from broker_sim.simulation.workloads.raw import CONFIG, GROUP, Client, Scene, commit_request, fetch_request
 from broker_sim.storage import recovery, segment
-from protocol.offsets_log import offset_commit_key, offset_commit_value
-from protocol.record_batch import build_batch
+from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
+from kafka_wire.record_batch import build_batch
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 SOUND = range(30)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.simulation.checks.rules import answer_of, at_once, step_error, waits_in_vain
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 
 def shown(state: str, generation: int = 3, members: dict[str, str | None] | None = None) -> dict[str, Any]:

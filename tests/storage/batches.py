@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
 from broker_sim.storage.files import Files
-from protocol.record_batch import Record, build_batch, records
+from kafka_wire.record_batch import Record, build_batch, records
 
 NOW_MS = 1_700_000_000_000
 
@@ -61,7 +61,7 @@ def keys_and_values(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]
 
 def offsets(data: bytes) -> list[int]:
     """Offsets of the records in the batches of a read."""
-    from protocol.record_batch import batches
+    from kafka_wire.record_batch import batches
 
     return [record.offset for pos, header in batches(data) for record in records(data, pos, header)]
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.storage import KafkaStorageError, OutOfOrderSequence, PartitionLog
-from protocol import compression
-from protocol.record_batch import Codec, ControlType, Record, build_batch, check_crc, control_batch, encode_batch
+from kafka_wire import compression
+from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, check_crc, control_batch, encode_batch
 from tests.storage.batches import (
     NOW_MS,
     FailingFiles,

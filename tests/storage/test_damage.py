@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.storage import CorruptLog, PartitionLog, StorageError
-from protocol.errors import Err
-from protocol.record_batch import check_crc
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import check_crc
 from tests.storage.batches import NOW_MS, add, batch, config, fill, idempotent, values
 
 SETTINGS = config(segment_bytes=3000, index_interval_bytes=300)

@@ -13,7 +13,7 @@ import pytest
 
 from broker_sim.storage import KafkaStorageError, PartitionLog
 from broker_sim.storage.files import Files
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.storage.batches import FailingFiles, add, batch, config, content, fill, idempotent, values
 
 
@@ -187,7 +187,7 @@ def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from broker_sim.storage import LogConfig, PartitionLog
-        from protocol.record_batch import build_batch
+        from kafka_wire.record_batch import build_batch
         log = PartitionLog(Path(sys.argv[1]), LogConfig(segment_bytes=20_000))
         while True:
             info = log.append(build_batch([(None, b"%d" % log.log_end_offset)], 1), leader_epoch=0, now_ms=1)

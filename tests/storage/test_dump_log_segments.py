@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker_sim.storage import PartitionLog
-from protocol import offsets_log
-from protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from protocol.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch
+from kafka_wire import offsets_log
+from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch
 from tests.storage.batches import NOW_MS, add, batch, config, content, fill, idempotent, keyed
 from tests.support.real_kafka import VERSIONS, java_tool
 

@@ -12,8 +12,8 @@ from broker_sim.storage import (
     RecordListTooLarge,
     RecordTooLarge,
 )
-from protocol.errors import Err
-from protocol.record_batch import (
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import (
     Codec,
     CorruptRecord,
     InvalidRecord,

@@ -8,8 +8,8 @@ import pytest
 
 from broker_sim.storage import InvalidProducerEpoch, OutOfOrderSequence, PartitionLog
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot, encode_snapshot
-from protocol.errors import Err
-from protocol.record_batch import MAX_SEQUENCE, ControlType, control_batch
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import MAX_SEQUENCE, ControlType, control_batch
 from tests.storage.batches import NOW_MS, add, batch, config, idempotent, values
 from tests.storage.conftest import MakeLog
 
@@ -134,7 +134,7 @@ def test_a_snapshot_tells_all_but_the_older_batches() -> None:
 
 
 def test_an_open_transaction_is_known_until_its_marker() -> None:
-    from protocol.record_batch import build_batch
+    from kafka_wire.record_batch import build_batch
 
     log = PartitionLog(None)
     add(log, batch("before"))

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
-from protocol.errors import Err
-from protocol.messages.k00_produce import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.record_batch import (
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.record_batch import (
     Codec,
     Record,
     RecordBatchError,

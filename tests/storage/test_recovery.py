@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.storage import PartitionLog
-from protocol.record_batch import parse_header
+from kafka_wire.record_batch import parse_header
 from tests.storage.batches import NOW_MS, FailingFiles, add, batch, config, content, fill, log_files, pairs_of, values
 
 FIRST = "00000000000000000000"

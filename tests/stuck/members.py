@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import OffsetCommitRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import OffsetCommitRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -12,16 +12,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from protocol.errors import Err
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k19_create_topics import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.messages.k44_incremental_alter_configs import (
+from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

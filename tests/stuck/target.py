@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.storage import partition_for
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPIC = "t0"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.errors import Err
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.stuck.cells import cell
 from tests.stuck.members import commit, error_of, fetched, listed, rebalance, stable, state_of
 from tests.stuck.target import OFFSETS_TOPIC, Asked, Stuck

@@ -14,7 +14,7 @@ import pytest
 
 from broker_sim.faults.conditions import KINDS
 from broker_sim.storage.errors import StorageError
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.stuck.cells import cell
 from tests.stuck.members import (
     Member,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
+from kafka_wire.errors import Err
 from tests.stuck.cells import cell
 from tests.stuck.members import (
     Member,

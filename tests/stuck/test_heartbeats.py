@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.stuck.cells import cell
 from tests.stuck.members import Member, commit, error_of, preparing, stable, state_of
 from tests.stuck.target import Stuck

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.errors import Err
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.stuck.cells import cell
 from tests.stuck.members import (
     commit,

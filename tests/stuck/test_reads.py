@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.errors import Err
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.stuck.cells import cell
 from tests.stuck.members import commit, error_of, fetch, fetched, listed, offset_of, state_of
 from tests.stuck.target import Stuck

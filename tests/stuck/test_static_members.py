@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import Err
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.conformance.driver import subscription
 from tests.stuck.cells import cell
 from tests.stuck.members import Member, error_of, members_of, stable, state_of

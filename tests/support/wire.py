@@ -19,8 +19,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.codec import decode_from, encode
-from protocol.frame import encode_request_header, frame, response_is_tagged
+from kafka_wire.codec import decode_from, encode
+from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 
 DEADLINE_S = 20.0
 CLIENT_ID = "wire"
@@ -39,7 +39,7 @@ class _Pending:
 
 
 def api_key_of(request: Any) -> int:
-    """The API key of a request object (an instance of one of protocol.messages' request classes)."""
+    """The API key of a request object (an instance of one of kafka_wire.messages' request classes)."""
     key: int = type(request).__spec__.api_key
     return key
 

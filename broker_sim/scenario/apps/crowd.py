@@ -16,20 +16,20 @@ from typing import Any
 
 from broker_sim.scenario.apps.common import Line, Settings, program
 from broker_sim.scenario.wire import Wire
-from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode
-from protocol.errors import Err
-from protocol.messages.consumer_protocol import (
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.codec import decode, encode
+from kafka_wire.errors import Err
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 _METADATA, _FIND, _JOIN, _HEARTBEAT, _LEAVE, _SYNC = 1, 1, 5, 3, 1, 3
 _RETRY_S = 0.05

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.runtime import settings_of
 from broker_sim.simulation.errors import SimError
-from protocol.consumer_protocol import assigned_partitions
-from protocol.errors import Err
+from kafka_wire.consumer_protocol import assigned_partitions
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.metadata import ClusterState, Partition

@@ -32,7 +32,7 @@ from broker_sim.simulation.checks.answers import (
 )
 from broker_sim.simulation.checks.replay import Told, differences, told_by
 from broker_sim.simulation.checks.rules import RULED, answer_of, at_once, step_error, waits_in_vain
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster

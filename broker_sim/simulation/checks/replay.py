@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from protocol.codec import DecodeError
-from protocol.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY, decode_key, decode_value
+from kafka_wire.codec import DecodeError
+from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY, decode_key, decode_value
 
 if TYPE_CHECKING:
     from broker_sim.metadata import Partition

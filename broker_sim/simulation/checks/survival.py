@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_sim.storage.segment import DiskSegment
-from protocol.record_batch import RecordBatchError, batches, records
+from kafka_wire.record_batch import RecordBatchError, batches, records
 
 if TYPE_CHECKING:
     from broker_sim.metadata import ClusterState

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.group import State
 from broker_sim.faults.conditions import KINDS as STATES
-from protocol.errors import Err
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster

@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC, VERSIONS, Client
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k44_incremental_alter_configs import (
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

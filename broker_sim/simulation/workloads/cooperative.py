@@ -12,15 +12,15 @@ from typing import Any
 
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.workloads.raw import GROUP, REBALANCE_MS, SESSION_MS, TOPIC, Member
-from protocol.codec import decode, encode
-from protocol.messages.consumer_protocol import (
+from kafka_wire.codec import decode, encode
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 __all__ = ["Cooperative", "share"]
 

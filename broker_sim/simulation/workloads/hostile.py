@@ -38,11 +38,11 @@ from broker_sim.simulation.workloads.raw import (
     sync_request,
 )
 from broker_sim.simulation.world import simulate
-from protocol.errors import Err
-from protocol.messages.k08_offset_commit import OffsetCommitRequest
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import OffsetCommitRequest
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

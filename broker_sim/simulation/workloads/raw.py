@@ -15,27 +15,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.checks.answers import Answers, Ask
-from protocol.api_keys import advertised
-from protocol.codec import decode_from, encode
-from protocol.errors import Err
-from protocol.frame import encode_request_header, frame, response_is_tagged
-from protocol.messages.consumer_protocol import (
+from kafka_wire.api_keys import advertised
+from kafka_wire.codec import decode_from, encode
+from kafka_wire.errors import Err
+from kafka_wire.frame import encode_request_header, frame, response_is_tagged
+from kafka_wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from protocol.messages.k08_offset_commit import (
+from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k47_offset_delete import (
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
 )
 

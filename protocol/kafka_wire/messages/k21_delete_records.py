@@ -1,0 +1,42 @@
+"""DeleteRecords (21). Move the log start offset (KIP-107)."""
+
+from __future__ import annotations
+
+from kafka_wire.schema import array, int16, int32, int64, message, string, struct
+
+
+@struct
+class DeleteRecordsPartition:
+    partition_index: int = int32(default=0)
+    offset: int = int64(default=0)
+
+
+@struct
+class DeleteRecordsTopic:
+    name: str = string(default="")
+    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition, default_factory=list)
+
+
+@message("0-2", flexible="2+", api_key=21)
+class DeleteRecordsRequest:
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, default_factory=list)
+    timeout_ms: int = int32(default=0)
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    partition_index: int = int32(default=0)
+    low_watermark: int = int64(default=0)
+    error_code: int = int16(default=0)
+
+
+@struct
+class DeleteRecordsTopicResult:
+    name: str = string(default="")
+    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult, default_factory=list)
+
+
+@message("0-2", flexible="2+", api_key=21)
+class DeleteRecordsResponse:
+    throttle_time_ms: int = int32(default=0)
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, default_factory=list)

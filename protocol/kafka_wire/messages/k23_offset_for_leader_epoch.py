@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch (23). Where a leader epoch ends (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from kafka_wire.schema import array, int16, int32, int64, message, string, struct
+
+
+@struct
+class OffsetForLeaderPartition:
+    partition: int = int32(default=0)
+    current_leader_epoch: int = int32("2+", default=-1)
+    leader_epoch: int = int32(default=0)
+
+
+@struct
+class OffsetForLeaderTopic:
+    topic: str = string(default="")
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition, default_factory=list)
+
+
+@message("0-4", flexible="4+", api_key=23)
+class OffsetForLeaderEpochRequest:
+    replica_id: int = int32("3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, default_factory=list)
+
+
+@struct
+class EpochEndOffset:
+    error_code: int = int16(default=0)
+    partition: int = int32(default=0)
+    leader_epoch: int = int32("1+", default=-1)
+    end_offset: int = int64(default=-1)
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    topic: str = string(default="")
+    partitions: list[EpochEndOffset] = array(EpochEndOffset, default_factory=list)
+
+
+@message("0-4", flexible="4+", api_key=23)
+class OffsetForLeaderEpochResponse:
+    throttle_time_ms: int = int32("2+", default=0)
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, default_factory=list)

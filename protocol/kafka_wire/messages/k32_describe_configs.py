@@ -1,0 +1,54 @@
+"""DescribeConfigs (32). Configs with their sources (KIP-133). v1 synonyms; v3 documentation and types."""
+
+from __future__ import annotations
+
+from kafka_wire.schema import array, boolean, int8, int16, int32, message, string, struct
+
+
+@struct
+class DescribeConfigsResource:
+    resource_type: int = int8(default=0)
+    resource_name: str = string(default="")
+    configuration_keys: list[str] | None = array("string", nullable="0+", default_factory=list)
+
+
+@message("0-4", flexible="4+", api_key=32)
+class DescribeConfigsRequest:
+    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, default_factory=list)
+    include_synonyms: bool = boolean("1+", default=False)
+    include_documentation: bool = boolean("3+", default=False)
+
+
+@struct
+class DescribeConfigsSynonym:
+    name: str = string("1+", default="")
+    value: str | None = string("1+", nullable="0+", default="")
+    source: int = int8("1+", default=0)
+
+
+@struct
+class DescribeConfigsResourceResult:
+    name: str = string(default="")
+    value: str | None = string(nullable="0+", default="")
+    read_only: bool = boolean(default=False)
+    is_default: bool = boolean("0", default=False)
+    config_source: int = int8("1+", default=-1)
+    is_sensitive: bool = boolean(default=False)
+    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", default_factory=list)
+    config_type: int = int8("3+", default=0)
+    documentation: str | None = string("3+", nullable="0+", default="")
+
+
+@struct
+class DescribeConfigsResult:
+    error_code: int = int16(default=0)
+    error_message: str | None = string(nullable="0+", default="")
+    resource_type: int = int8(default=0)
+    resource_name: str = string(default="")
+    configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult, default_factory=list)
+
+
+@message("0-4", flexible="4+", api_key=32)
+class DescribeConfigsResponse:
+    throttle_time_ms: int = int32(default=0)
+    results: list[DescribeConfigsResult] = array(DescribeConfigsResult, default_factory=list)

@@ -1,0 +1,48 @@
+"""DescribeLogDirs (35). Log directories and the sizes of their replicas (KIP-113). v4 total and usable bytes
+(KIP-827).
+"""
+
+from __future__ import annotations
+
+from kafka_wire.schema import array, boolean, int16, int32, int64, message, string, struct
+
+
+@struct
+class DescribableLogDirTopic:
+    topic: str = string(default="")
+    partitions: list[int] = array("int32", default_factory=list)
+
+
+@message("0-4", flexible="2+", api_key=35)
+class DescribeLogDirsRequest:
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+", default_factory=list)
+
+
+@struct
+class DescribeLogDirsPartition:
+    partition_index: int = int32(default=0)
+    partition_size: int = int64(default=0)
+    offset_lag: int = int64(default=0)
+    is_future_key: bool = boolean(default=False)
+
+
+@struct
+class DescribeLogDirsTopic:
+    name: str = string(default="")
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, default_factory=list)
+
+
+@struct
+class DescribeLogDirsResult:
+    error_code: int = int16(default=0)
+    log_dir: str = string(default="")
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, default_factory=list)
+    total_bytes: int = int64("4+", default=-1)
+    usable_bytes: int = int64("4+", default=-1)
+
+
+@message("0-4", flexible="2+", api_key=35)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16("3+", default=0)
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult, default_factory=list)

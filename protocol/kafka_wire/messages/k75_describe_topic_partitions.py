@@ -1,0 +1,67 @@
+"""DescribeTopicPartitions (75). Partitions of topics, page by page (KIP-966)."""
+
+from __future__ import annotations
+
+from kafka_wire.schema import ZERO_UUID, array, boolean, int16, int32, message, nested, string, struct, uuid
+
+
+@struct
+class TopicRequest:
+    name: str = string(default="")
+
+
+@struct
+class DescribeTopicPartitionsRequestCursor:
+    topic_name: str = string(default="")
+    partition_index: int = int32(default=0)
+
+
+@message("0", flexible="0+", api_key=75)
+class DescribeTopicPartitionsRequest:
+    topics: list[TopicRequest] = array(TopicRequest, default_factory=list)
+    response_partition_limit: int = int32(default=2000)
+    cursor: DescribeTopicPartitionsRequestCursor | None = nested(
+        DescribeTopicPartitionsRequestCursor, nullable="0+", default=None
+    )
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    error_code: int = int16(default=0)
+    partition_index: int = int32(default=0)
+    leader_id: int = int32(default=0)
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array("int32", default_factory=list)
+    isr_nodes: list[int] = array("int32", default_factory=list)
+    eligible_leader_replicas: list[int] | None = array("int32", nullable="0+", default=None)
+    last_known_elr: list[int] | None = array("int32", nullable="0+", default=None)
+    offline_replicas: list[int] = array("int32", default_factory=list)
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    error_code: int = int16(default=0)
+    name: str | None = string(nullable="0+", default="")
+    topic_id: bytes = uuid(default=ZERO_UUID)
+    is_internal: bool = boolean(default=False)
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition, default_factory=list
+    )
+    topic_authorized_operations: int = int32(default=-2147483648)
+
+
+@struct
+class DescribeTopicPartitionsResponseCursor:
+    topic_name: str = string(default="")
+    partition_index: int = int32(default=0)
+
+
+@message("0", flexible="0+", api_key=75)
+class DescribeTopicPartitionsResponse:
+    throttle_time_ms: int = int32(default=0)
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(
+        DescribeTopicPartitionsResponseTopic, default_factory=list
+    )
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = nested(
+        DescribeTopicPartitionsResponseCursor, nullable="0+", default=None
+    )

@@ -1,0 +1,572 @@
+"""Record batches, magic 2: what Produce carries, the log stores and Fetch serves.
+
+Rules:
+1. A batch is bytes. What the broker owns in it (base offset, leader epoch) lies outside the CRC and is patched in
+   place; nothing is re-encoded on the way to the log or back.
+2. Every complaint is an exception that carries Kafka's error: CorruptRecord (the bytes are damaged),
+   InvalidRecord (whole, but they lie), UnsupportedForMessageFormat, UnsupportedCompression, InvalidTimestamp.
+3. Compressed records are unpacked only by `records()`, up to a bound.
+
+Layout (offset: field): 0 baseOffset i64, 8 length i32 (of what follows), 12 partitionLeaderEpoch i32, 16 magic i8,
+17 crc u32 (CRC-32C of 21..end), 21 attributes i16, 23 lastOffsetDelta i32, 27 baseTimestamp i64, 35 maxTimestamp i64,
+43 producerId i64, 51 producerEpoch i16, 53 baseSequence i32, 57 count i32, 61 records.
+Source: DefaultRecordBatch, DefaultRecord, ControlRecordType, EndTransactionMarker (clients), KIP-98, KIP-534.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import google_crc32c
+
+from kafka_wire import compression
+from kafka_wire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafka_wire.record_errors import (
+    CorruptRecord,
+    DecompressedTooLarge,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordBatchError,
+    TruncatedBatch,
+    UnknownCodec,
+    UnreadableRecords,
+    UnsupportedCompression,
+    UnsupportedForMessageFormat,
+)
+
+__all__ = [
+    "HEADER_BYTES",
+    "BatchHeader",
+    "Codec",
+    "ControlType",
+    "CorruptRecord",
+    "DecompressedTooLarge",
+    "InvalidRecord",
+    "InvalidTimestamp",
+    "Record",
+    "RecordBatchError",
+    "TruncatedBatch",
+    "UnknownCodec",
+    "UnreadableRecords",
+    "UnsupportedCompression",
+    "UnsupportedForMessageFormat",
+    "batch_of",
+    "batches",
+    "build_batch",
+    "check_crc",
+    "control_batch",
+    "control_type",
+    "encode_batch",
+    "parse_header",
+    "produce_batch",
+    "records",
+    "signed_varint",
+    "stamp",
+    "stamp_append_time",
+    "stamp_create_time",
+    "unsigned_varint",
+]
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+MAX_SEQUENCE = 2**31 - 1
+
+LENGTH_END = 12  # bytes of baseOffset and length: what `length` does not count
+MAGIC_END = 17
+CRC_END = 21
+HEADER_BYTES = 61
+MIN_V0_BYTES = 14  # LegacyRecord.RECORD_OVERHEAD_V0: the least `length` that any format can have
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PREFIX = struct.Struct(">qii")  # base offset, length, leader epoch: all before the magic
+_BEFORE_CRC = struct.Struct(">qiibI")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+_LENGTH = struct.Struct(">i")
+_CONTROL_KEY = struct.Struct(">hh")
+_CONTROL_VALUE = struct.Struct(">hi")
+
+
+class ControlType(enum.IntEnum):
+    """Second int16 of a control record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records; times in ms."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record (they wrap after 2**31 - 1), -1 without one."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+    @property
+    def codec(self) -> Codec:
+        """Raises UnknownCodec."""
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise UnknownCodec(f"Unknown compression type id: {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """KIP-534: when a tombstone of this batch may go; baseTimestamp holds it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset and timestamp (ms); headers are (name, value or None) pairs in order."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+# ------------------------------------------------------------------------------------------------ reading batches
+
+
+def parse_header(data: bytes, pos: int = 0, end: int | None = None) -> BatchHeader:
+    """The header of the batch at `pos`; the batch lies wholly before `end`. Neither CRC nor records are looked at.
+
+    Raises TruncatedBatch, CorruptRecord (length or magic impossible), UnsupportedForMessageFormat (magic 0 or 1).
+    """
+    left = (len(data) if end is None else end) - pos
+    if left < MAGIC_END:
+        raise TruncatedBatch(f"{left} bytes are too few for a record batch")
+    (length,) = _LENGTH.unpack_from(data, pos + 8)
+    if length < MIN_V0_BYTES:
+        raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({MIN_V0_BYTES})")
+    magic = data[pos + 16]
+    if magic != 2:
+        if magic > 2:
+            raise CorruptRecord(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+        raise UnsupportedForMessageFormat(f"message format v{magic} is not stored, only record batches (v2)")
+    if length < HEADER_BYTES - LENGTH_END:
+        raise CorruptRecord(f"Record batch is corrupt (the size {length} is smaller than the minimum allowed overhead)")
+    if length + LENGTH_END > left:
+        raise TruncatedBatch(f"a record batch of {length + LENGTH_END} bytes where {left} are left")
+    return BatchHeader._make(_HEADER.unpack_from(data, pos))
+
+
+def batches(data: bytes, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every batch in data[pos:end]. Raises as parse_header where a batch is bad or cut."""
+    stop = len(data) if end is None else end
+    while pos < stop:
+        header = parse_header(data, pos, stop)
+        yield pos, header
+        pos += header.length + LENGTH_END
+
+
+def check_crc(data: bytes, pos: int, header: BatchHeader) -> None:
+    """Raises CorruptRecord unless the stored CRC-32C is that of the batch's bytes."""
+    computed = google_crc32c.value(data[pos + CRC_END : pos + header.length + LENGTH_END])
+    if computed != header.crc:
+        raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+
+
+def produce_batch(data: bytes, api_version: int) -> BatchHeader:
+    """Header of the one batch that a Produce request (version 3 and up) carries for a partition.
+
+    Raises InvalidRecord (none, more than one, or magic below 2), UnsupportedCompression (zstd before version 7),
+    CorruptRecord (impossible length or magic, cut). CRC and content are the log's to check.
+    Source: ProduceRequest.validateRecords.
+    """
+    told = f"Produce requests with version {api_version}"
+    try:
+        header = parse_header(data)
+    except TruncatedBatch:
+        raise InvalidRecord(f"{told} must have at least one record batch per partition") from None
+    except UnsupportedForMessageFormat:
+        raise InvalidRecord(f"{told} are only allowed to contain record batches with magic version 2") from None
+    if api_version < 7 and header.attributes & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompression(f"{told} are not allowed to use ZStandard compression")
+    rest = len(data) - header.size
+    if rest >= MAGIC_END and rest >= LENGTH_END + _LENGTH.unpack_from(data, header.size + 8)[0]:
+        raise InvalidRecord(f"{told} are only allowed to contain exactly one record batch per partition")
+    return header
+
+
+# ------------------------------------------------------------------------------------------------ reading records
+
+
+def records(
+    data: bytes, pos: int = 0, header: BatchHeader | None = None, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
+    """The records of the batch at `pos`, in order, unpacked as far as `max_bytes`.
+
+    Raises InvalidRecord (structure), CorruptRecord (compressed bytes), UnknownCodec, UnsupportedCompression (its
+    library is missing), DecompressedTooLarge. Records before the bad one have been yielded by then.
+    """
+    if header is None:
+        header = parse_header(data, pos)
+    end = pos + header.length + LENGTH_END
+    at = pos + HEADER_BYTES
+    if header.attributes & CODEC_MASK:
+        data = _unpack(header.codec, data[at:end], max_bytes)
+        at, end = 0, len(data)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for _ in range(header.record_count):
+        try:
+            length, start = signed_varint(data, at, 5)
+            at = start + length
+            if length < 0 or at > end:
+                raise InvalidRecord(f"Invalid record size: {length}")
+            timestamp_delta, start = signed_varint(data, start + 1, 10)
+            offset_delta, start = signed_varint(data, start, 5)
+            key, start = _field(data, start, at)
+            value, start = _field(data, start, at)
+            headers, start = _headers(data, start, at)
+        except IndexError:
+            raise InvalidRecord("a record reaches beyond the end of its batch") from None
+        if start != at:
+            raise InvalidRecord(f"Invalid record size: {length} bytes declared, {length - (at - start)} read")
+        yield Record(
+            base_offset + offset_delta,
+            base_timestamp + timestamp_delta if append_time is None else append_time,
+            key,
+            value,
+            headers,
+        )
+    if at != end:
+        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+
+
+def control_type(key: bytes | None) -> int:
+    """Type of a control record (ControlType, or a later one's number) from its key. Raises InvalidRecord."""
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise InvalidRecord("Invalid control record key: it must have at least 4 bytes")
+    version, kind = _CONTROL_KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecord(f"Invalid version found for control record: {version}")
+    return int(kind)
+
+
+def _unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
+    try:
+        return compression.decompress(codec, data, max_bytes)
+    except compression.DecompressedTooLarge as error:
+        raise DecompressedTooLarge(str(error)) from None
+    except compression.CompressionError as error:
+        raise CorruptRecord(str(error)) from None
+    except compression.CodecUnavailable as error:
+        raise UnsupportedCompression(str(error)) from None
+
+
+def unsigned_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+    """The varint of at most `max_len` bytes at `pos`, and where it ends. Raises InvalidRecord, IndexError."""
+    value = shift = 0
+    for at in range(pos, pos + max_len):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            return value, at + 1
+        shift += 7
+    raise InvalidRecord(f"Varint is too long, the most significant bit in byte {max_len} is set")
+
+
+def signed_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:
+    """The zigzag varint of at most `max_len` bytes at `pos`, and where it ends. Raises InvalidRecord, IndexError."""
+    byte = data[pos]
+    if byte < 128:  # one byte: nearly all of them
+        return (byte >> 1) ^ -(byte & 1), pos + 1
+    value, pos = unsigned_varint(data, pos, max_len)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def _field(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
+    length, pos = signed_varint(data, pos, 5)
+    if length < 0:
+        return None, pos
+    if pos + length > end:
+        raise InvalidRecord(f"a field of {length} bytes where {end - pos} are left in the record")
+    return data[pos : pos + length], pos + length
+
+
+def _headers(data: bytes, pos: int, end: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
+    count, pos = signed_varint(data, pos, 5)
+    if count == 0:
+        return (), pos
+    if count < 0 or count > end - pos:
+        raise InvalidRecord(f"Found invalid number of record headers {count}")
+    found: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, pos = _field(data, pos, end)
+        if name is None:
+            raise InvalidRecord("Invalid negative header key size")
+        value, pos = _field(data, pos, end)
+        found.append((name.decode("utf-8", "replace"), value))
+    return found, pos
+
+
+# ------------------------------------------------------------------------------------------------ patching
+
+
+def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """One batch with the broker's base offset and leader epoch in it; the CRC does not cover them."""
+    return _PREFIX.pack(base_offset, len(batch) - LENGTH_END, leader_epoch) + batch[16:]
+
+
+def stamp_append_time(batch: bytes, now_ms: int) -> bytes:
+    """One batch as message.timestamp.type=LogAppendTime stores it: type bit and max timestamp set, CRC anew."""
+    attributes = (batch[21] << 8 | batch[22]) | TIMESTAMP_TYPE_BIT
+    return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:35] + now_ms.to_bytes(8, "big") + batch[43:])
+
+
+def stamp_create_time(batch: bytes) -> bytes:
+    """One batch without the LogAppendTime bit that its producer has set, CRC anew."""
+    attributes = (batch[21] << 8 | batch[22]) & ~TIMESTAMP_TYPE_BIT
+    return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:])
+
+
+def _checksummed(batch: bytes, covered: bytes) -> bytes:
+    return b"".join((batch[:MAGIC_END], google_crc32c.value(covered).to_bytes(4, "big"), covered))
+
+
+# ------------------------------------------------------------------------------------------------ building
+
+
+def _zigzag(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 127:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_VARINTS = [bytes((2 * n,)) for n in range(64)] + [bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
+_NULL = _zigzag(-1)
+# what stands between a record's length and its key length, when its timestamp is the batch's: attributes, delta, delta
+_LEADS = [b"\x00\x00" + delta for delta in _VARINTS[:1024]]
+
+
+def varint(value: int) -> bytes:
+    """A zigzag varint, as record fields have them."""
+    return _VARINTS[value] if 0 <= value < 2048 else _zigzag(value)
+
+
+_HEADS = 2048
+"""How many record heads are kept for one size: those of a batch of as many records."""
+
+
+def build_batch(
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = 0,
+    attributes: int = 0,
+) -> bytes:
+    """One uncompressed batch of (key, value) records that share a timestamp: the offsets log's way, made for speed.
+
+    base_sequence 0 without a producer is what Kafka's coordinator writes for commits (its old one wrote -1 for groups).
+    """
+    varints, leads, null = _VARINTS, _LEADS, _NULL
+    parts: list[bytes] = []
+    count = len(pairs)
+    small = count <= 1024
+    for index, (key, value) in enumerate(pairs):
+        lead = leads[index] if small else b"\x00\x00" + varint(index)
+        if key is None:
+            key_size, key = null, b""
+        else:
+            size = len(key)
+            key_size = varints[size] if size < 2048 else _zigzag(size)
+        if value is None:
+            value_size, value = null, b""
+        else:
+            size = len(value)
+            value_size = varints[size] if size < 2048 else _zigzag(size)
+        size = len(lead) + len(key_size) + len(key) + len(value_size) + len(value) + 1
+        parts += (varints[size] if size < 2048 else _zigzag(size), lead, key_size, key, value_size, value, b"\0")
+    covered = _AFTER_CRC.pack(
+        attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
+    ) + b"".join(parts)
+    return _sealed(covered, base_offset, leader_epoch)
+
+
+def _sealed(covered: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """A batch out of everything that its checksum covers."""
+    length = len(covered) + CRC_END - LENGTH_END
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
+
+
+def batch_of(
+    bodies: Sequence[bytes], count: int, timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
+    head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
+    covered = head + b"".join(bodies)
+    length = len(covered) + (CRC_END - LENGTH_END)
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
+
+
+def record_heads(size: int, first: int, count: int) -> list[bytes]:
+    """How ``count`` records of a batch begin, numbered from ``first`` on: length, attributes, no delta of time, offset delta.
+
+    ``size`` is that of what follows in each: key and value with their lengths, and the number of headers.
+    """
+    end = first + count
+    if end <= _HEADS:
+        return _heads(size)[first:end]
+    return [_head(size, index) for index in range(first, end)]
+
+
+@lru_cache(maxsize=32)
+def _heads(size: int) -> list[bytes]:
+    return [_head(size, index) for index in range(_HEADS)]
+
+
+def _head(size: int, index: int) -> bytes:
+    lead = b"\x00\x00" + varint(index)
+    return varint(len(lead) + size) + lead
+
+
+def encode_batch(
+    items: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    last_offset: int | None = None,
+    leader_epoch: int = -1,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    attributes: int = 0,
+    max_timestamp: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """A batch of any shape: own timestamps, headers, gaps between offsets, codec, no record at all (compaction).
+
+    `last_offset` is that of the last record unless given (required without records). `attributes` adds the type,
+    transactional and control bits; codec and delete horizon bits are set from their own arguments.
+    Raises compression.CodecUnavailable.
+    """
+    rows = list(items)
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON_BIT
+    else:
+        base_timestamp = rows[0].timestamp if rows else NO_TIMESTAMP
+    if last_offset is None:
+        last_offset = rows[-1].offset if rows else base_offset - 1
+    if max_timestamp is None:
+        max_timestamp = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
+    parts: list[bytes] = []
+    for row in rows:
+        body = _encode_record(row, base_offset, base_timestamp)
+        parts += (varint(len(body)), body)
+    payload = compression.compress(codec, b"".join(parts)) if rows else b""
+    attributes = attributes & ~CODEC_MASK | (codec if rows else 0)
+    covered = (
+        _AFTER_CRC.pack(
+            attributes,
+            last_offset - base_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(rows),
+        )
+        + payload
+    )
+    crc = google_crc32c.value(covered)
+    return _BEFORE_CRC.pack(base_offset, HEADER_BYTES - LENGTH_END + len(payload), leader_epoch, 2, crc) + covered
+
+
+def control_batch(
+    kind: ControlType,
+    timestamp_ms: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The marker that ends a transaction: one control record in a transactional batch of 78 bytes, sequence -1."""
+    return build_batch(
+        [(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch))],
+        timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+    )
+
+
+def _encode_record(row: Record, base_offset: int, base_timestamp: int) -> bytes:
+    parts = [b"\0", varint(row.timestamp - base_timestamp), varint(row.offset - base_offset)]
+    for field in (row.key, row.value):
+        parts += (_NULL,) if field is None else (varint(len(field)), field)
+    parts.append(varint(len(row.headers)))
+    for name, value in row.headers:
+        raw = name.encode()
+        parts += (varint(len(raw)), raw)
+        parts += (_NULL,) if value is None else (varint(len(value)), value)
+    return b"".join(parts)
