@@ -1,12 +1,14 @@
 """The part of the cluster's state that is on disk: how it is written, and how it comes back after a restart.
 
 Rules:
-1. What the disk is to hold is written down before files are made or removed for it: after a crash a topic is there
-   whole, and a deletion that was cut short is finished.
+1. `cluster.json` decides what there is. Partitions' directories are made before it tells of them, and removed after it has
+   ceased to: a creation or a deletion that was cut short, by a crash or by the disk, leaves at most directories, which the
+   next start removes. What was acknowledged outlives a loss of power, with or without `sync`.
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
 3. Every change goes through `changed`, which also lets kept answers lapse.
-4. What another broker left is looked at as a whole before anything is opened (`adopting`), and loses nothing by being
-   served: no retention, no compaction and no expiry until somebody sets them.
+4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
+   (`adopting`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
+5. Records that nobody here knows are never served and never removed: they stay, or are moved aside, and a line tells.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,14 @@ MAX_GONE = 1000
 
 MAX_ANSWERS = 4096
 """How many worked-out answers are kept."""
+
+MAX_TOLD = 10
+"""How many directories that nobody knows are named in the log."""
+
+_NOT_KNOWN = (
+    "it has records (or files that no log has), and cluster.json knows no such partition; copy it into a directory of its "
+    "own to have it served there with --data"
+)
 
 
 _KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "min.cleanable.dirty.ratio": "1.0"}
@@ -87,6 +97,8 @@ class SavedCluster:
         self._reserved_producer_id = 0
         self._next_leader = 0
         self._adopted = False  # whether logs of another broker are served
+        self._written: bytes | None = None  # cluster.json, as far as it was read or written
+        self._behind = False  # whether it may differ from what is true
 
     def broker_ids(self) -> list[int]:
         """The brokers there are."""
@@ -113,19 +125,60 @@ class SavedCluster:
         path = self._log_dir(topic, index)
         files = self.files
         if path is not None:
-            files.make_dir(path, sync=self.sync)
+            files.make_dir(path)  # what makes `cluster.json` durable does so with its name
             store.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
         name = f"{topic.name}-{index}"
         return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=name, files=files)
 
+    def _make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
+        """The log of a new partition, of which nothing stays where it can't be made. Raises OSError."""
+        path = self._log_dir(topic, index)
+        if path is not None and self.files.is_dir(path):
+            self._clear(path)
+        try:
+            return self._open_log(topic, index, settings)
+        except OSError:
+            if path is not None:
+                self._remove(path)
+            raise
+
+    def _clear(self, path: Path) -> None:
+        """Make room for a new partition's directory (rule 5). Raises OSError."""
+        if self._is_left_over(path):
+            self.files.remove_dir(path, last=store.PARTITION_FILE)
+            return
+        aside = path.with_name(f"{path.name}.{self.new_uuid().hex()}-stray")  # as Kafka names what it does not know
+        self.files.rename(path, aside)
+        log.warning("%s was in the way of a new partition and is %s now: %s", path, aside.name, _NOT_KNOWN)
+
+    def _is_left_over(self, path: Path) -> bool:
+        """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
+        topic_id = store.read_partition_id(path, self.files)
+        if topic_id is not None and store.uuid_text(topic_id) in self._gone:
+            return True
+        return not store.holds_records(path, self.files)
+
+    def _remove(self, path: Path) -> None:
+        try:
+            if self.files.is_dir(path):
+                self.files.remove_dir(path, last=store.PARTITION_FILE)
+        except OSError as error:
+            log.warning("%s is not wholly removed; the next start does it: %s", path, error)
+
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
 
-    def _drop_log(self, partition: Partition) -> None:
+    def _drop_log(self, gone: PartitionLog) -> None:
         try:
-            partition.log.delete()
+            gone.delete()
         except StorageError as error:
-            log.warning("%s is not wholly deleted: %s", partition.name, error)
+            log.warning("%s is not wholly deleted; the next start does it: %s", gone.name, error)
+
+    def _sync_removals(self) -> None:
+        """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
+        if self.data_dir is not None:
+            with contextlib.suppress(OSError):
+                self.files.sync_dir(self.data_dir)
 
     # -------------------------------------------------------------------------------------------- producers
 
@@ -145,29 +198,38 @@ class SavedCluster:
 
     # -------------------------------------------------------------------------------------------- disk
 
-    def changed(self, *topics: Topic, planned: Sequence[Any] = ()) -> None:
+    def changed(self, *topics: Topic) -> None:
         """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
 
-        `topics` are those that have changed, none stands for all of them; `planned` are partitions that the only one of
-        them is about to get. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
+        `topics` are those that have changed, none stands for all of them. Raises KAFKA_STORAGE_ERROR: then the disk has the
+        state as it was before.
         """
         for name in [topic.name for topic in topics] or list(self._texts):
             self._texts.pop(name, None)
         self.version += 1
         self.answers.clear()
-        if planned and self.data_dir is not None:
-            [topic] = topics
-            self._texts[topic.name] = self._text(topic, planned)
-        self._save()
+        try:
+            self._save()
+        except KafkaError:
+            for topic in topics:
+                self._texts.pop(topic.name, None)  # the caller takes it back
+            raise
 
     def has_changed(self, *topics: Topic) -> None:
-        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change."""
+        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
+        at the end.
+        """
         with contextlib.suppress(KafkaError):
             self.changed(*topics)
 
-    def _text(self, topic: Topic, planned: Sequence[Any] = ()) -> str:
-        entries = [entry(p.replicas, p.isr, p.leader, p.leader_epoch) for p in topic.partitions]
-        return store.topic_text(topic.topic_id, topic.configs, [*entries, *planned])
+    def _catch_up(self) -> None:
+        """Write the state that the disk did not take when it was written last."""
+        if self._behind:
+            with contextlib.suppress(KafkaError):
+                self._save()
+
+    def _text(self, topic: Topic) -> str:
+        return store.topic_text(topic.topic_id, topic.configs, [entry(p) for p in topic.partitions])
 
     def _save(self) -> None:
         if self.data_dir is None:
@@ -185,30 +247,36 @@ class SavedCluster:
         }
         texts = {name: self._texts[name] for name in self.topics}
         try:
-            store.write_state(self.data_dir, state, texts, files=self.files, sync=self.sync)
+            self._written = store.write_state(self.data_dir, state, texts, self._written, files=self.files)
         except OSError as error:
+            self._behind = True
             log.error("the cluster's state can't be written: %s", error)
             raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._behind = False
 
     def load(self) -> None:
         """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
         know.
 
-        Log directories that are not in `cluster.json` (another broker's) become topics under the ids of their
+        Where there is no `cluster.json` log directories (another broker's) become topics under the ids of their
         partition.metadata. Every leader gets a new epoch, as after a restart of its broker. Raises StoreError, OSError.
         """
         if self.data_dir is None:
             return
         self.files.make_dir(self.data_dir, sync=True)
-        if self.sync:  # a process that was killed may have made a log without getting here
-            self.files.sync_dir(self.data_dir)
-        saved = store.read_state(self.data_dir, self.files) or {}
+        self._written = store.read_bytes(self.data_dir, self.files)
+        path = self.data_dir / store.STATE_FILE
+        saved = {} if self._written is None else store.parse_state(self._written, path)
         try:
             self._load_state(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            path = self.data_dir / store.STATE_FILE
             raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
-        self._adopt_all(set(saved.get("gone", [])))
+        self._gone = list(saved.get("gone", []))
+        unknown = self._unknown(is_another_brokers=self._written is None)
+        if self._adopted or self._written is None:
+            self._adopt_all(unknown)
+        else:
+            self._tell_unknown(unknown)
         if self._adopted:
             self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
         node_id, directory_id = next(iter(self.broker_ids()), 1), store.uuid_text(self.new_uuid())
@@ -249,16 +317,41 @@ class SavedCluster:
         self.topics_by_id[topic.topic_id] = topic
         self._next_leader += len(topic.partitions)
 
-    def _adopt_all(self, gone: set[str]) -> None:
-        """Make topics of the logs that `cluster.json` doesn't know. What is left of a topic whose deletion was cut short
-        is deleted now. Raises StoreError, OSError.
+    def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
+        """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
+        first (rule 1). Raises OSError.
         """
         assert self.data_dir is not None
-        found = {
-            name: kept
-            for name, logs in store.find_partitions(self.data_dir, self.files).items()
-            if name not in self.topics and (kept := self._without(logs, gone))
-        }
+        found: dict[str, dict[int, Path]] = {}
+        for name, logs in store.find_partitions(self.data_dir, self.files).items():
+            known = len(self.topics[name].partitions) if name in self.topics else 0
+            for index, path in logs.items():
+                if index < known:
+                    continue
+                if is_another_brokers:
+                    if self.files.names(path):
+                        found.setdefault(name, {})[index] = path
+                elif self._is_left_over(path):
+                    log.warning("%s is removed: its topic was deleted, or never wholly made", path)
+                    self.files.remove_dir(path, last=store.PARTITION_FILE)
+                elif store.is_log(path, self.files):
+                    found.setdefault(name, {})[index] = path
+        return found
+
+    def _tell_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
+        """What stays as it is (rule 5)."""
+        paths = [path for logs in unknown.values() for path in logs.values()]
+        for path in paths[:MAX_TOLD]:
+            log.warning("%s is not served and stays as it is: %s", path, _NOT_KNOWN)
+        if len(paths) > MAX_TOLD:
+            log.warning("and so do %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
+
+    def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
+        """Make topics of another broker's logs. Raises StoreError, OSError."""
+        assert self.data_dir is not None
+        grown = {name: logs for name, logs in found.items() if name in self.topics}
+        self._tell_unknown(grown)
+        found = {name: logs for name, logs in found.items() if name not in self.topics}
         if not found:
             return
         if not self.files.real:
@@ -315,18 +408,8 @@ class SavedCluster:
             self._reopen(topic, index, [leader], leader, 0, logs)
         self._install(topic)
 
-    def _without(self, logs: Mapping[int, Path], gone: set[str]) -> dict[int, Path]:
-        """These directories but those of topics that are gone, which are deleted, and empty ones, as a deletion leaves them at last."""
-        stay: dict[int, Path] = {}
-        for index, path in logs.items():
-            topic_id = store.read_partition_id(path, self.files)
-            if topic_id is not None and store.uuid_text(topic_id) in gone:
-                self.files.remove_dir(path, last=store.PARTITION_FILE)
-            elif self.files.names(path):
-                stay[index] = path
-        return stay
 
-
-def entry(replicas: list[int], isr: list[int], leader: int, leader_epoch: int) -> dict[str, Any]:
+def entry(partition: Partition) -> dict[str, Any]:
     """A partition in `cluster.json`."""
-    return {"replicas": replicas, "isr": isr, "leader": leader, "leader_epoch": leader_epoch}
+    names = ("replicas", "isr", "leader", "leader_epoch")
+    return {name: getattr(partition, name) for name in names}

@@ -4,26 +4,39 @@
     settings DIR/meta.properties    Kafka's own file: cluster id and node id (MetaProperties.java, version 1)
     DIR/<topic>-<n>/       one log each, with Kafka's partition.metadata
 
-Rules: a file is replaced by renaming a complete one over it, never written in place. What cannot be understood raises
-StoreError naming the file, and is left as it is: a state that was not read is never overwritten.
+Rules:
+1. A file is replaced by renaming a complete one over it, never written in place. `cluster.json` is on the disk, its
+   directory's entries too, when its writing returns: as Kafka's metadata log, whatever becomes of the records.
+2. What cannot be understood raises StoreError naming the file, and is left as it is: a state that was not read is never
+   overwritten.
+3. Directories of partitions are made before `cluster.json` tells of them, and removed after it has ceased to. So one that
+   it does not know and that holds no record is of a creation that was never finished; nobody was told of it.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
+from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
 from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
 from broker_sim.storage.files import FILES, Files
+
+log = logging.getLogger("broker_sim.metadata")
 
 STATE_FILE = "cluster.json"
 PROPERTIES_FILE = "meta.properties"
 FORMAT = 1
 
-_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>[0-9]+)")
+_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>0|[1-9][0-9]{0,9})")
+_OF_A_NEW_LOG = re.compile(
+    rf"[0-9]{{20}}\.(log|index|timeindex|snapshot)|({re.escape(PARTITION_FILE)}|{re.escape(LEADER_EPOCH_FILE)})(\.tmp)?"
+)
 
 
 class StoreError(Exception):
@@ -43,13 +56,27 @@ def uuid_bytes(text: str) -> bytes:
     return raw
 
 
-def read_state(directory: Path, files: Files = FILES) -> dict[str, Any] | None:
-    """What `write_state` wrote; None where there is none. Raises StoreError."""
+def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
+    """`cluster.json` as it is, durable from now on: what another process has left may not have been. None where there is none.
+    Raises OSError.
+    """
     path = directory / STATE_FILE
     try:
-        state = json.loads(files.read_file(path))
+        fd = files.open(path)
     except FileNotFoundError:
         return None
+    try:
+        files.sync(fd)
+    finally:
+        files.close(fd)
+    files.sync_dir(directory)
+    return files.read_file(path)
+
+
+def parse_state(data: bytes, path: Path) -> dict[str, Any]:
+    """What `write_state` wrote. Raises StoreError."""
+    try:
+        state = json.loads(data)
     except ValueError as error:
         raise StoreError(f"{path} is not JSON: {error}") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
@@ -63,16 +90,37 @@ def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[s
 
 
 def write_state(
-    directory: Path, state: dict[str, Any], topics: dict[str, str], *, files: Files = FILES, sync: bool = False
-) -> None:
-    """Write `cluster.json`: `state`, and every topic's text, one a line. The first one is always synced, so that a loss of power
-    leaves a whole one: those after it take its place.
+    directory: Path, state: dict[str, Any], topics: dict[str, str], before: bytes | None, *, files: Files = FILES
+) -> bytes:
+    """Write `cluster.json`: `state`, and every topic's text, one a line; returns the whole of it. Raises OSError, and then the
+    one that was there `before` still is: one that is in place and can be neither made durable nor taken back counts.
     """
     path = directory / STATE_FILE
-    sync = sync or not files.exists(path)
     head = json.dumps({"format": FORMAT, **state}, indent=1)[:-2]
     rows = ",\n".join(f"  {json.dumps(name)}: {text}" for name, text in topics.items())
-    files.replace_file(path, f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode(), sync=sync)
+    data = f'{head},\n "topics": {{\n{rows}\n }}\n}}\n'.encode()
+    try:
+        files.replace_file(path, data, sync=True)
+    except OSError:
+        if not _stands(path, data, before, files):
+            raise
+        log.exception("%s may not outlive a loss of power", path)
+    return data
+
+
+def _stands(path: Path, data: bytes, before: bytes | None, files: Files) -> bool:
+    """Take `data` back; whether it is there nevertheless."""
+    if before is None:
+        return False
+    for sync in (True, False):  # if not for a loss of power, then for the next process
+        with contextlib.suppress(OSError):
+            if files.read_file(path) != data:
+                return False
+            files.replace_file(path, before, sync=sync)
+    try:
+        return files.read_file(path) == data
+    except OSError:
+        return False
 
 
 def write_properties(
@@ -113,6 +161,27 @@ def read_partition_id(directory: Path, files: Files = FILES) -> bytes | None:
         return uuid_bytes(found[1]) if found else None
     except ValueError:
         return None
+
+
+def is_log(directory: Path, files: Files = FILES) -> bool:
+    """Whether a directory that is named as a partition's has anything that a log has, or nothing at all."""
+    names = files.names(directory)
+    return not names or any(_OF_A_NEW_LOG.fullmatch(name) for name in names)
+
+
+def holds_records(directory: Path, files: Files = FILES) -> bool:
+    """Whether a partition's directory has a record, or a file that no new log has: what is not there to be removed."""
+    for name in files.names(directory):
+        if _OF_A_NEW_LOG.fullmatch(name) is None or files.is_dir(directory / name):
+            return True
+        if name.endswith(".log"):
+            fd = files.open(directory / name)
+            try:
+                if files.size(fd):
+                    return True
+            finally:
+                files.close(fd)
+    return False
 
 
 def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int, Path]]:

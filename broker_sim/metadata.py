@@ -25,7 +25,7 @@ from typing import Any
 
 from broker_sim.buggify import Buggify
 from broker_sim.clock import Clock
-from broker_sim.cluster_saved import SavedCluster, entry
+from broker_sim.cluster_saved import SavedCluster
 from broker_sim.cluster_store import uuid_text
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import PartitionLog, StorageError
@@ -228,8 +228,6 @@ class ClusterState(SavedCluster):
         except KafkaError:
             del self.topics[name]
             del self.topics_by_id[topic.topic_id]
-            with contextlib.suppress(KafkaError):
-                self._save()
             raise
         return topic
 
@@ -261,29 +259,25 @@ class ClusterState(SavedCluster):
         return spread_replicas(nodes, partitions, factor, self._next_leader)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
-        """Write the new partitions down, then make their logs: after a crash in between a topic is there whole.
-
-        All of them are added or, where the disk fails, none.
+        """Make the new partitions' logs, then write them down: with that they are there, all of them, and where the disk fails
+        or the process ends before, none.
         """
         first = len(topic.partitions)
         leaders = [next((node for node in nodes if self.brokers[node].alive), -1) for nodes in replicas]
-        planned = [entry(nodes, nodes, leader, 0) for nodes, leader in zip(replicas, leaders, strict=True)]
-        added: list[Partition] = []
+        logs: list[PartitionLog] = []
         try:
-            self.changed(topic, planned=planned)
             settings = log_config(self.config, topic)
             for number, nodes in enumerate(replicas):
-                files = self._open_log(topic, first + number, settings)
-                added.append(Partition(topic, first + number, nodes, leaders[number], 0, files))
+                logs.append(self._make_log(topic, first + number, settings))
+                topic.partitions.append(Partition(topic, first + number, nodes, leaders[number], 0, logs[-1]))
+            self.changed(topic)
         except (KafkaError, OSError) as error:
-            for partition in added:
-                self._drop_log(partition)
-            self._texts.pop(topic.name, None)
+            del topic.partitions[first:]
+            for made in logs:
+                self._drop_log(made)
             self.answers.clear()
             raise error if isinstance(error, KafkaError) else KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
-        topic.partitions.extend(added)
-        self._next_leader += len(added)
-        self.answers.clear()
+        self._next_leader += len(logs)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
@@ -295,12 +289,14 @@ class ClusterState(SavedCluster):
             self.changed(topic)
         except KafkaError:
             self.topics = before
+            self._gone.pop()
             raise
         del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.deleted = True
             partition.leader = -1
-            self._drop_log(partition)
+            self._drop_log(partition.log)
+        self._sync_removals()
         for partition in topic.partitions:
             partition.wake()
         for callback in self.on_topic_deleted:
@@ -333,12 +329,7 @@ class ClusterState(SavedCluster):
                 check_assignment(nodes, factor, self.brokers)
             replicas = [list(nodes) for nodes in assignments]
         if not validate_only:
-            try:
-                self._add_partitions(topic, replicas)
-            except KafkaError:
-                with contextlib.suppress(KafkaError):
-                    self._save()
-                raise
+            self._add_partitions(topic, replicas)
 
     def ensure_offsets_topic(self) -> Topic:
         """The log of committed offsets, created at the first call. Raises KafkaError."""
@@ -406,6 +397,7 @@ class ClusterState(SavedCluster):
 
         A log whose disk fails is passed over with a log line; the others are done.
         """
+        self._catch_up()
         cleaner = self.config.bool("log.cleaner.enable")
         for partition in list(self.partitions()):
             files = partition.log
@@ -427,6 +419,7 @@ class ClusterState(SavedCluster):
 
     def close(self) -> None:
         """Flush and close every log."""
+        self._catch_up()
         for partition in self.partitions():
             partition.log.flush()
             partition.log.close()

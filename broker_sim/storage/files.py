@@ -153,17 +153,25 @@ class Files:
             raise
 
     def replace_file(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Put `data` in the place of the file, atomically."""
+        """Put `data` in the place of the file, atomically; with `sync` a loss of power leaves the one or the other.
+
+        An error leaves no half of it: but where only the last sync of the directory failed the new file is in its place.
+        """
         fresh = path.with_name(path.name + ".tmp")
-        fd = self.open(fresh, create=True)
         try:
-            self.truncate(fd, 0)
-            self.append(fd, data, 0)
-            if sync:
-                self.sync(fd)
-        finally:
-            self.close(fd)
-        self.rename(fresh, path)
+            fd = self.open(fresh, create=True)
+            try:
+                self.truncate(fd, 0)
+                self.append(fd, data, 0)
+                if sync:
+                    self.sync(fd)
+            finally:
+                self.close(fd)
+            self.rename(fresh, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove(fresh)  # on a full disk it would be in the way of the next one
+            raise
         if sync:
             self.sync_dir(path.parent)
 

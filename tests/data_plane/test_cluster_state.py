@@ -244,7 +244,7 @@ def test_a_topic_is_made_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     assert "t" not in Sim(data_dir=tmp_path).state.topics
 
 
-def test_a_creation_cut_short_by_a_crash_is_whole_after_the_restart(
+def test_of_a_creation_cut_short_by_a_crash_nothing_is_there_after_the_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sim = Sim(brokers=2, topics={"old": 2}, data_dir=tmp_path)
@@ -255,12 +255,13 @@ def test_a_creation_cut_short_by_a_crash_is_whole_after_the_restart(
     def crashes(*_: object) -> object:
         raise CrashError
 
-    monkeypatch.setattr(sim.state, "_open_log", crashes)
+    monkeypatch.setattr(sim.state, "_save", crashes)
     for change in (lambda: sim.state.create_topic("new", 3), lambda: sim.state.create_partitions("old", 5)):
         with pytest.raises(CrashError):
             change()
     again = Sim(brokers=2, data_dir=tmp_path)
-    assert {name: len(topic.partitions) for name, topic in again.state.topics.items()} == {"old": 5, "new": 3}
+    assert {name: len(topic.partitions) for name, topic in again.state.topics.items()} == {"old": 2}
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["old-0", "old-1"]
 
 
 def test_a_deletion_cut_short_by_a_crash_is_finished_after_the_restart(

@@ -18,6 +18,7 @@ from typing import Any
 from broker_sim.clock import ManualClock
 from broker_sim.config import BrokerConfig
 from broker_sim.metadata import Broker, ClusterState
+from broker_sim.storage.files import FILES, Files
 
 CLIENT_ID = "tests"
 
@@ -84,10 +85,11 @@ class Sim:
         data_dir: Path | None = None,
         seed: int = 7,
         now_ms: int = 1_000_000,
+        files: Files = FILES,
     ) -> None:
         self.clock = ManualClock(now_ms)
         self.state = ClusterState(
-            BrokerConfig(config, as_version), self.clock, data_dir=data_dir, rng=random.Random(seed)
+            BrokerConfig(config, as_version), self.clock, data_dir=data_dir, rng=random.Random(seed), files=files
         )
         for node in range(1, brokers + 1):
             self.state.add_broker(node, "127.0.0.1", 9091 + node)

@@ -311,11 +311,12 @@ class SimDisk(Files):
         target, fresh, replaced = self._at(new)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(old))
-        if target is not directory or isinstance(node, Directory):
-            raise OSError(errno.EXDEV, "only files are renamed here, within their directory", str(old))
+        if target is not directory or (isinstance(node, Directory) and replaced is not None):
+            raise OSError(errno.EXDEV, "it is renamed within its directory here, one with files over nothing", str(old))
         self._change("rename", os.fspath(old))
-        directory.change((name, None), (fresh, node), first=node if replaced is not None else None)
-        node.path = os.fspath(new)
+        first = node if replaced is not None and isinstance(node, File) else None
+        directory.change((name, None), (fresh, node), first=first)
+        self._platter.moved(node, os.fspath(new))
         self._changed()
 
     def remove(self, path: Path) -> None:

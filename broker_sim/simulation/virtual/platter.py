@@ -165,6 +165,15 @@ class Platter:
         number = self.counts[what, path] = self.counts.get((what, path), 0) + 1
         return random.Random(f"{self.seed}/disk/{what}/{path}/{number}")
 
+    def moved(self, node: Node, path: str) -> None:
+        """A file or a directory has another name."""
+        if isinstance(node, Directory):
+            del self.dirs[node.path]
+            self.dirs[path] = node
+            for name, child in node.names.items():
+                self.moved(child, f"{path}/{name}")
+        node.path = path
+
     def lose_power(self) -> None:
         """Only what is durable, and what chance has kept, is there."""
         seen: dict[File, None] = {}
