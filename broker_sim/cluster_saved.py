@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
+from broker_sim.cluster_checks import MAX_EPOCH, SavedState, parse_state
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
@@ -264,14 +265,12 @@ class SavedCluster:
         if self.data_dir is None:
             return
         self.files.make_dir(self.data_dir, sync=True)
+        store.refuse_links(self.data_dir, self.files)
         self._written = store.read_bytes(self.data_dir, self.files)
-        path = self.data_dir / store.STATE_FILE
-        saved = {} if self._written is None else store.parse_state(self._written, path)
-        try:
-            self._load_state(saved)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise store.StoreError(f"{path} is not a cluster state: {error!r}") from error
-        self._gone = list(saved.get("gone", []))
+        saved = SavedState()
+        if self._written is not None:
+            saved = parse_state(self._written, self.data_dir / store.STATE_FILE, self.config)
+        self._load_state(saved)
         unknown = self._unknown(is_another_brokers=self._written is None)
         if self._adopted or self._written is None:
             self._adopt_all(unknown)
@@ -283,33 +282,35 @@ class SavedCluster:
         store.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files)
         self.changed()
 
-    def _load_state(self, saved: Mapping[str, Any]) -> None:
+    def _load_state(self, saved: SavedState) -> None:
         assert self.data_dir is not None
-        known_id = saved.get("cluster_id") or store.read_cluster_id(self.data_dir, self.files)
+        known_id = saved.cluster_id or store.read_cluster_id(self.data_dir, self.files)
         if known_id and self._given_cluster_id is None:
-            self.cluster_id = str(known_id)
-        self._next_producer_id = self._reserved_producer_id = int(saved.get("next_producer_id", 0))
-        self._adopted = bool(saved.get("adopted", False))
-        brokers = {int(node): values for node, values in saved.get("broker_configs", {}).items()}
-        self.config.restore(saved.get("dynamic_configs", {}), brokers)
-        for name, entry in saved.get("topics", {}).items():
-            topic = Topic(name, store.uuid_bytes(entry["id"]), dict(entry["configs"]))
+            self.cluster_id = known_id
+        self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
+        self._adopted, self._gone = saved.adopted, saved.gone
+        self.config.restore(saved.dynamic_configs, saved.broker_configs)
+        for each in saved.topics:
+            topic = Topic(each.name, each.topic_id, each.configs)
             logs = log_config(self.config, topic)
-            for index, old in enumerate(entry["partitions"]):
-                nodes, leader, epoch = list(old["replicas"]), int(old["leader"]), int(old["leader_epoch"])
-                self._reopen(topic, index, nodes, leader, epoch + 1, logs)
+            for index, old in enumerate(each.partitions):
+                self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._install(topic)
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
     ) -> None:
-        """A partition as it was, as far as its brokers are still there."""
+        """A partition as it was, as far as its brokers are still there. Raises StoreError."""
         there = [node for node in replicas if node in self.broker_ids()]
         if not there:
             nodes = self.broker_ids()
             there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
         files = self._open_log(topic, index, settings)
         epoch = max(epoch, files.latest_epoch + 1)
+        if epoch > MAX_EPOCH:
+            raise store.StoreError(
+                f"{files.directory} has records of the leader epoch {files.latest_epoch}: no later one is left"
+            )
         topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
 
     def _install(self, topic: Topic) -> None:

@@ -23,7 +23,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
+from broker_sim.storage.checkpoints import CLEANER_FILE, LEADER_EPOCH_FILE, LOG_START_FILE
 from broker_sim.storage.checkpoints import PARTITION_FILE as PARTITION_FILE
 from broker_sim.storage.files import FILES, Files
 
@@ -37,6 +37,9 @@ _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<index>0|[1-9][0-9
 _OF_A_NEW_LOG = re.compile(
     rf"[0-9]{{20}}\.(log|index|timeindex|snapshot)|({re.escape(PARTITION_FILE)}|{re.escape(LEADER_EPOCH_FILE)})(\.tmp)?"
 )
+
+
+_ODD = "is a link, or no file at all; a data directory holds files and directories: take a copy (cp -rL) of what it stands for"
 
 
 class StoreError(Exception):
@@ -71,17 +74,6 @@ def read_bytes(directory: Path, files: Files = FILES) -> bytes | None:
         files.close(fd)
     files.sync_dir(directory)
     return files.read_file(path)
-
-
-def parse_state(data: bytes, path: Path) -> dict[str, Any]:
-    """What `write_state` wrote. Raises StoreError."""
-    try:
-        state = json.loads(data)
-    except ValueError as error:
-        raise StoreError(f"{path} is not JSON: {error}") from None
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise StoreError(f"{path} is not a cluster state of format {FORMAT}")
-    return state
 
 
 def topic_text(topic_id: bytes, configs: dict[str, str], partitions: list[dict[str, Any]]) -> str:
@@ -139,7 +131,7 @@ def read_cluster_id(directory: Path, files: Files = FILES) -> str | None:
         text = files.read_file(directory / PROPERTIES_FILE).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
+    found = re.search(r"^cluster\.id=([!-~]{1,200})$", text, re.MULTILINE)
     return found[1] if found else None
 
 
@@ -182,6 +174,20 @@ def holds_records(directory: Path, files: Files = FILES) -> bool:
             finally:
                 files.close(fd)
     return False
+
+
+def refuse_links(directory: Path, files: Files = FILES) -> None:
+    """Raise StoreError where something that is to be a file or a directory of ours is a link, a pipe or a device: who follows it
+    writes somewhere else. For directories out of other hands. Raises OSError.
+    """
+    ours = (STATE_FILE, PROPERTIES_FILE, LOG_START_FILE, CLEANER_FILE)
+    for name in files.odd_names(directory):
+        if name.removesuffix(".tmp") in ours or _DIRECTORY.fullmatch(name):
+            raise StoreError(f"{directory / name} {_ODD}")
+    for logs in find_partitions(directory, files).values():
+        for path in logs.values():
+            for name in files.odd_names(path):
+                raise StoreError(f"{path / name} {_ODD}")
 
 
 def find_partitions(directory: Path, files: Files = FILES) -> dict[str, dict[int, Path]]:

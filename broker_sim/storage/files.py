@@ -47,8 +47,8 @@ class Files:
         self._holders.pop(holder, None)
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Descriptor for reading and writing; `create` makes an absent file."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        """Descriptor for reading and writing; `create` makes an absent file. A link is not followed: that is ELOOP."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o644)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -88,6 +88,15 @@ class Files:
         """What a directory holds, sorted."""
         return sorted(os.listdir(path))
 
+    def odd_names(self, path: Path) -> list[str]:
+        """What of a directory is neither a file nor a directory: links, pipes, devices. Sorted."""
+        with os.scandir(path) as found:
+            return sorted(
+                each.name
+                for each in found
+                if not (each.is_file(follow_symlinks=False) or each.is_dir(follow_symlinks=False))
+            )
+
     def exists(self, path: Path) -> bool:
         return os.path.exists(path)
 
@@ -122,6 +131,8 @@ class Files:
 
     def lock(self, path: Path) -> Closable:
         """Make the file, and keep everybody else from it until it is closed. Raises BlockingIOError where somebody has it."""
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise OSError(f"{path} is a link, or no file at all")
         handle = path.open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against other clusters, of this process too

@@ -340,6 +340,9 @@ class SimDisk(Files):
     def names(self, path: Path) -> list[str]:
         return sorted(self._dir(path).names)
 
+    def odd_names(self, path: Path) -> list[str]:
+        return []
+
     def exists(self, path: Path) -> bool:
         directory = self._platter.dirs.get(os.path.dirname(path))
         return directory is not None and os.path.basename(path) in directory.names
