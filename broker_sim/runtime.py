@@ -269,9 +269,11 @@ class GroupRuntime:
         client = Client(ctx.client_id or "", ctx.client_host, ctx.api_version)
         if self.watch is not None:
             self.watch.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
-        self._step(self._slots[shard.partition], Request(token, client, body))
-        if self.presence is not None:
-            self.presence.heard(shard, body, ctx.connection)
+        slot, request, presence = self._slots[shard.partition], Request(token, client, body), self.presence
+        if presence is None:
+            self._step(slot, request)
+        else:
+            presence.heard(shard, body, ctx, partial(self._step, slot, request))
         return token
 
     def heartbeat(self, shard: Shard, request: Heartbeat) -> Err | None:

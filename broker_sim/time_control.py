@@ -8,8 +8,9 @@
 Rules:
 1. Time that is moved passes through every instant at which something is due, in their order. What an instant has caused is done -
    answers written, callbacks called - before the next one comes.
-2. Members that could send heartbeats stay alive, those named in ``expire`` don't: see ``presence``. A member joins, and notices
-   that it is out, in real time: a rebalance timeout that passes in the same step takes those along that had no time to rejoin.
+2. Members that could send heartbeats stay alive, those named in ``expire`` don't: see ``presence``. A member is told of a rebalance,
+   and joins again, in real time. So time stands still where a rebalance timeout would pass next, until the living have rejoined, or
+   have had ``wait`` of real time for it: then they are thrown out, and said so.
 3. What clients measure with their own watch (``Clock.wire``) runs in real time, and so do the clients.
 4. It is a mistake, and said so, to move a clock that moves by itself.
 """
@@ -17,6 +18,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +27,22 @@ from broker_sim.words import UsageError, duration_ms, duration_text
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal
-    from broker_sim.presence import Presence
+    from broker_sim.presence import Owed, Presence
     from broker_sim.runtime import GroupRuntime
 
-__all__ = ["Livelock", "TimeControl"]
+__all__ = ["WAIT", "Livelock", "TimeControl"]
+
+log = logging.getLogger("broker_sim.time")
+
+WAIT = "10s"
+"""How much real time the living get to rejoin where nothing else is said: three of the heartbeat intervals that clients begin with."""
 
 LONGEST_MS = 3653 * 86_400_000
 """Ten years: more can't be moved at once."""
+
+_BACK_MS = 1000
+"""After a step the silent come back that much later, in real time: whoever moved time sees the group without them first. Most clients
+need longer, to notice at their next heartbeat that they are out."""
 
 _TURNS = 8
 """Turns of the loop after an instant at which a group's or a request's timer fired: the broker's own work needs no more."""
@@ -102,17 +113,19 @@ class TimeControl:
             found += [(due_ms, _text(what)) for due_ms, what in others][:1]
         return min(found, default=None)
 
-    async def advance(self, by: object, expire: str | Iterable[str] = ()) -> list[str]:
+    async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Let time pass, a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns what fired, in the order of the first
         times (``"log maintenance (12 times)"``).
 
-        ``expire``: member, client or instance ids of members that are silent all the while. Raises UsageError: a clock that moves by
-        itself, no duration, a member that isn't there, a second call while the first is under way. Raises Livelock.
+        ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
+        members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out
+        for that stands in what is returned, and in the log. Raises UsageError: a clock that moves by itself, no duration, a member
+        that isn't there, a second call while the first is under way. Raises Livelock.
         """
         clock = self._clock
         if not isinstance(clock, ManualClock):
             raise UsageError(f"time is moved by hand with clock='manual' alone; this cluster's clock is {self.mode}")
-        ms = duration_ms(by, "advance")
+        ms, wait_ms = duration_ms(by, "advance"), duration_ms(wait, "wait")
         if ms > LONGEST_MS:
             raise UsageError(f"advance: {duration_text(ms)} is more than ten years, the most at once")
         if self._moving:
@@ -128,19 +141,20 @@ class TimeControl:
         try:
             if self.journal is not None:
                 self.journal.write("clock", action="advance", ms=ms, expire=names)
-            return await self._move(clock, target_ms, presence)
+            return await self._move(clock, target_ms, presence, wait_ms)
         finally:
             self._moving = False
-            if presence is not None:
-                presence.end()
+            for let_in in () if presence is None else presence.end():
+                clock.wire.call_at_ms(clock.wire.now_ms() + _BACK_MS, let_in)
 
     def _presence(self) -> Presence | None:
         runtime = self._runtime()
         return None if runtime is None else runtime.presence
 
-    async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None) -> list[str]:
+    async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None, wait_ms: int) -> list[str]:
         counts: dict[str, int] = {}
         rounds = 0
+        waited: set[object] = set()  # timers that fire although the living have not rejoined
         await _turns(_TURNS)  # what is at hand comes before what time brings
         while True:
             if presence is not None:
@@ -148,6 +162,10 @@ class TimeControl:
             due_ms = clock.next_deadline_ms()
             if due_ms is None or due_ms > target_ms:
                 break
+            late = [] if presence is None else presence.owed(due_ms)
+            if presence is not None and not waited.issuperset(each.timer for each in late):
+                waited.update(each.timer for each in await _rejoined(presence, due_ms, wait_ms))
+                continue  # what is due has changed, or they are late
             rounds = rounds + 1 if due_ms == clock.now_ms() else 0
             if rounds > _ROUNDS:
                 raise Livelock(f"{_ROUNDS} times at one instant a timer was armed for it: {next(iter(counts), '?')}")
@@ -156,6 +174,7 @@ class TimeControl:
             if presence is not None:
                 texts += presence.fired
                 presence.fired = []
+                texts += [_thrown_out(each, wait_ms) for each in presence.thrown_out(late)]
             for text in texts:
                 counts[text] = counts.get(text, 0) + 1
             await _turns(1 if all(text.startswith(_PERIODIC) for text in texts) else _TURNS)
@@ -164,6 +183,37 @@ class TimeControl:
 
     def __repr__(self) -> str:
         return f"<time {self.mode}, {self.now_ms()} ms>"
+
+
+async def _rejoined(presence: Presence, due_ms: int, wait_ms: int) -> list[Owed]:
+    """Until no living member owes anything to a rebalance whose timer is due then, or ``wait_ms`` of real time have passed. Returns
+    what is owed still."""
+    heard = asyncio.Event()
+    presence.on_heard = heard.set
+    try:
+        async with asyncio.timeout(wait_ms / 1000):
+            while presence.owed(due_ms):
+                await heard.wait()
+                heard.clear()
+                await _turns(_TURNS)
+                presence.keep_silent()
+    except TimeoutError:
+        pass
+    finally:
+        presence.on_heard = None
+    return presence.owed(due_ms)
+
+
+def _thrown_out(owed: Owed, wait_ms: int) -> str:
+    passed = "rebalance timeout" if owed.api == "JoinGroup" else "rebalance timeout for SyncGroup"
+    had = (
+        f"it had not sent its {owed.api} within {duration_text(wait_ms)} of real time"
+        if wait_ms
+        else "it was not waited for"
+    )
+    text = f"{owed.name} was thrown out of {owed.group_id} because the step passed its {passed}; {had}"
+    log.warning("%s", text)
+    return text
 
 
 async def _turns(count: int) -> None:

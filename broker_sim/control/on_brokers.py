@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.control.names import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
 from broker_sim.control.table import Parameter, operation
+from broker_sim.time_control import WAIT
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -125,12 +126,15 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
     Parameter(
         "expire", "list", "members that send no heartbeat meanwhile, by member or client id", example=["consumer-2"]
     ),
+    Parameter(
+        "wait", "duration", f"real time for the others to rejoin before a rebalance timeout passes (default: {WAIT})"
+    ),
     answer={"now_ms": "integer", "fired": ["string"]},
     waits=True,
 )
 async def advance(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let time pass on a manual clock: each timer fires at its own instant; members not named in expire stay alive."""
-    fired = await cluster.time.advance(given["by"], expire=given.get("expire", []))
+    fired = await cluster.time.advance(given["by"], expire=given.get("expire", []), wait=given.get("wait", WAIT))
     return {"now_ms": cluster.time.now_ms(), "fired": fired}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -165,12 +166,93 @@ async def test_a_rebalance_timeout_takes_out_who_does_not_rejoin(kafka: Cluster)
     await kafka.group("billing").state_is("PreparingRebalance")
     await kafka.time.advance((REBALANCE_MS - 1) / 1000)
     assert not joining.done()
-    assert await kafka.time.advance(0.001) == ["rebalance timeout of billing"]
+    assert await kafka.time.advance(0.001, wait=0) == [
+        "rebalance timeout of billing",
+        "slow was thrown out of billing because the step passed its rebalance timeout; it was not waited for",
+    ]
     answer = await joining
     assert [member.member_id for member in answer.members] == [new.member_id]
     assert await beat(slow) is Err.UNKNOWN_MEMBER_ID
     await slow.close()
     await new.close()
+
+
+async def rejoin(member: Member) -> None:
+    """Heartbeat until there is a rebalance, join it, and lead the generation."""
+    while await beat(member) is not Err.REBALANCE_IN_PROGRESS:
+        pass
+    answer = await member.join()
+    assert Err(answer.error_code) is Err.NONE
+    member.member_id, member.generation = answer.member_id, answer.generation_id
+    assert Err((await member.sync({member.member_id: [0, 1]})).error_code) is Err.NONE
+
+
+async def test_the_living_rejoin_before_the_step_passes_their_rebalance_timeout(kafka: Cluster) -> None:
+    one, two = await pair(kafka)
+    began, rejoining = kafka.time.now_ms(), asyncio.create_task(rejoin(one))
+    fired = await kafka.time.advance("10m", expire=["app-2"])
+    assert [text for text in fired if "billing" in text] == [f"session of {two.member_id} in billing"]
+    await rejoining
+    billing = kafka.group("billing")
+    assert (billing.state, [member.client_id for member in billing.members]) == ("Stable", ["app-1"])
+    assert kafka.time.now_ms() - began == 600_000
+    assert await beat(one) is Err.NONE
+    await one.close()
+    await two.close()
+
+
+async def test_who_joins_and_does_not_sync_is_waited_for_and_then_thrown_out(kafka: Cluster) -> None:
+    member = await Member.connect(kafka, client_id="app-1")
+    member.member_id = (await member.join()).member_id
+    assert Err((await member.join()).error_code) is Err.NONE
+    fired = await kafka.time.advance("2m", wait="20ms")
+    said = "app-1 was thrown out of billing because the step passed its rebalance timeout for SyncGroup; "
+    assert said + "it had not sent its SyncGroup within 20 ms of real time" in fired
+    assert kafka.group("billing").members == []
+    await member.close()
+
+
+async def test_what_the_living_had_no_time_for_is_said(kafka: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    slow, new = await Member.connect(kafka, client_id="slow"), await Member.connect(kafka, client_id="new")
+    await slow.enter()
+    new.member_id = (await new.join()).member_id
+    joining = new.join()
+    await kafka.group("billing").state_is("PreparingRebalance")
+    fired = await kafka.time.advance("70s", wait="20ms")
+    said = "slow was thrown out of billing because the step passed its rebalance timeout; "
+    said += "it had not sent its JoinGroup within 20 ms of real time"
+    assert said in fired
+    assert said in caplog.messages
+    assert [member.member_id for member in (await joining).members] == [new.member_id]
+    await slow.close()
+    await new.close()
+
+
+async def test_a_silent_member_comes_back_when_the_step_is_over(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_sim.time_control._BACK_MS", 10)
+    one, two = await pair(kafka)
+
+    async def come_back_then_rejoin() -> asyncio.Future[Any]:
+        while await beat(two) is not Err.UNKNOWN_MEMBER_ID:
+            pass
+        two.member_id = ""
+        back = two.join()
+        await asyncio.gather(beat(one), rejoin(one))
+        assert [member.client_id for member in kafka.group("billing").members] == ["app-1"]
+        return back
+
+    coming = asyncio.create_task(come_back_then_rejoin())
+    await kafka.time.advance("10m", expire=["app-2"])
+    back = await coming
+    while await beat(one) is not Err.REBALANCE_IN_PROGRESS:
+        pass
+    joins = await asyncio.gather(one.join(), back)
+    assert [answer.error_code for answer in joins] == [0, 0]
+    assert sorted(member.client_id for member in kafka.group("billing").members) == ["app-1", "app-2"]
+    await one.close()
+    await two.close()
 
 
 async def test_a_member_id_that_was_given_out_waits_for_its_client(kafka: Cluster) -> None:

@@ -83,6 +83,34 @@ async def test_aiokafka_the_survivor_owns_all_when_a_session_ends(kafka: Cluster
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize("auto_commit", [False, True], ids=["own commits", "auto-commit"])
+async def test_aiokafka_the_living_stay_with_their_own_timeouts(
+    kafka: Cluster, auto_commit: bool, static: bool
+) -> None:
+    """aiokafka's session and rebalance timeout are 10 s each: both pass in the step. Its heartbeats would be 3 s apart."""
+    apps = [
+        AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=kafka.bootstrap,
+            group_id="billing",
+            client_id=f"app-{number}",
+            group_instance_id=f"pod-{number}" if static else None,
+            enable_auto_commit=auto_commit,
+            heartbeat_interval_ms=SILENT_MS if number == 2 else 50,
+        )
+        for number in (1, 3, 2)
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        for app in apps:
+            await app.start()
+            stack.push_async_callback(app.stop)
+        billing = await kafka.group("billing").stable(members=3)
+        fired = await kafka.time.advance("46s", expire=["app-2"])
+        assert [text.startswith("session of ") for text in fired if "billing" in text] == [True]
+        assert sorted(member.client_id for member in billing.members) == ["app-1", "app-3"]
+
+
 async def test_aiokafka_a_hung_member_holds_the_rebalance_for_five_minutes(kafka: Cluster) -> None:
     began = time.monotonic()
     async with consumer(kafka, "hung", heartbeat_ms=SILENT_MS, max_poll_interval_ms=300_000) as hung:
@@ -91,7 +119,7 @@ async def test_aiokafka_a_hung_member_holds_the_rebalance_for_five_minutes(kafka
         joining = asyncio.create_task(newcomer.__aenter__())
         billing = await kafka.group("billing").state_is("PreparingRebalance")
         assert kafka.time.next_timer() is not None
-        assert "rebalance timeout of billing" in await kafka.time.advance("5m")
+        assert "rebalance timeout of billing" in await kafka.time.advance("5m", wait=0)
         new = await joining
         await assigned(new, PARTITIONS)
         assert [member.client_id for member in billing.members] == ["new"]

@@ -147,7 +147,7 @@ async def test_an_application_that_does_not_poll(kafka: Cluster, connect: Connec
     for _ in range(6):
         await kafka.time.advance(9.5)
         assert await beat(two) is Err.REBALANCE_IN_PROGRESS
-    await kafka.time.advance(3)
+    await kafka.time.advance(3, wait=0)
     await rejoin([three, one], joins)
     words = said(kafka, 3)
     assert "because web-3 at /127.0.0.1 joined." in words
