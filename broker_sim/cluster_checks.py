@@ -19,10 +19,8 @@ from typing import Any, NoReturn
 
 from broker_sim.cluster_store import FORMAT, StoreError, uuid_bytes
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.storage.recovery import MAX_EPOCH
 from broker_sim.topics import METADATA_TOPIC, KafkaError, check_topic_name
-
-MAX_EPOCH = 2**31 - 2**16
-"""Every start takes a later leader epoch than the last: there is room for that."""
 
 MAX_PRODUCER_ID = 2**63 - 2**32
 MAX_NODE = 2**31 - 1

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
-from broker_sim.cluster_checks import MAX_EPOCH, SavedState, parse_state
+from broker_sim.cluster_checks import SavedState, parse_state
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
 from broker_sim.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from kafka_wire.errors import Err
 
@@ -290,12 +291,36 @@ class SavedCluster:
         self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
         self._adopted, self._gone = saved.adopted, saved.gone
         self.config.restore(saved.dynamic_configs, saved.broker_configs)
+        lost: list[str] = []
         for each in saved.topics:
             topic = Topic(each.name, each.topic_id, each.configs)
             logs = log_config(self.config, topic)
             for index, old in enumerate(each.partitions):
+                lost += self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
             self._install(topic)
+        for line in lost[:MAX_TOLD]:
+            log.warning("%s", line)
+        if len(lost) > MAX_TOLD:
+            log.warning("and so are %d more of the partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
+
+    def _lost(self, topic: Topic, index: int) -> list[str]:
+        """A line for a partition whose log isn't there."""
+        path = self._log_dir(topic, index)
+        assert path is not None
+        if not self.files.is_dir(path):
+            what = "its directory is gone"
+        elif not segment_bases(path, self.files):
+            what = "its directory has no segment"
+        else:
+            return []
+        if topic.name == OFFSETS_TOPIC:
+            seen = "the groups that were in it begin anew, without committed offsets"
+        else:
+            seen = (
+                "offsets that groups have committed of it are out of range, where consumers reset (auto.offset.reset)"
+            )
+        return [f"{path.name}: {what}, and with it what was written to it; it begins at offset 0, and {seen}"]
 
     def _reopen(
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig

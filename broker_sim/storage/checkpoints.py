@@ -58,7 +58,10 @@ def read_offsets(data_dir: Path, name: str, files: Files = FILES) -> dict[tuple[
     """Offsets by (topic, partition) of the data directory's checkpoint `name`. Raises CheckpointError."""
     path = data_dir / name
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
+        found = {(topic, int(partition)): int(offset) for topic, partition, offset in read_rows(path, files)}
+        if any(not 0 <= offset < 2**63 for offset in found.values()):
+            raise ValueError("an offset that none is")
+        return found
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
 

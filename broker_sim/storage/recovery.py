@@ -6,6 +6,7 @@ Rules:
    one that doesn't fit is read whole as well. So a big log opens in the time that its last segment takes.
 2. Nothing disappears in silence. One warning tells the file, the position, the bytes cut and why. Where good batches
    follow the bad bytes (damage, not a torn write) all that is cut is kept beside the log as `<name>.<position>.damaged`.
+   Offsets that no segment has are told as well, unless compaction may have taken them.
 3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
    them). Here the later segments stay: readers pass over the gap as over one that compaction left.
 4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from broker_sim.storage import checkpoints
@@ -31,6 +33,13 @@ from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, p
 logger = logging.getLogger(__name__)
 
 SEGMENT_KINDS = ("log", "index", "timeindex")
+
+OFFSET_DIGITS = 20
+MAX_OFFSET = 2**63 - 2**32
+"""No log begins beyond: its records have to have offsets, too."""
+
+MAX_EPOCH = 2**31 - 2**16
+"""A later leader epoch is damage: what tells it (no CRC covers it in a batch) counts as not telling any."""
 
 
 @dataclass
@@ -65,6 +74,8 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
         if base != bases[-1]:
             segment.close()
         found.segments.append(segment)
+    if not config.compacts:
+        _tell_gaps(directory, found.segments)
     _recover_start(directory, found, config, files, now_ms)
     _recover_epochs(found, saved, scanned)
     return found
@@ -86,10 +97,28 @@ def open_segment(
 
 
 def segment_bases(directory: Path, files: Files, suffix: str = "") -> list[int]:
-    """Base offsets of the segments in a log directory, ascending."""
+    """Base offsets of the segments in a log directory, ascending. A file that only looks like one is passed over."""
     ending = f".log{suffix}"
     names = (name.removesuffix(ending) for name in files.names(directory) if name.endswith(ending))
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(base for name in names if (base := _base_of(name)) is not None)
+
+
+def _base_of(stem: str) -> int | None:
+    """The offset that a segment's name tells, twenty digits; None for another name."""
+    base = int(stem) if len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit() else MAX_OFFSET + 1
+    return base if base <= MAX_OFFSET else None
+
+
+def _tell_gaps(directory: Path, segments: Sequence[Segment]) -> None:
+    for before, after in pairwise(segments):
+        if before.next_offset < after.base_offset:
+            logger.warning(
+                "%s: the offsets %d to %d are missing (a segment's file is gone, or was cut): readers pass over them to %d",
+                directory,
+                before.next_offset,
+                after.base_offset - 1,
+                after.base_offset,
+            )
 
 
 # ------------------------------------------------------------------------------------------------ leftovers
@@ -103,6 +132,9 @@ def sweep(directory: Path, config: LogConfig, files: Files, now_ms: int) -> None
     for base in segment_bases(directory, files, ".swap"):
         _complete_swap(directory, base, config, files, now_ms)
     there = files.names(directory)
+    for name in there:
+        if name.endswith(".log") and _base_of(name.removesuffix(".log")) is None:
+            logger.warning("%s is passed over: a segment is called by its first offset, in 20 digits", directory / name)
     logs = {name.removesuffix(".log") for name in there if name.endswith(".log")}
     for name in there:
         stem, _, kind = name.rpartition(".")
@@ -146,7 +178,7 @@ def _scan(segment: DiskSegment, size: int, files: Files, producers: ProducerStat
             segment.note(header.size, header.last_offset, header.max_timestamp)
             if producers is not None and header.producer_id >= 0:
                 producers.update(header, header.base_offset)
-            if not epochs or header.leader_epoch > epochs[-1][0]:
+            if header.leader_epoch <= MAX_EPOCH and (not epochs or header.leader_epoch > epochs[-1][0]):
                 epochs.append((header.leader_epoch, header.base_offset))
     except RecordBatchError as error:
         why = str(error)
@@ -237,7 +269,10 @@ def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None
     """The entries of leader-epoch-checkpoint; None where there is none, or none that reads."""
     try:
         rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE, files)
-        return [(int(epoch), int(start)) for epoch, start in rows] or None
+        entries = [(int(epoch), int(start)) for epoch, start in rows]
+        if any(not (0 <= epoch <= MAX_EPOCH and start >= 0) for epoch, start in entries):
+            raise ValueError("the checkpoint holds what no epoch is")
+        return entries or None
     except ValueError as error:
         logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)
         return None

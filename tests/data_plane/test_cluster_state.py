@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,38 @@ def test_a_deleted_topic_leaves_no_file_and_wakes_those_who_wait(tmp_path: Path)
     assert (woken, gone) == ([True], ["t"])
     assert sim.state.partition("t", 0) is None
     assert topic.topic_id not in sim.state.topics_by_id
+
+
+def test_a_partition_whose_log_is_gone_is_told_with_what_consumers_will_see(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = Sim(topics={"t": 3}, data_dir=tmp_path, config={"offsets.topic.num.partitions": 2})
+    sim.state.ensure_offsets_topic()
+    sim.state.close()
+    shutil.rmtree(tmp_path / "t-1")
+    shutil.rmtree(tmp_path / "__consumer_offsets-0")
+    (tmp_path / "t-2" / f"{0:020d}.log").unlink()
+    again = Sim(data_dir=tmp_path)
+    assert [p.log_end_offset for p in again.state.topics["t"].partitions] == [0, 0, 0]
+    told = dict(line.split(": ", 1) for line in caplog.messages)
+    assert told.keys() == {"t-1", "t-2", "__consumer_offsets-0"}
+    assert told["t-1"].startswith("its directory is gone")
+    assert "(auto.offset.reset)" in told["t-1"]
+    assert told["t-2"].startswith("its directory has no segment")
+    assert "the groups that were in it begin anew" in told["__consumer_offsets-0"]
+    caplog.clear()
+    again.state.close()
+    Sim(data_dir=tmp_path).state.close()
+    assert caplog.messages == []
+
+
+def test_of_many_logs_that_are_gone_the_first_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Sim(topics={"t": 30}, data_dir=tmp_path).state.close()
+    for path in tmp_path.glob("t-*"):
+        shutil.rmtree(path)
+    Sim(data_dir=tmp_path)
+    assert len(caplog.messages) == 11
+    assert caplog.messages[-1] == f"and so are 20 more of the partitions in {tmp_path}"
 
 
 def test_a_topic_is_made_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.storage import PartitionLog
-from kafka_wire.record_batch import parse_header
+from kafka_wire.record_batch import build_batch, parse_header
 from tests.storage.batches import NOW_MS, FailingFiles, add, batch, config, content, fill, log_files, pairs_of, values
 
 FIRST = "00000000000000000000"
@@ -153,6 +153,54 @@ def test_damage_in_an_earlier_segment_leaves_a_gap_and_the_later_segments(
     assert [row.offset for row in content(fresh(tmp_path / "t-0"))] == [0, 1, 2, 3, *range(5, 20)]
 
 
+def test_a_segment_that_is_gone_is_told_with_its_offsets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = filled(tmp_path / "t-0", 20, segment_bytes=1000)
+    first, last = log.segments[1].base_offset, log.segments[1].next_offset - 1
+    log.segments[1].delete()
+    log.close()
+    again = fresh(tmp_path / "t-0", segment_bytes=1000)
+    assert [row.offset for row in content(again)] == [*range(first), *range(last + 1, 20)]
+    [told] = caplog.messages
+    assert told == (
+        f"{tmp_path / 't-0'}: the offsets {first} to {last} are missing (a segment's file is gone, or was cut): readers pass "
+        f"over them to {last + 1}"
+    )
+
+
+def test_gaps_that_compaction_may_have_left_are_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = fresh(tmp_path / "t-0", segment_bytes=1000, cleanup_policy=frozenset({"compact"}))
+    for _ in range(30):
+        log.append(build_batch([(b"key", b"x" * 100)], NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+    log.compact(NOW_MS, force=True)
+    log.close()
+    again = fresh(tmp_path / "t-0", segment_bytes=1000, cleanup_policy=frozenset({"compact"}))
+    assert again.segments[0].next_offset < again.segments[1].base_offset
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", ["9" * 20, "9" * 21, "5", f"{2**63 - 1:020d}", "x"])
+def test_a_file_that_is_called_as_no_segment_is_passed_over_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    log = filled(tmp_path / "t-0", 3)
+    log.close()
+    (tmp_path / "t-0" / f"{name}.log").write_bytes(b"")
+    again = fresh(tmp_path / "t-0")
+    assert (again.log_end_offset, len(values(again))) == (3, 3)
+    assert f"{name}.log is passed over" in caplog.text
+    assert (tmp_path / "t-0" / f"{name}.log").exists()
+
+
+@pytest.mark.parametrize("offset", [10**30, 2**63, -1])
+def test_a_start_that_no_log_can_have_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, offset: int
+) -> None:
+    filled(tmp_path / "t-0", 3).close()
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    assert len(values(fresh(tmp_path / "t-0"))) == 3
+    assert "log-start-offset-checkpoint is not used" in caplog.text
+
+
 @pytest.mark.parametrize("harm", ["remove", "empty", "zeros", "garbage", "cut"])
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
 def test_indexes_are_rebuilt_where_they_are_lost_or_wrong(tmp_path: Path, kind: str, harm: str) -> None:
@@ -254,7 +302,10 @@ def test_a_start_beyond_the_end_leaves_an_empty_log_there(tmp_path: Path) -> Non
     assert values(fresh(tmp_path / "t-0")) == [b"next"]
 
 
-@pytest.mark.parametrize("text", ["", "0\n9\n0 0\n", "7\n1\n0 0\n", "0\n1\nx y\n", None])
+@pytest.mark.parametrize(
+    "text",
+    ["", "0\n9\n0 0\n", "7\n1\n0 0\n", "0\n1\nx y\n", f"0\n1\n{2**31 - 1} 0\n", "0\n1\n-5 0\n", "0\n1\n7 -1\n", None],
+)
 def test_lost_leader_epochs_are_read_from_the_batches(tmp_path: Path, text: str | None) -> None:
     log = fresh(tmp_path / "t-0", segment_bytes=1_000)
     for epoch in (1, 1, 4, 6, 6):
