@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "USAGE",
     "Parser",
     "add_command",
+    "complain",
     "handling",
     "seeds",
     "setting",
@@ -89,6 +91,12 @@ def seeds(text: str) -> range:
     if not numbers:
         raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
     return numbers
+
+
+def complain(command: str, error: object) -> None:
+    """Tell on stderr what went wrong, each line with the command's name."""
+    for line in str(error).split("\n"):
+        sys.stderr.write(f"{command}: {line}\n")
 
 
 @contextmanager

@@ -413,7 +413,9 @@ def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     from broker_sim import explain
 
     checked = find("group.explain").checked(given)
-    text = explain.explain(_events(arguments.journal), checked["group"], checked.get("generation"))
+    events = _events(arguments.journal)
+    on_groups.need_told(events, checked["group"])
+    text = explain.explain(events, checked["group"], checked.get("generation"))
     _show(arguments, "group.explain", {"group": checked["group"], "text": text})
 
 
@@ -425,6 +427,8 @@ def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     wanted = {form: path for form, path in pictures.items() if path is not None}
     client = None if arguments.journal is not None else _client(arguments)
     events = _events(arguments.journal) if arguments.journal is not None else []
+    if client is None:
+        on_groups.need_told(events, group)
 
     def drawn(form: str) -> str:
         if client is None:
@@ -451,8 +455,12 @@ def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
         wanted = Wanted(find("journal.read").checked(given))
         events = iter(wanted.of(_events(arguments.journal)))
+    none = True
     for event in events:
+        none = False
         _print(json.dumps(event) if arguments.json else render.event_line(event))
+    if none and given and not given.get("follow"):
+        sys.stderr.write(f"{arguments.parser.prog}: no event fits that\n")
 
 
 _SPECIAL: dict[str, Callable[[argparse.Namespace, dict[str, Any]], None]] = {

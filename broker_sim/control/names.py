@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.table import NotThere
+from broker_sim.control.table import NotThere, Parameter
+from broker_sim.faults.selectors import fits
+from broker_sim.journal import about
 from broker_sim.words import UsageError, nearest
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
-    from broker_sim.handles import LogHandle
+    from broker_sim.handles import GroupHandle, LogHandle
 
-__all__ = ["check_broker", "examine_log", "log_of", "not_there", "topic_of"]
+__all__ = [
+    "AHEAD",
+    "check_broker",
+    "examine_log",
+    "group_of",
+    "groups_of",
+    "heard_of",
+    "log_of",
+    "not_there",
+    "strangers",
+    "topic_of",
+]
 
 OFFSETS_TOPIC = "__consumer_offsets"
+AHEAD = Parameter("ahead", "bool", "the group need not be there yet: it comes later")
+"""Of every operation that does something where a group lives. Any text has its partition, so a wrong name would break another one."""
+
 _OFFSETS_OF = re.compile(r"offsets\((.+)\)")
 _PARTITION = re.compile(r"(.+)[-/](\d{1,9})")
 
@@ -28,14 +45,15 @@ def examine_log(text: str) -> tuple[str, int] | str:
     raise UsageError(f"log: {text!r} is not a log; name it as in orders-0, {OFFSETS_TOPIC}-12 or offsets(billing)")
 
 
-def log_of(cluster: Cluster, text: str) -> LogHandle:
-    """The log partition named ``orders-0``, ``__consumer_offsets-12`` or ``offsets(GROUP)``: the one that the group lives in.
+def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
+    """The log partition named ``orders-0``, ``__consumer_offsets-12`` or ``offsets(GROUP)``: the one that the group lives in, which is
+    there, or comes later: ``ahead``.
 
     The offsets topic is made where it isn't there yet, as a first FindCoordinator would. Raises NotThere, UsageError.
     """
     named = examine_log(text)
     if isinstance(named, str):
-        return cluster.offsets_log(named)
+        return group_of(cluster, named, ahead=ahead).offsets_log
     topic, partition = named
     if topic == OFFSETS_TOPIC:
         cluster.state.ensure_offsets_topic()
@@ -43,6 +61,43 @@ def log_of(cluster: Cluster, text: str) -> LogHandle:
     if partition >= partitions:
         raise NotThere(f"no partition {partition} of topic {topic!r}; it has {partitions}, from 0 to {partitions - 1}")
     return cluster.log(topic, partition)
+
+
+def groups_of(cluster: Cluster) -> list[str]:
+    """The ids of all groups that a coordinator has in memory."""
+    from broker_sim.coordinator.shard import Shard
+
+    shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
+    return sorted(name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
+
+
+def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle:
+    """The group of that id, which is there, or was, or can't be seen now; with ``ahead`` any group. Raises NotThere."""
+    group = cluster.group(name)
+    if not ahead and group.state == "Dead" and group.visible and not heard_of(cluster.observe().events, name):
+        raise not_there("group", name, groups_of(cluster), hint=" (for one that comes later: ahead)")
+    return group
+
+
+def heard_of(events: Iterable[dict[str, Any]], group: str) -> bool:
+    """Whether a journal tells anything of a group."""
+    return any(about(event, group) for event in events)
+
+
+def strangers(cluster: Cluster, given: Mapping[str, Any]) -> str:
+    """Which of a selector's names fit nobody that has been here up to now, in words; "" where all do, or nobody was here."""
+    events = [event for event in cluster.observe().events if event["event"] == "request"]
+    known = {
+        "group": [*groups_of(cluster), *(event["group"] for event in events if event.get("group"))],
+        "client_id": [event["client_id"] for event in events if event["client_id"]],
+        "topic": list(cluster.state.topics),
+    }
+    wrong = []
+    for key, names in known.items():
+        names = list(dict.fromkeys(names))
+        if key in given and names and not any(fits(given[key], name) for name in names):
+            wrong.append(str(not_there(key.replace("_", " "), given[key], names)))
+    return "; ".join(f"up to now there is {words}" for words in wrong)
 
 
 def topic_of(cluster: Cluster, name: str) -> Any:
@@ -59,11 +114,11 @@ def check_broker(cluster: Cluster, node_id: int) -> None:
         raise not_there("broker", node_id, list(map(str, cluster.state.brokers)))
 
 
-def not_there(what: str, name: object, known: list[str]) -> NotThere:
-    """The error for a thing that isn't there."""
+def not_there(what: str, name: object, known: list[str], *, hint: str = "") -> NotThere:
+    """The error for a thing that isn't there; ``hint``: what else could have been meant."""
     meant = nearest(str(name), known)
     shown = known if len(known) <= 20 else [*known[:20], "..."]
-    hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(shown) if known else "there is none"
-    error = NotThere(f"no {what} {name!r}; {hint}")
+    there = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(shown) if known else "there is none"
+    error = NotThere(f"no {what} {name!r}; {there}{hint}")
     error.nearest = meant
     return error

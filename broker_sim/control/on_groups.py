@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import not_there
+from broker_sim.control.names import AHEAD, group_of, groups_of, heard_of, not_there
 from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
@@ -74,18 +74,18 @@ def shown(group: GroupHandle) -> dict[str, Any]:
     }
 
 
-def _known(cluster: Cluster) -> list[str]:
-    """The ids of all groups that a coordinator has in memory."""
-    from broker_sim.coordinator.shard import Shard
-
-    shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
-    return sorted(name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
+def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
+    """Raises NotThere where a journal tells nothing of a group."""
+    events = list(events)
+    if not heard_of(events, group):
+        named = dict.fromkeys(str(event["group"]) for event in events if event.get("group"))
+        raise not_there("group", group, sorted(named))
 
 
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
 async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every group that a coordinator knows."""
-    return {"groups": [shown(cluster.group(name)) for name in _known(cluster)]}
+    return {"groups": [shown(cluster.group(name)) for name in groups_of(cluster)]}
 
 
 @operation(
@@ -106,7 +106,7 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     if any(name in given for name in conditions):
         return await _waited(group, {**given, "state": given.get("wait")})
     if group.state == "Dead":
-        raise not_there("group", given["group"], _known(cluster))
+        raise not_there("group", given["group"], groups_of(cluster))
     return shown(group)
 
 
@@ -152,6 +152,7 @@ async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
 )
 async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Tell in words why a group rebalanced, who held it up, for how long, and how it ended."""
+    need_told(cluster.observe().events, given["group"])
     return {"group": given["group"], "text": cluster.group(given["group"]).explain(given.get("generation"))}
 
 
@@ -165,6 +166,7 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Draw a group's history: members as lanes, generations as bands, faults as marks."""
+    need_told(cluster.observe().events, given["group"])
     return {"group": given["group"], given["form"]: drawn(cluster.observe().events, **given)}
 
 
@@ -203,13 +205,15 @@ async def wait_commit(cluster: Cluster, given: dict[str, Any]) -> Any:
     "group.probe",
     "POST /groups/{group}/probe",
     GROUP_ID,
+    AHEAD,
     TIMEOUT,
     answer={"ok": "boolean", "error": "string", "log": "string"},
     waits=True,
 )
 async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Find out whether the group's coordinator takes commits now; the group itself is not disturbed."""
-    found = await cluster.group(given["group"]).commit_probe(timeout=given["timeout"])
+    group = group_of(cluster, given["group"], ahead=given.get("ahead", False))
+    found = await group.commit_probe(timeout=given["timeout"])
     return {"ok": found.ok, "error": found.error.name, "log": found.log}
 
 

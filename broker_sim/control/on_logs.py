@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import check_broker, examine_log, log_of, not_there
+from broker_sim.control.names import AHEAD, check_broker, examine_log, log_of, not_there
 from broker_sim.control.shapes import EVENT, LOG, STATE
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 from broker_sim.words import UsageError
@@ -24,6 +24,16 @@ LOG_NAME = Parameter(
     required=True,
     example="offsets(billing)",
 )
+
+
+def _log(cluster: Cluster, given: dict[str, Any]) -> LogHandle:
+    return log_of(cluster, given["log"], ahead=given.get("ahead", False))
+
+
+def _broken_log(cluster: Cluster, given: dict[str, Any]) -> LogHandle:
+    """The same; who broke the partition of a group ahead of it need not say so again."""
+    log = log_of(cluster, given["log"], ahead=True)
+    return log if cluster.conditions.of(log.partition) else _log(cluster, given)
 
 
 def _kinds() -> Iterable[str]:
@@ -80,12 +90,13 @@ def shown(log: LogHandle) -> dict[str, Any]:
     Parameter("isr_shrinks_after", "duration", "stuck: when the followers that don't fetch leave the ISR"),
     Parameter("free_bytes", "int", "full: how much room is left", least=0),
     Parameter("replace", "bool", "heal the state that excludes this one, if there is one"),
+    AHEAD,
     answer=LOG,
     examine=_examine_state,
 )
 async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Put a log partition into a lasting state; whoever uses it, its leader and its group coordinator behave accordingly."""
-    log = log_of(cluster, given["log"])
+    log = _log(cluster, given)
     if given["state"] == ONLINE:
         log.heal()
     else:
@@ -100,12 +111,13 @@ async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     LOG_NAME,
     Parameter("state", "str", "only this kind of state (default: every state of the log)", choices=_kinds),
     Parameter("id", "int", "only the state with this id; no error where it has ended by itself", least=1),
+    AHEAD,
     answer=LOG,
     examine=_examine_log,
 )
 async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     """End the states of a log partition; what waited for it goes on."""
-    log = log_of(cluster, given["log"])
+    log = _broken_log(cluster, given)
     kind = given.get("state", ONLINE)
     if "id" in given:
         _heal_one(log, given["id"])
@@ -138,10 +150,10 @@ async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
     return {"states": [one.to_dict() for one in cluster.conditions.of()]}
 
 
-@operation("log.get", "GET /logs/{log}", LOG_NAME, answer=LOG, examine=_examine_log)
+@operation("log.get", "GET /logs/{log}", LOG_NAME, AHEAD, answer=LOG, examine=_examine_log)
 async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A log partition: leader, replicas, offsets, states."""
-    return shown(log_of(cluster, given["log"]))
+    return shown(_broken_log(cluster, given))
 
 
 @operation(
@@ -149,6 +161,7 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "GET /logs/{log}/pending",
     LOG_NAME,
     Parameter("pending", "int", "how many requests shall wait for it", default=1, least=1),
+    AHEAD,
     TIMEOUT,
     answer={"log": "string", "pending": [EVENT]},
     waits=True,
@@ -156,7 +169,7 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
 )
 async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until so many requests wait for what they appended to a log to be committed."""
-    log = log_of(cluster, given["log"])
+    log = _broken_log(cluster, given)
     waiting = await log.pending(given["pending"], timeout=given["timeout"])
     return {"log": log.name, "pending": [one.request for one in waiting]}
 
@@ -166,12 +179,13 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /logs/{log}/leader",
     LOG_NAME,
     Parameter("broker", "int", "the node id of the new leader", required=True, least=0, example=2),
+    AHEAD,
     answer=LOG,
     examine=_examine_log,
 )
 async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let another broker lead a log partition; for an offsets partition that moves the coordinator of its groups."""
-    log = log_of(cluster, given["log"])
+    log = _log(cluster, given)
     check_broker(cluster, given["broker"])
     log.move_to(given["broker"])
     return shown(log)
@@ -182,12 +196,13 @@ async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /logs/{log}/elect",
     LOG_NAME,
     Parameter("broker", "int", "an in-sync replica (default: who leads already)", least=0),
+    AHEAD,
     answer=LOG,
     examine=_examine_log,
 )
 async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Begin a new leader epoch; who names the old one hears FENCED_LEADER_EPOCH."""
-    log = log_of(cluster, given["log"])
+    log = _log(cluster, given)
     if "broker" in given:
         check_broker(cluster, given["broker"])
     log.elect(given.get("broker"))

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from broker_sim.control.names import not_there
+from broker_sim.control.names import not_there, strangers
 from broker_sim.control.on_requests import SELECTORS
 from broker_sim.control.shapes import ENTRY, HOLD, REPLAY
 from broker_sim.control.table import TIMEOUT, NotThere, Parameter, operation
@@ -50,10 +50,11 @@ def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
 HOLD_ID = Parameter("hold", "int", "the hold's id, as it was told when it was made", required=True, least=1, example=1)
 
 
-@operation("order.hold", "POST /order", *SELECTORS, answer=HOLD, examine=_examine_hold)
+@operation("order.hold", "POST /order", *SELECTORS, answer={**HOLD.fields, "note?": "string"}, examine=_examine_hold)
 async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Hold back every request that matches, in the order in which they come, until it is released."""
-    return _shown(cluster.order.hold(**given))
+    note = strangers(cluster, given)
+    return {**_shown(cluster.order.hold(**given)), **({"note": note} if note else {})}
 
 
 @operation("order.list", "GET /order", answer={"holds": [HOLD]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import not_there
+from broker_sim.control.names import not_there, strangers
 from broker_sim.control.shapes import FAULT
 from broker_sim.control.table import TIMEOUT, Parameter, operation
 
@@ -75,11 +75,19 @@ RULE_ID = Parameter(
 
 
 @operation(
-    "fault.add", "POST /faults", *SELECTORS, *BUDGET, *VERDICTS, *REFINEMENTS, answer=FAULT, examine=_examine_rule
+    "fault.add",
+    "POST /faults",
+    *SELECTORS,
+    *BUDGET,
+    *VERDICTS,
+    *REFINEMENTS,
+    answer={**FAULT.fields, "note?": "string"},
+    examine=_examine_rule,
 )
 async def add_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Add a rule that breaks requests: which ones (all selectors must match), how often, and one verdict."""
-    return cluster.fault(**given).to_dict()
+    note = strangers(cluster, given)
+    return {**cluster.fault(**given).to_dict(), **({"note": note} if note else {})}
 
 
 @operation("fault.list", "GET /faults", answer={"faults": [FAULT]})

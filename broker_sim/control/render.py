@@ -70,13 +70,25 @@ def _fault(one: Mapping[str, Any]) -> str:
     state = ", removed" if one["removed"] else ", spent" if one["spent"] else ""
     hits = f"{one['hits']} hit{'' if one['hits'] == 1 else 's'}"
     return "\n".join(
-        [f"fault {one['id']}, {hits}{state}: {one['text']}", *(f"  holds {text}" for text in one["waiting"])]
+        [
+            f"fault {one['id']}, {hits}{state}: {one['text']}",
+            *(f"  holds {text}" for text in one["waiting"]),
+            *_note(one),
+        ]
     )
+
+
+def _note(one: Mapping[str, Any]) -> list[str]:
+    return [f"  note: {one['note']}"] if "note" in one else []
 
 
 def _hold(one: Mapping[str, Any]) -> str:
     return "\n".join(
-        [f"hold {one['id']}: {one['text']}; {len(one['waiting'])} waiting", *(f"  {each}" for each in one["waiting"])]
+        [
+            f"hold {one['id']}: {one['text']}; {len(one['waiting'])} waiting",
+            *(f"  {each}" for each in one["waiting"]),
+            *_note(one),
+        ]
     )
 
 

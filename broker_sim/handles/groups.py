@@ -127,6 +127,11 @@ class GroupHandle:
         ]
 
     @property
+    def visible(self) -> bool:
+        """Whether one can see if it is there: not while its offsets partition is loading, or led by nobody."""
+        return not isinstance(self._shard(), Err)
+
+    @property
     def coordinator(self) -> int | None:
         """The node id of its coordinator; None while there is none."""
         partition = self.cluster.runtime.partition_of(self.group_id)

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from abc import ABC, abstractmethod
@@ -22,16 +23,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from broker_sim.scenario.model import ClientPlan
-from broker_sim.words import UsageError
+from broker_sim.words import UsageError, nearest, unknown
 
 __all__ = [
+    "APPS",
     "Client",
     "Clients",
     "ProcessClient",
     "Tell",
+    "check_given",
     "kind_or_command",
     "need",
-    "outside",
     "processes",
     "settings_of",
 ]
@@ -39,7 +41,7 @@ __all__ = [
 Tell = Callable[..., object]
 """``tell(client, says, **details)`` hears what a client says and what becomes of it."""
 
-_APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
+APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
 _NEEDS = {"crowd": "kafka_wire", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
 _PATIENCE_S = 2.0
 _TAIL = 20
@@ -247,10 +249,12 @@ def processes(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Map
 
     def command(plan: ClientPlan) -> list[str]:
         chosen = kind_or_command(plan, commands)
-        if chosen not in _APPS:
+        if chosen not in APPS:
+            if nearest(chosen, APPS) and shutil.which(chosen) is None:
+                raise unknown("kind of client, and no program,", chosen, APPS)
             return [*shlex.split(chosen), settings_of(plan, bootstrap)]
         need(chosen)
-        return [sys.executable, "-m", f"broker_sim.scenario.apps.{_APPS[chosen]}", settings_of(plan, bootstrap)]
+        return [sys.executable, "-m", f"broker_sim.scenario.apps.{APPS[chosen]}", settings_of(plan, bootstrap)]
 
     return Clients(ProcessClient(plan, command(plan), tell) for plan in plans if plan.kind != "outside")
 
@@ -262,6 +266,14 @@ def kind_or_command(plan: ClientPlan, commands: Mapping[str, str]) -> str:
     if own is None and plan.kind != "crowd":
         own = commands.get("*")
     return own or plan.kind
+
+
+def check_given(plans: Iterable[ClientPlan], commands: Mapping[str, str]) -> None:
+    """Raise UsageError where something is to take the place of a client, or of clients of a kind, that the scenario doesn't have."""
+    known = dict.fromkeys(name for plan in plans for name in (plan.name, plan.kind))
+    for name in commands:
+        if name != "*" and name not in known:
+            raise unknown("client, nor a client of the kind,", name, known)
 
 
 def settings_of(plan: ClientPlan, bootstrap: str) -> str:
@@ -289,15 +301,3 @@ def need(kind: str) -> None:
         raise UsageError(
             f"clients of the kind {kind} need the package {_NEEDS[kind].replace('_', '-')}, which is not installed"
         )
-
-
-async def outside(command: list[str], bootstrap: str) -> asyncio.subprocess.Process:
-    """The user's own program: ``{bootstrap}`` in its arguments and BOOTSTRAP in its environment are the brokers' address."""
-    words = [word.replace("{bootstrap}", bootstrap) for word in command]
-    environment = {**os.environ, "BOOTSTRAP": bootstrap, "BROKER_SIM_BOOTSTRAP": bootstrap}
-    try:
-        return await asyncio.create_subprocess_exec(
-            *words, env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
-        )
-    except OSError as error:
-        raise UsageError(f"{words[0]} can't be started: {error.strerror}") from None

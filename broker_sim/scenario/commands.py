@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.scenario.runner import Options, Outcome
     from broker_sim.simulation.virtual.recording import Recording
 
-from broker_sim.commandline import add_command, seeds, terminable, whole
+from broker_sim.commandline import add_command, complain, seeds, terminable, whole
 
 __all__ = ["register", "run", "scenario"]
 
@@ -34,7 +34,7 @@ examples:
   broker-sim run incident.yaml --client 'app-1=java -jar consumer.jar'
       one client is a program of yours that speaks the apps' line protocol
   broker-sim run incident.yaml --attach -- ./start-consumers.sh {bootstrap}
-      your own consumers live through it; the brokers' address is also in $BOOTSTRAP
+      your own consumers live through it; the brokers' address is also in $BOOTSTRAP. If the program fails, the run is broken at once
   broker-sim run incident.yaml --as-version 4.1 --timeline story.html --journal ./journal
       under another Kafka, with a picture of every group and all that happened
   broker-sim run incident.yaml --repeat 20
@@ -62,12 +62,27 @@ examples:
 
 
 def spelled_out(words: list[str]) -> list[str]:
-    """All that stands behind ``--attach`` is one command, whatever its options: as one word that argparse leaves alone."""
+    """All that stands behind ``--attach --`` is one command, whatever its options: as one word that argparse leaves alone. The same
+    without the dashes, for a command without options: of others nobody knows whose they are."""
     if words[0] != "run" or "--attach" not in words:
         return words
     place = words.index("--attach")
-    command = words[place + 1 :]
-    return [*words[: place + 1], json.dumps(command[1:] if command[:1] == ["--"] else command)]
+    return [*words[: place + 1], json.dumps(words[place + 1 :])]
+
+
+def _attached(text: str) -> list[str]:
+    """A ``type`` for what `spelled_out` made of ``--attach``."""
+    words: list[str] = json.loads(text)
+    command = words[1:] if words[:1] == ["--"] else words
+    if not command:
+        raise argparse.ArgumentTypeError("which program? As in --attach -- ./start-consumers.sh {bootstrap}")
+    options = [word for word in command if word.startswith("-")]
+    if words[0] != "--" and options:
+        raise argparse.ArgumentTypeError(
+            f"whose is {options[0]}? The program's: --attach -- {' '.join(command)[:80]}; "
+            "broker-sim's own stand before --attach"
+        )
+    return command
 
 
 def register(commands: Any, name: str) -> None:
@@ -109,10 +124,11 @@ def _add_run(commands: Any) -> None:
     add("--quiet", action="store_true", help="no progress")
     add(
         "--attach",
-        type=json.loads,  # see spelled_out
+        type=_attached,
         default=[],
         metavar="-- COMMAND",
-        help="run this program against the cluster; everything behind it is its own",
+        help="run this program against the cluster, whose address is {bootstrap} in its arguments, and BOOTSTRAP in its environment; "
+        "everything behind the dashes is its own",
     )
 
 
@@ -175,7 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
         with terminable():
             return _virtual(arguments, options) if arguments.seeds is None else _sweep(arguments)
     except (UsageError, ClusterError) as error:
-        print(f"broker-sim run: {error}", file=sys.stderr)
+        complain("broker-sim run", error)
         return 2
     except OSError as error:
         print(f"broker-sim run: {error.filename or error}: {error.strerror or 'failed'}", file=sys.stderr)
@@ -348,7 +364,7 @@ def scenario(arguments: argparse.Namespace) -> int:
             path = find(name)
             found = read(path)
         except UsageError as error:
-            print(f"broker-sim scenario: {error}", file=sys.stderr)
+            complain("broker-sim scenario", error)
             worst = 2
             continue
         if arguments.action == "show":
@@ -368,7 +384,7 @@ def _list(directory: Path, *, as_json: bool) -> int:
         try:
             found = read(path)
         except UsageError as error:
-            print(f"broker-sim scenario: {error}", file=sys.stderr)
+            complain("broker-sim scenario", error)
             worst = 2
             continue
         print(

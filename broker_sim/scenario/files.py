@@ -1,13 +1,17 @@
 """Scenario files as plain values that know where they stand, so that an error can say so.
 
 table = load(path)                       # a Table; raises WrongFile for what is no YAML map
-table.take("within", duration, 30.0)     # -> seconds; raises WrongFile with line, key and what was meant
-table.done()                             # raises for keys that nobody took, with the nearest that exists
+table.take("within", duration, 30.0)     # -> seconds; what is wrong is noted with line, key and what was meant
+table.done()                             # notes keys that nobody took, with the nearest that exists
+table.check()                            # raises WrongFile with all that was noted
+
+Whoever writes a file wants to hear all that is wrong with it at once: so a key with a default has that where its value can't be read,
+and an entry of a list is left out where it can't be made; only what can't go on raises. The errors are those of the whole file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,18 +28,38 @@ _REQUIRED: Any = object()
 
 
 class WrongFile(UsageError):
-    """A scenario file that can't be run; ``file:line: what``."""
+    """A scenario file that can't be run; ``file:line: what``, a line for each thing that is wrong."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{where}: {what}")
+    def __init__(self, where: str, what: str, *more: WrongFile) -> None:
+        super().__init__("\n".join(dict.fromkeys([f"{where}: {what}", *map(str, more)])))
+        self.place, self.what, self.more = where, what, more
+
+    @classmethod
+    def of(cls, errors: Iterable[WrongFile]) -> WrongFile:
+        """One for all of these, in the order of their lines; there is at least one."""
+        ordered = sorted((one for each in errors for one in (each, *each.more)), key=lambda one: _line_of(one.place))
+        return cls(ordered[0].place, ordered[0].what, *(cls(one.place, one.what) for one in ordered[1:]))
+
+
+def _line_of(place: str) -> int:
+    line = place.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0
 
 
 class Table:
-    """A map of the file. ``where`` is ``file:line``; ``what`` names it in errors."""
+    """A map of the file. ``where`` is ``file:line``; ``what`` names it in errors; ``errors`` are those of the whole file up to now."""
 
-    def __init__(self, values: dict[str, Any], where: dict[str, str], place: str, what: str = "the file") -> None:
+    def __init__(
+        self,
+        values: dict[str, Any],
+        where: dict[str, str],
+        place: str,
+        what: str = "the file",
+        errors: list[WrongFile] | None = None,
+    ) -> None:
         self._values, self._where, self.place, self.what = values, where, place, what
         self._known: dict[str, None] = {}
+        self.errors = [] if errors is None else errors
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -60,7 +84,8 @@ class Table:
         return WrongFile(self.where(key), what)
 
     def take(self, key: str, read: Callable[[Any], T], default: T = _REQUIRED) -> T:
-        """The value of a key, read by ``read``, which raises UsageError for what it can't be."""
+        """The value of a key, read by ``read``, which raises UsageError for what it can't be: that is noted, and the key has its
+        default. Raises WrongFile where it has none."""
         self._known[key] = None
         if key not in self._values or self._values[key] is None:
             if default is _REQUIRED:
@@ -68,10 +93,29 @@ class Table:
             return default
         try:
             return read(self._values[key])
-        except WrongFile:
-            raise
         except UsageError as error:
-            raise self.error(f"{key}: {error}", key) from None
+            wrong = error if isinstance(error, WrongFile) else self.error(f"{key}: {error}", key)
+        if default is _REQUIRED:
+            raise wrong from None
+        self.errors.append(wrong)
+        return default
+
+    def each(self, key: str, what: str, make: Callable[[Table], T]) -> list[T]:
+        """What ``make`` makes of the maps of the list under a key; those that it can't make, by a WrongFile, are noted and left out."""
+        made: list[T] = []
+        values: list[Any] = []
+        for value in self.take(key, listed, values):
+            try:
+                made.append(make(table_of(value, what)))
+            except UsageError as error:
+                wrong = error if isinstance(error, WrongFile) else self.error(f"{key}: {error}", key)
+                self.errors.append(wrong)
+        return made
+
+    def check(self) -> None:
+        """Raise WrongFile with all that was noted in the file, if anything was."""
+        if self.errors:
+            raise WrongFile.of(self.errors) from None
 
     def peek(self, key: str) -> Any:
         """The value of a key as it is, None where there is none; ``done`` doesn't count it as taken."""
@@ -79,11 +123,8 @@ class Table:
 
     def table(self, key: str, what: str | None = None) -> Table:
         """The map under a key, empty where there is none."""
-        return self.take(key, lambda value: table_of(value, what or key), Table({}, {}, self.place, what or key))
-
-    def tables(self, key: str, what: str) -> list[Table]:
-        """The maps of the list under a key, empty where there is none."""
-        return self.take(key, lambda value: [table_of(one, what) for one in listed(value)], [])
+        nothing = Table({}, {}, self.place, what or key, self.errors)
+        return self.take(key, lambda value: table_of(value, what or key), nothing)
 
     def rest(self) -> dict[str, Any]:
         """Every key that was not taken, as plain values."""
@@ -92,15 +133,15 @@ class Table:
         return {key: plain(self._values[key]) for key in left}
 
     def only(self, *known: str) -> None:
-        """Raise WrongFile for the first key that is none of these."""
+        """Note the keys that are none of these."""
         for key in self._values:
             if key not in known:
                 meant = nearest(key, known)
                 hint = f"did you mean {meant!r}?" if meant else f"it takes {', '.join(known)}"
-                raise self.error(f"{self.what} has no key {key!r}; {hint}", key)
+                self.errors.append(self.error(f"{self.what} has no key {key!r}; {hint}", key))
 
     def done(self) -> None:
-        """Raise WrongFile for the first key that nobody asked for."""
+        """Note the keys that nobody asked for."""
         self.only(*self._known)
 
 
@@ -144,6 +185,7 @@ class _Reader:
         self._yaml, self._name = yaml, name
         self._scalars = yaml.SafeLoader("")
         self._left = MAX_VALUES
+        self._errors: list[WrongFile] = []
 
     def value(self, node: Any) -> Any:
         """A Table, a list or a scalar. Raises WrongFile, YAMLError."""
@@ -169,9 +211,9 @@ class _Reader:
                 raise WrongFile(at, "a key is a word, not a list or a map")
             key = str(key_node.value)
             if key in values:
-                raise WrongFile(at, f"the key {key!r} stands here twice")
+                self._errors.append(WrongFile(at, f"the key {key!r} stands here twice"))
             values[key], where[key] = self.value(value_node), at
-        return Table(values, where, place)
+        return Table(values, where, place, errors=self._errors)
 
     def _place(self, node: Any) -> str:
         return f"{self._name}:{node.start_mark.line + 1}"

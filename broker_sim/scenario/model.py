@@ -3,6 +3,7 @@
     cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...}}
     import:   {describe: groups.txt}
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
+    outside:  {topics: [...], groups: [...], client_ids: [...]}       names that somebody else makes: see names.py
     clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
@@ -17,15 +18,17 @@ An action is an operation of the control plane (``op: leader.move``, with its pa
     {broker: 2, action: down|up|restart}      {topic: orders, grow_to: 12}      {topic: orders, fill: 100}
     {advance: 45s, expire: [app-1]}      {mark: text}
     {send: OffsetCommit, group: billing, member: app-1, generation: old, offsets: {orders-0: 5}, answer: ILLEGAL_GENERATION}
+
+All that is wrong with a file is told at once, one line each.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from broker_sim.scenario.files import (
     Table,
@@ -41,16 +44,18 @@ from broker_sim.scenario.files import (
     texts,
     within,
 )
-from broker_sim.scenario.signs import ClientSign, FaultSign, Sign, signs_of
+from broker_sim.scenario.signs import Sign, signs_of
 from broker_sim.words import UsageError, unknown
 from kafka_wire.errors import Err
+
+T = TypeVar("T")
 
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 BROKER_ACTIONS = ("down", "up", "restart")
-MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS = 1000, 100, 10_000, 1_000_000
+MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
 """How long a step waits for its sign, unless it says otherwise; an expectation, too."""
 
@@ -77,6 +82,9 @@ class ClientPlan:
     kind: str
     settings: dict[str, Any]
     start: bool = True
+    joins: bool = True
+    """Whether the verdict is broken where it never asked for anything."""
+    where: str = ""
 
 
 @dataclass(slots=True)
@@ -128,6 +136,8 @@ class Scenario:
     clients: list[ClientPlan]
     steps: list[Step]
     expect: list[Expectation]
+    outside: dict[str, list[str]] = field(default_factory=dict)
+    """Patterns of the names that somebody else makes: topics, groups, client_ids."""
 
     @property
     def summary(self) -> str:
@@ -143,51 +153,80 @@ def read(path: Path) -> Scenario:
 
 
 def parse(table: Table, path: Path | None = None) -> Scenario:
-    """The scenario of a table. Raises WrongFile."""
-    table.only("name", "story", "cluster", "import", "topics", "clients", "steps", "expect")
-    name = table.take("name", text, path.stem if path else "scenario")
+    """The scenario of a table. Raises WrongFile with all that is wrong with it."""
+    from broker_sim.scenario.names import examine
+
+    table.only("name", "story", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
+    sections = ["cluster", "topics", "clients", "steps"]
+    unread = sections if table.errors else []  # one of them stands there under another name
+
+    def section(name: str, read: Callable[[], T], otherwise: T) -> T:
+        """A part of the file; what can't be made of it is noted, and remembered as not read."""
+        before = len(table.errors)
+        try:
+            return read()
+        except WrongFile as error:
+            table.errors.append(error)
+            return otherwise
+        finally:
+            if len(table.errors) > before:
+                unread.append(name)
+
+    nobody: list[ClientPlan] = []
     scenario = Scenario(
-        name=name,
+        name=table.take("name", text, path.stem if path else "scenario"),
         story=table.take("story", text, "").strip(),
         path=path,
-        cluster=_cluster(table.table("cluster")),
-        imported=_imported(table.table("import"), path),
-        topics=_topics(table),
-        clients=[client for one in table.tables("clients", "a client") for client in _clients(one)],
+        cluster=section("cluster", lambda: _cluster(table.table("cluster")), {"brokers": MAX_BROKERS, "config": {}}),
+        imported=section("topics", lambda: _imported(table.table("import"), path), {}),
+        outside=section("topics", lambda: _outside(table.table("outside")), {}),
+        topics=section("topics", lambda: table.each("topics", "a topic", _topic), []),
+        clients=section("clients", lambda: sum(table.each("clients", "a client", _clients), nobody), nobody),
         steps=[],
         expect=[],
     )
-    names = [client.name for client in scenario.clients]
-    for twice in {one for one in names if names.count(one) > 1}:
-        raise table.error(f"two clients are called {twice!r}", "clients")
-    scenario.steps = [_step(one, number, names) for number, one in enumerate(table.tables("steps", "a step"), 1)]
-    steps = [step.name for step in scenario.steps]
-    scenario.expect = [_expectation(one, steps) for one in table.tables("expect", "an expectation")]
-    _check_names(scenario, names)
-    if not scenario.expect:
-        raise table.error("a scenario without 'expect' proves nothing")
+    _twice(table, "clients", [(client.name, client.where) for client in scenario.clients])
+    declared = _Declared(scenario.clients, "clients" not in unread)
+    places = iter(range(1, MAX_STEPS))
+    scenario.steps = section(
+        "steps", lambda: table.each("steps", "a step", lambda one: _step(one, next(places), declared)), []
+    )
+    _twice(table, "steps", [(step.name, step.where) for step in scenario.steps])
+    _twice(table, "faults", declared.faults)
+    steps = None if "steps" in unread else [step.name for step in scenario.steps]
+    scenario.expect = table.each("expect", "an expectation", lambda one: _expectation(one, steps))
+    table.errors += examine(scenario, unread)
+    if "expect" not in table or not (scenario.expect or table.errors):
+        table.errors.append(table.error("a scenario without 'expect' proves nothing"))
+    table.check()
     return scenario
 
 
-def _check_names(scenario: Scenario, clients: list[str]) -> None:
-    """What signs and actions name is there. Raises WrongFile."""
-    actions = [action for step in scenario.steps for action in step.actions]
-    faults = [action.name for action in actions if action.verb == "fault"]
-    for action in actions:
-        if action.verb == "remove_fault" and action.name not in faults:
-            raise WrongFile(action.where, f"remove_fault: {unknown('fault', action.name, faults)}")
-    waited = [(step.where, sign) for step in scenario.steps for sign in step.when or ()]
-    for where, sign in [*waited, *((one.where, sign) for one in scenario.expect for sign in one.signs)]:
-        if isinstance(sign, FaultSign) and sign.name not in faults:
-            raise WrongFile(sign.where or where, f"fault: {unknown('fault', sign.name, faults)}")
-        if isinstance(sign, ClientSign) and not any(fnmatchcase(name, sign.client) for name in clients):
-            raise WrongFile(sign.where or where, f"client: {unknown('client', sign.client, clients)}")
+@dataclass(slots=True)
+class _Declared:
+    """What steps may name."""
+
+    clients: list[ClientPlan]
+    complete: bool
+    """Whether these are all; else what isn't among them may be one that could not be read."""
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    """Names and places, those of rules that are wrong, too."""
+
+
+def _twice(table: Table, what: str, named: list[tuple[str, str]]) -> None:
+    """Note the names that are given a second time."""
+    seen: dict[str, str] = {}
+    for name, where in named:
+        if name in seen:
+            first = seen[name].rpartition(":")[2]
+            table.errors.append(WrongFile(where, f"two {what} are called {name!r}, the first one in line {first}"))
+        seen.setdefault(name, where)
 
 
 def _cluster(table: Table) -> dict[str, Any]:
     from broker_sim.config import BrokerConfig, ConfigError
 
-    config = {key: str(plain(value)) for key, value in table.table("config", "config").rest().items()}
+    config = {key: _setting(value) for key, value in table.table("config", "config").rest().items()}
     for key, setting, factor in (
         ("offsets_partitions", "offsets.topic.num.partitions", 1),
         ("initial_rebalance_delay", "group.initial.rebalance.delay.ms", 1000),
@@ -209,8 +248,14 @@ def _cluster(table: Table) -> dict[str, Any]:
     try:
         BrokerConfig(config, found["as_version"])
     except ConfigError as error:
-        raise table.error(str(error), "config" if "config" in table else None) from None
+        table.errors.append(table.error(str(error), "config" if "config" in table else None))
     return found
+
+
+def _setting(value: Any) -> str:
+    """As Kafka's settings are written: YAML's true is "true" there."""
+    value = plain(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _imported(table: Table, path: Path | None) -> dict[str, str]:
@@ -219,25 +264,30 @@ def _imported(table: Table, path: Path | None) -> dict[str, str]:
     base = path.parent if path else Path()
     for key, value in found.items():
         if value and path and not (base / value).exists():
-            raise table.error(f"{key}: {base / value}: no such file", key)
+            table.errors.append(table.error(f"{key}: {base / value}: no such file", key))
+            found[key] = ""
     return {key: str(base / value) for key, value in found.items() if value}
 
 
-def _topics(table: Table) -> list[TopicPlan]:
-    def one(each: Table) -> TopicPlan:
-        plan = TopicPlan(
-            each.take("name", text),
-            each.take("partitions", within(1, MAX_PARTITIONS), 1),
-            each.take("records", within(0, MAX_RECORDS), 0),
-            each.take("rate", _rate, 0.0),
-            each.take("replication", number, -1),
-            {key: str(plain(value)) for key, value in each.table("configs", "configs").rest().items()},
-            each.place,
-        )
-        each.done()
-        return plan
+def _outside(table: Table) -> dict[str, list[str]]:
+    nobody: list[str] = []
+    found = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids")}
+    table.done()
+    return found
 
-    return [one(each) for each in table.tables("topics", "a topic")]
+
+def _topic(table: Table) -> TopicPlan:
+    plan = TopicPlan(
+        table.take("name", text),
+        table.take("partitions", within(1, MAX_PARTITIONS), 1),
+        table.take("records", within(0, MAX_RECORDS), 0),
+        table.take("rate", _rate, 0.0),
+        table.take("replication", number, -1),
+        {key: _setting(value) for key, value in table.table("configs", "configs").rest().items()},
+        table.place,
+    )
+    table.done()
+    return plan
 
 
 def _clock(value: Any) -> str:
@@ -264,48 +314,60 @@ def _clients(table: Table) -> list[ClientPlan]:
     from broker_sim.scenario.apps import SETTINGS
 
     name, many = table.take("name", text), table.take("count", within(1, MAX_CLIENTS), 1)
-    kind, start = table.take("kind", text, "aiokafka"), table.take("start", flag, True)
-    if kind not in KINDS:
-        raise table.error(str(unknown("kind of client", kind, KINDS)), "kind")
+    kind, start = table.take("kind", _kind, "aiokafka"), table.take("start", flag, True)
+    joins = table.take("joins", flag, True)
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}
     if not settings.get("topics"):
-        raise table.error(f"the client {name} needs topics")
+        table.errors.append(table.error(f"the client {name} needs topics"))
     table.done()
+    where = table.where("topics") if "topics" in table else table.place
     if many == 1:
-        return [ClientPlan(name, kind, settings, start)]
-    return [ClientPlan(f"{name}-{each}", kind, dict(settings), start) for each in range(1, many + 1)]
+        return [ClientPlan(name, kind, settings, start, joins, where)]
+    names = [f"{name}-{each}" for each in range(1, many + 1)]
+    return [ClientPlan(each, kind, dict(settings), start, joins, where) for each in names]
 
 
-def _step(table: Table, place: int, clients: list[str]) -> Step:
-    name = table.take("name", text, f"step {place}")
-    when = table.take("when", lambda value: signs_of(table_of(value, "when")), None)
+def _kind(value: Any) -> str:
+    if value not in KINDS:
+        raise unknown("kind of client", value, KINDS)
+    return str(value)
+
+
+def _step(table: Table, place: int, declared: _Declared) -> Step:
+    before = len(table.errors)
     step = Step(
-        name,
+        table.take("name", text, f"step {place}"),
         table.place,
-        table.take("do", lambda value: [_action(one, clients) for one in _many(value)], []),
-        when,
+        _actions(table, declared),
+        table.take("when", lambda value: signs_of(table_of(value, "when")), None),
         table.take("within", duration, WITHIN_S),
         table.take("after", duration, 0.0),
     )
     table.done()
-    if not step.actions and when is None and not step.after_s:
-        raise table.error(f"the step {name!r} neither waits nor does anything: it takes when, after, do")
+    idle = not step.actions and step.when is None and not step.after_s
+    if idle and len(table.errors) == before:
+        raise table.error(f"the step {step.name!r} neither waits nor does anything: it takes when, after, do")
     return step
 
 
-def _many(value: Any) -> list[Table]:
-    return [table_of(one, "do") for one in (value if isinstance(value, list) else [value])]
+def _actions(table: Table, declared: _Declared) -> list[Action]:
+    """Of ``do``: an action, or a list of them."""
+    if isinstance(table.peek("do"), list):
+        return table.each("do", "do", lambda one: _action(one, declared))
+    return table.take("do", lambda value: [_action(table_of(value, "do"), declared)], [])
 
 
-def _action(table: Table, clients: list[str]) -> Action:
+def _action(table: Table, declared: _Declared) -> Action:
     words = ", ".join(f"{key} {value}" for key, value in table.plain().items())
     place = table.place
 
     def op(name: str, params: dict[str, Any]) -> Action:
-        from broker_sim.control.operations import check
+        from broker_sim.control.operations import check, find
 
         try:
+            if find(name).on != "cluster":
+                raise UsageError("it is for running processes; a scenario has one cluster")
             check(name, params)
         except UsageError as error:
             raise table.error(f"{name}: {error}") from None
@@ -321,15 +383,17 @@ def _action(table: Table, clients: list[str]) -> Action:
             else op("state.set", {"log": log, "state": state, **table.rest()})
         )
     if "fault" in table:
+        name = table.take("as", text, "")
+        if name:
+            declared.faults.append((name, table.where("as")))
         rule = plain(table.take("fault", lambda value: table_of(value, "fault")))
         params = op("fault.add", rule).params
-        name = table.take("as", text, "")
         table.done()
         return Action("fault", name, params, place, words)
     if "remove_fault" in table:
         return _simple(table, Action("remove_fault", table.take("remove_fault", text), {}, place, words))
     if "client" in table:
-        return _client_action(table, clients, place, words)
+        return _client_action(table, declared, place, words)
     if "broker" in table:
         broker, action = table.take("broker", number), table.take("action", text)
         if action not in BROKER_ACTIONS:
@@ -351,7 +415,8 @@ def _action(table: Table, clients: list[str]) -> Action:
         params = {"seconds": table.take("advance", duration), "expire": table.take("expire", texts, nobody)}
         return _simple(table, Action("advance", "advance", params, place, words))
     if "mark" in table:
-        return op("journal.mark", {"text": table.take("mark", text)})
+        marked = op("journal.mark", {"text": table.take("mark", text)})
+        return _simple(table, marked)
     if "send" in table:
         return _send(table, place, words)
     forms = "op, log, fault, remove_fault, client, broker, topic, advance, mark, send"
@@ -363,15 +428,20 @@ def _simple(table: Table, action: Action) -> Action:
     return action
 
 
-def _client_action(table: Table, clients: list[str], place: str, words: str) -> Action:
+def _client_action(table: Table, declared: _Declared, place: str, words: str) -> Action:
     names, action = table.take("client", texts), table.take("action", text)
     seconds: float | None = table.take("for", duration, None)
-    params = {"clients": clients if names == ["all"] else names, "for_s": seconds}
+    ours = [plan.name for plan in declared.clients if plan.kind != "outside"]
+    params = {"clients": ours if names == ["all"] else names, "for_s": seconds}
     for name in names if names != ["all"] else ():
-        if name not in clients:
-            raise table.error(str(unknown("client", name, [*clients, "all"])), "client")
+        if any(plan.name == name and plan.kind == "outside" for plan in declared.clients):
+            raise table.error(f"the client {name} is somebody else's: only its owner can {action} it", "client")
+        if name not in ours and declared.complete:
+            raise table.error(str(unknown("client", name, [*ours, "all"])), "client")
     if action not in CLIENT_ACTIONS:
         raise table.error(str(unknown("action of a client", action, CLIENT_ACTIONS)), "action")
+    if seconds is not None and action not in ("freeze", "hang"):
+        raise table.error(f"for: a client freezes or hangs for some time; {action} has none", "for")
     return _simple(table, Action("client", action, params, place, words))
 
 
@@ -396,21 +466,43 @@ def _error(value: Any) -> str:
     return str(value)
 
 
-def _expectation(table: Table, steps: list[str]) -> Expectation:
+def _expectation(table: Table, steps: list[str] | None) -> Expectation:
+    """``steps``: the names of all steps in their order, None where they could not be read."""
     place = table.place
-    for kind in ("never", "happened"):
-        if kind in table:
-            found = Expectation(kind, signs_of(table.table(kind)), place)
-            between = table.take("between", listed, None)
-            if between is not None and len(between) != 2:
-                raise table.error("between: two steps, the first and the last", "between")
-            found.begin = table.take("after", text, between[0] if between else None)
-            found.end = between[1] if between else None
-            found.within_s = table.take("within", duration, WITHIN_S)
-            table.done()
-            for step in (found.begin, found.end):
-                if step is not None and step not in steps:
-                    raise table.error(str(unknown("step", step, steps)), "after" if "after" in table else "between")
-            return found
-    within = table.take("within", duration, WITHIN_S)
-    return Expectation("within", signs_of(table), place, within)
+    kinds = [kind for kind in ("never", "happened") if kind in table]
+    if len(kinds) > 1:
+        raise table.error("never and happened are two expectations")
+    if not kinds:
+        within = table.take("within", duration, WITHIN_S)
+        return Expectation("within", signs_of(table), place, within)
+    found = Expectation(kinds[0], signs_of(table.table(kinds[0])), place)
+    begin, end = _between(table, steps)
+    if end is not None and "after" in table:
+        raise table.error("after and between are two ways to say when", "after")
+    found.begin, found.end = table.take("after", text, begin), end
+    if found.kind == "happened" and found.begin is not None:
+        raise table.error("happened is asked of the whole run: it takes neither after nor between")
+    if found.kind == "never" and "within" in table:
+        raise table.error("never is asked of every moment: it takes no within", "within")
+    found.within_s = table.take("within", duration, WITHIN_S)
+    table.done()
+    if steps is not None and "after" in table and found.begin not in steps:
+        raise table.error(str(unknown("step", found.begin, steps)), "after")
+    return found
+
+
+def _between(table: Table, steps: list[str] | None) -> tuple[str | None, str | None]:
+    """The two steps of ``between``, None where there is none. Raises WrongFile for a time that never comes."""
+    between = table.take("between", listed, None)
+    if between is None:
+        return None, None
+    if len(between) != 2:
+        raise table.error("between: two steps, the first and the last", "between")
+    begin, end = text(between[0]), text(between[1])
+    if steps is not None:
+        for step in (begin, end):
+            if step not in steps:
+                raise table.error(str(unknown("step", step, steps)), "between")
+        if steps.index(end) <= steps.index(begin):
+            raise table.error(f"between: the step {end!r} does not come after {begin!r}", "between")
+    return begin, end

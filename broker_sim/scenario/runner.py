@@ -8,32 +8,35 @@ Rules:
 1. Everything is listened to, nothing is polled: signs are fed from the journal, to which the clients' words come too.
 2. ``never`` is looked at after every event; the first event that breaks it is the one that is told.
 3. Whatever happens, clients are ended and the cluster is stopped.
+4. A verdict that holds because nothing was tried is broken: see tried.py. So is one whose attached program failed, at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.control.operations import find, perform
 from broker_sim.handles.topics import fill_partition, values
-from broker_sim.scenario.clients import Clients, Tell, outside, processes
+from broker_sim.scenario.attached import ADDRESS, Attached
+from broker_sim.scenario.clients import Clients, Tell, check_given, processes
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
 from broker_sim.scenario.signs import Sign
+from broker_sim.scenario.tried import absent, came_from_outside, never_hit
 from broker_sim.storage.errors import StorageError
 from broker_sim.topics import KafkaError
 from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
+    from broker_sim.faults.registry import Fault
     from broker_sim.scenario.clients import Client
 
 __all__ = ["BROKEN", "HELD", "LATE", "SCRATCH", "Options", "Outcome", "Result", "cluster_arguments", "play", "run"]
@@ -44,9 +47,6 @@ FEED_S = 0.05
 
 SCRATCH = "broker-sim-"
 """How the names of directories begin that are there while a scenario runs."""
-
-PATIENCE_S = 5.0
-"""How long the user's program may take to end."""
 
 Event = dict[str, Any]
 
@@ -137,6 +137,10 @@ class _Broken(Exception):
     """An answer was another one than the file says."""
 
 
+class _ProgramFailed(Exception):
+    """The user's program has failed: nothing more is to be expected of it."""
+
+
 class _Stage:
     """A run under way."""
 
@@ -146,6 +150,8 @@ class _Stage:
         self.scenario, self.options, self.kafka = scenario, options, kafka
         self.journal = kafka.observe()
         self.faults: dict[str, Any] = {}
+        self.rules: list[tuple[Fault, str, str]] = []
+        """Every rule, its name in the file, and where it stands."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
         self.signs: list[Sign] = []
@@ -158,6 +164,7 @@ class _Stage:
         self.heard_once: dict[str, None] = {}
         self.clients = make_clients(scenario.clients, kafka.bootstrap, self.told, options.clients)
         self.virtual = virtual
+        self.program = Attached(options.attach)
         self.tasks: list[asyncio.Task[None]] = []
         self.started_s = _now_s()
 
@@ -181,6 +188,24 @@ class _Stage:
         self._look_at_nevers(event)
         self._say(kind, event)
         self.changed.set()
+
+    def program_ended(self) -> None:
+        """The user's program has ended by itself."""
+        if not self.program.code:  # else the verdict says it
+            self.ended[_PROGRAM] = self.program.words
+        self.options.progress(f"{self.at(self.events[-1])}  {_PROGRAM} {self.program.words}")
+        self.changed.set()
+
+    def need_program(self, what: str) -> None:
+        """Raise _ProgramFailed where it has."""
+        if self.program.code:
+            raise _ProgramFailed(f"{_PROGRAM} {self.program.words}; {what}")
+
+    def hint(self) -> str:
+        """What may be wrong with the user's program where nothing comes."""
+        if not self.options.attach or came_from_outside(self.scenario, self.events):
+            return ""
+        return f"; nothing came from {_PROGRAM}: {ADDRESS}"
 
     def request_of(self, event: Event) -> Event | None:
         """For signs: the request that a response answers."""
@@ -219,18 +244,29 @@ class _Stage:
         return f"+{(event['ts_ms'] - self.events[0]['ts_ms']) / 1000:8.3f} s"
 
     async def until(self, signs: list[Sign], within_s: float, what: str) -> None:
-        """Wait until all signs hold. Raises _Late."""
+        """Wait until all signs hold. Raises _Late, _ProgramFailed."""
         deadline_s = _now_s() + within_s
         while not all(sign.holds(self) for sign in signs):
             self.changed.clear()
+            self.need_program(f"{what} waited for {'; '.join(sign.what for sign in signs)}")
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self.changed.wait()
             except TimeoutError:
                 missing = [f"{sign.what} ({sign.now(self)})" for sign in signs if not sign.holds(self)]
-                raise _Late(f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}") from None
+                waited = f"{what} waited {duration_text(within_s * 1000)} for {'; '.join(missing)}"
+                raise _Late(waited + self.hint()) from None
 
     # doing
+
+    async def steps(self, results: list[Result]) -> None:
+        """All steps. Raises _Late, _ProgramFailed; what a step finds broken is a result, and ends them."""
+        try:
+            for step in self.scenario.steps:
+                await self.step(step)
+        except _Broken as error:
+            results.append(Result(False, str(error), self.scenario.name))
+        self.finished_s = _now_s()
 
     async def step(self, step: Step) -> None:
         """One step."""
@@ -253,6 +289,10 @@ class _Stage:
             except AssertionError as error:  # an operation that waits
                 raise _Late(f"{action.where}: {error}") from None
 
+    def _with_ahead(self, action: Action) -> dict[str, Any]:
+        """Its parameters: a group that the file names may come later; that somebody makes it was looked at."""
+        return {**action.params, "ahead": True} if "ahead" in find(action.name).parameters else action.params
+
     async def pass_time(self, seconds: float) -> None:
         """Time of the broker's clock."""
         clock = self.kafka.time
@@ -269,15 +309,16 @@ class _Stage:
 
     async def act(self, action: Action) -> None:
         """One action. Raises UsageError, _Broken."""
-        from broker_sim.control.operations import perform
-
         params = action.params
         if action.name == "clock.advance" and self.virtual:
             await self.advance(duration_ms(params["by"], "by") / 1000, list(params.get("expire") or ()))
         elif action.verb == "op":
-            await perform(self.kafka, action.name, params)
+            answer = await perform(self.kafka, action.name, self._with_ahead(action))
+            if action.name == "fault.add":
+                self.rules.append((self.kafka.faults.get(answer["id"]), "", action.where))
         elif action.verb == "fault":
-            self.faults[action.name] = self.kafka.fault(**params)
+            self.faults[action.name] = fault = self.kafka.fault(**params)
+            self.rules.append((fault, action.name, action.where))
         elif action.verb == "remove_fault":
             if action.name not in self.faults:
                 raise UsageError(f"no fault is called {action.name!r}")
@@ -338,7 +379,8 @@ class _Stage:
     # the verdict
 
     async def verdict(self) -> list[Result]:
-        """Every expectation, in the order of the file."""
+        """Every expectation, in the order of the file; then what was not tried. Raises _ProgramFailed."""
+        self.need_program("the steps are done")
         results: list[Result] = []
         numbers = {id(never): number for number, (never, _) in enumerate(self.nevers)}
         waiting = [one for one in self.scenario.expect if one.kind != "never"]
@@ -360,8 +402,9 @@ class _Stage:
                 within = f"within {duration_text(one.within_s * 1000)}: " if one.kind == "within" else "happened: "
                 why = late.get(id(one), "")
                 now = "; ".join(sign.now(self) for sign in one.signs if not sign.holds(self)) if why else ""
-                results.append(Result(not why, within + words + (f" - {now}" if now else ""), one.where))
-        return results
+                results.append(Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), one.where))
+        untried = [*never_hit(self.rules), *absent(self.scenario, self.events, self.options.clients)]
+        return results + [Result(False, what, where) for what, where in untried]
 
     finished_s = 0.0
 
@@ -377,6 +420,8 @@ _TOLD = {
     "fault_removed": "fault {fault} is gone after {hits} hits",
 }
 """The events that are progress, and how they are told."""
+
+_PROGRAM = "the program of --attach"
 
 _HEARD = ("started", "exited", "left", "error", "commit_failed")
 """What clients say that is progress, the same words once."""
@@ -432,6 +477,7 @@ async def play(
 ) -> Outcome:
     """Play it on a cluster that has been started, with the clients that ``make_clients`` makes. ``virtual``: its brokers and clients
     live in one time. Raises UsageError."""
+    check_given(scenario.clients, options.clients)
     stage = _Stage(scenario, options, kafka, make_clients, virtual)
     for one in scenario.expect:
         if one.kind == "never":
@@ -442,24 +488,21 @@ async def play(
         stage.signs += step.when or []
     unsubscribe = stage.journal.subscribe(stage.heard)
     stage.journal.write("mark", text=f"scenario {scenario.name}")
-    program: asyncio.subprocess.Process | None = None
     results: list[Result] = []
     code, late = HELD, ""
     try:
         _prepare(stage)
         if options.attach:
-            program = await outside(options.attach, kafka.bootstrap)
+            await stage.program.start(kafka.bootstrap, stage.program_ended)
         await stage.clients.start()
         try:
-            for step in scenario.steps:
-                await stage.step(step)
+            await stage.steps(results)
+            results += await stage.verdict()
         except _Late as error:
             code, late = LATE, str(error)
-        except _Broken as error:
+        except _ProgramFailed as error:
             results.append(Result(False, str(error), scenario.name))
-        stage.finished_s = _now_s()
         if not late:
-            results += await stage.verdict()
             code = BROKEN if any(not one.held for one in results) else HELD
     finally:
         unsubscribe()
@@ -467,8 +510,7 @@ async def play(
             task.cancel()
         await asyncio.gather(*stage.tasks, return_exceptions=True)
         await stage.clients.stop_all()
-        if program is not None:
-            await _end(program)
+        await stage.program.stop()
     groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
     seconds = _now_s() - stage.started_s
     return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended)
@@ -497,12 +539,3 @@ def _prepare(stage: _Stage) -> None:
             apply(kafka.state, kafka.runtime, read_describe(path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise UsageError(f"{path}: {error}") from None
-
-
-async def _end(program: asyncio.subprocess.Process) -> None:
-    """End the user's program and what it started, even where it is gone itself."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError, TimeoutError):
-            os.killpg(program.pid, number)
-            async with asyncio.timeout(PATIENCE_S):
-                await program.wait()

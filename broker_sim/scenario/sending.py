@@ -23,11 +23,11 @@ from kafka_wire.messages.k08_offset_commit import (
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
 
-__all__ = ["commit_as"]
+__all__ = ["CLIENT_ID", "commit_as"]
 
 _VERSION = 7  # the last one that is not flexible: with instance ids, without epoch errors
 _TIMEOUT_S = 60.0
-_CLIENT_ID = "scenario"
+CLIENT_ID = "scenario"
 
 
 async def commit_as(cluster: Cluster, group: str, member: str, generation: int | str, offsets: dict[str, int]) -> Err:
@@ -51,7 +51,7 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
     )
     node = handle.coordinator
     broker = cluster.state.brokers[node if node is not None else cluster.brokers[0].node_id]
-    wire = Wire(_CLIENT_ID)
+    wire = Wire(CLIENT_ID)
     async with asyncio.timeout(_TIMEOUT_S):
         await wire.connect(broker.host, broker.port)
         try:

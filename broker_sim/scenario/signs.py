@@ -250,6 +250,7 @@ def signs_of(table: Table) -> list[Sign]:
         else:
             found.append(GroupSign(name, inner))
         inner.done()
+        found[-1].where = nested.where(name)
     table.done()
     return found
 

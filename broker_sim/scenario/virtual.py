@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
-from broker_sim.scenario.clients import Client, Clients, Tell, kind_or_command, need, settings_of
+from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
@@ -90,6 +90,7 @@ def check(scenario: Scenario, options: Options) -> None:
         )
     if options.clock is not None:
         raise UsageError(f"the clock is {options.clock} or virtual, not both")
+    check_given(scenario.clients, options.clients)
     for plan in scenario.clients:
         kind = kind_or_command(plan, options.clients)
         if kind not in APPS:

@@ -161,6 +161,17 @@ def test_without_aiohttp_one_line_tells_what_is_missing() -> None:
     ]
 
 
+def test_a_name_that_is_not_there_breaks_nothing_and_is_told(kafka: Outside) -> None:
+    for words in ("state offsets(biling) stuck", "leader move offsets(biling) 2", "explain biling", "timeline biling"):
+        done = kafka.run(*words.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no group 'biling'; there is none" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert "is stuck" in kafka.run("state", "offsets(biling)", "stuck", "--ahead").stdout
+    done = kafka.run("journal", "--group", "nobody")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "broker-sim journal read: no event fits that\n")
+
+
 def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None:
     def ok(*words: str) -> str:
         done = kafka.run(*words)
@@ -169,10 +180,10 @@ def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None
         return done.stdout
 
     assert ok("state") == "every log is online\n"
-    assert "__consumer_offsets-" in ok("state", f"offsets({GROUP})", "stuck", "--for", "40s")
+    assert "__consumer_offsets-" in ok("state", f"offsets({GROUP})", "stuck", "--for", "40s", "--ahead")
     states = json.loads(ok("state", "--json"))["states"]
     assert [(one["state"], one["args"]) for one in states] == [("stuck", {"for": 40_000})]
-    assert "is online" in ok("state", "heal", f"offsets({GROUP})")
+    assert "is online" in ok("state", "heal", f"offsets({GROUP})", "--ahead")
 
     fault = json.loads(
         ok("fault", "add", "OffsetCommit", "--times", "3", f"group={GROUP}", "error=NOT_COORDINATOR", "--json")

@@ -55,7 +55,7 @@ async def wire(kafka: Outside) -> AsyncIterator[Wire]:
 @pytest.fixture
 async def coordinator(kafka: Outside) -> AsyncIterator[Wire]:
     """A connection to the coordinator of the group."""
-    one = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    one = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["leader"])
     yield one
     await one.close()
 
@@ -66,6 +66,60 @@ def error_of(response: Any) -> Err:
 
 def commit_error(response: Any) -> Err:
     return Err(response.topics[0].partitions[0].error_code)
+
+
+# --- names -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_later(
+    kafka: Outside, coordinator: Wire
+) -> None:
+    wrong = {
+        "state.set": {"log": "offsets(biling)", "state": "stuck"},
+        "state.heal": {"log": "offsets(biling)"},
+        "log.get": {"log": "offsets(biling)"},
+        "log.wait": {"log": "offsets(biling)"},
+        "leader.move": {"log": "offsets(biling)", "broker": 1},
+        "leader.elect": {"log": "offsets(biling)"},
+        "group.probe": {"group": "biling"},
+    }
+    for operation, given in wrong.items():
+        failed = await kafka.refused(operation, **given)
+        assert (failed.status, str(failed)) == (
+            404,
+            "no group 'biling'; there is none (for one that comes later: ahead)",
+        ), operation
+    assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
+    for operation, given in wrong.items():
+        failed = await kafka.refused(operation, **given)
+        assert (failed.status, failed.told["nearest"]) == (404, GROUP), operation
+    assert (await kafka.do("state.list"))["states"] == []
+    told = await kafka.do("state.set", log="offsets(audit)", state="stuck", ahead=True)
+    assert len(told["states"]) == 1
+    assert (await kafka.do("state.heal", log="offsets(audit)"))["states"] == [], (
+        "what was broken ahead is healed by its name"
+    )
+    for state in ("loading", "online"):
+        await kafka.do("state.set", log=f"offsets({GROUP})", state=state)  # while it loads nobody can see the group
+
+
+async def test_nothing_is_told_of_a_group_that_nobody_knows(kafka: Outside, coordinator: Wire) -> None:
+    assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
+    for operation in ("group.explain", "group.timeline"):
+        failed = await kafka.refused(operation, group="biling")
+        assert (failed.status, failed.told["nearest"]) == (404, GROUP), operation
+        assert await kafka.do(operation, group=GROUP)
+
+
+async def test_a_rule_for_somebody_who_was_never_here_is_told_so(kafka: Outside, coordinator: Wire) -> None:
+    assert "note" not in await kafka.do("fault.add", api="Heartbeat", group="whoever", hang=True), "nobody was here yet"
+    assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
+    rule = {"api": "Heartbeat", "hang": True}
+    assert "note" not in await kafka.do("fault.add", **rule, group="bil*")
+    told = await kafka.do("fault.add", **rule, group="biling")
+    assert told["note"] == f"up to now there is no group 'biling'; did you mean {GROUP!r}?"
+    told = await kafka.do("order.hold", api="Fetch", topic="ordres")
+    assert told["note"] == "up to now there is no topic 'ordres'; did you mean 'orders'?"
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -113,7 +167,7 @@ async def test_a_state_keeps_writers_waiting_until_it_is_healed(kafka: Outside, 
 
 async def test_loading_is_a_state_of_offsets_partitions(kafka: Outside, coordinator: Wire) -> None:
     log = f"offsets({GROUP})"
-    await kafka.do("state.set", log=log, state="loading")
+    await kafka.do("state.set", log=log, state="loading", ahead=True)
     assert commit_error(await coordinator.send(commit(), 8)) is Err.COORDINATOR_LOAD_IN_PROGRESS
     await kafka.do("state.heal", log=log)
     await kafka.do("group.wait", group=GROUP, members=0)
@@ -250,13 +304,13 @@ async def test_a_consumers_commit_waits_out_a_stuck_offsets_partition(kafka: Out
         assert [one["client_id"] for one in stable["members"]] == ["app"]
         assert stable["members"][0]["assignment"] == {"orders": [0, 1]}
 
-        await kafka.do("state.set", log=f"offsets({GROUP})", state="stuck")
+        await kafka.do("state.set", log=f"offsets({GROUP})", ahead=True, state="stuck")
         commits = asyncio.create_task(app.commit())
-        waiting = await kafka.do("log.wait", log=f"offsets({GROUP})")
+        waiting = await kafka.do("log.wait", log=f"offsets({GROUP})", ahead=True)
         assert waiting["log"] == stable["log"]
         assert "OffsetCommit" in [one["api"] for one in waiting["pending"]]
         assert (await kafka.do("group.get", group=GROUP))["offsets"] == {}
-        await kafka.do("state.heal", log=f"offsets({GROUP})")
+        await kafka.do("state.heal", log=f"offsets({GROUP})", ahead=True)
         async with asyncio.timeout(DEADLINE_S):
             await commits
         group = await kafka.do("group.wait", group=GROUP, lag_below=20)
@@ -276,7 +330,7 @@ async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Outside) -> N
     async with consumer(kafka) as app:
         group = await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
         other = 3 - group["coordinator"]
-        moved = await kafka.do("leader.move", log=f"offsets({GROUP})", broker=other)
+        moved = await kafka.do("leader.move", log=f"offsets({GROUP})", ahead=True, broker=other)
         assert moved["leader"] == other
         async with asyncio.timeout(DEADLINE_S):
             await app.commit({aiokafka.TopicPartition("orders", 0): 3})
@@ -323,23 +377,23 @@ async def test_an_operator_removes_a_member(kafka: Outside) -> None:
 
 
 async def test_commits_are_waited_for_and_tried(kafka: Outside, coordinator: Wire) -> None:
-    assert await kafka.do("group.probe", group=GROUP) == {
+    assert await kafka.do("group.probe", group=GROUP, ahead=True) == {
         "ok": True,
         "error": "NONE",
-        "log": (await kafka.do("log.get", log=f"offsets({GROUP})"))["log"],
+        "log": (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["log"],
     }
     await coordinator.send(commit(offset=7), 8)
     seen = await kafka.do("group.commit", group=GROUP, since=0)
     assert seen["offsets"] == {"orders-0": 7}
     failed = await kafka.refused("group.commit", group=GROUP, since=seen["seq"], timeout="20ms")
     assert failed.status == 408
-    await kafka.do("state.set", log=f"offsets({GROUP})", state="readonly")
+    await kafka.do("state.set", log=f"offsets({GROUP})", ahead=True, state="readonly")
     assert not (await kafka.do("group.probe", group=GROUP))["ok"]
 
 
 async def test_requests_are_held_and_let_go_one_by_one(kafka: Outside, coordinator: Wire) -> None:
     hold = await kafka.do("order.hold", api="OffsetCommit", group=GROUP)
-    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["leader"])
     first = coordinator.start(commit(offset=1), 8)
     await kafka.do("order.wait", hold=hold["id"], waiting=1)
     second = other.start(commit(offset=2), 8)
@@ -513,7 +567,7 @@ async def test_an_order_is_recorded_and_played_again(kafka: Outside, coordinator
     replay = await kafka.do("order.replay", entries=entries)
     assert (replay["position"], replay["diverged"]) == (0, None)
     assert "audit" in replay["expected"]
-    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})"))["leader"])
+    other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["leader"])
     early = coordinator.start(commit(GROUP, 4), 8)
     async with asyncio.timeout(DEADLINE_S):
         while not (await kafka.do("order.replayed"))["waiting"]:

@@ -138,15 +138,189 @@ def test_a_scenario_that_expects_nothing_proves_nothing() -> None:
 
 def test_an_expectation_says_something_besides_its_time() -> None:
     with pytest.raises(WrongFile, match="nothing is said of billing: it takes state, members"):
-        parse(loads("expect: [{within: 5s, group: billing}]"))
-    (sign,) = parse(loads("expect: [{within: 5s, api: JoinGroup, group: billing}]")).expect[0].signs
+        parse(loads("outside: {groups: billing}\nexpect: [{within: 5s, group: billing}]"))
+    text = "outside: {groups: billing}\nexpect: [{within: 5s, api: JoinGroup, group: billing}]"
+    (sign,) = parse(loads(text)).expect[0].signs
     assert sign.what == "request api JoinGroup, group billing"
+
+
+MANY = """\
+name: wrong in many ways
+cluster: {brokers: two, clock: manuel}
+topics:
+  - {name: orders, partitons: 6}
+  - {name: payments, records: many}
+clients:
+  - {name: app-1, group: billing, topics: [order], kind: aiokafkaa, session_timeout: long}
+  - {group: billing, topics: [orders]}
+steps:
+  - name: jam
+    do:
+      - {log: offsets(biling), state: stuck}
+      - {log: offsets(billing), state: stuk}
+      - {fault: {api: OffsetComit, error: NOT_COORDINATOR}, as: lost}
+  - name: jam
+    when: {group: billing, state: Stabel}
+    within: soon
+expect:
+  - never: {client: app-7, says: commited}
+  - happened: {fault: lost}
+  - {group: biling, members: 1}
+"""
+
+
+def test_all_that_is_wrong_is_told_at_once_each_with_its_line() -> None:
+    with pytest.raises(WrongFile) as error:
+        parse(loads(MANY))
+    told = str(error.value).splitlines()
+    places = [int(line.split(":")[1]) for line in told]
+    assert places == sorted(places)
+    wanted = {
+        2: ["brokers: 'two'", "did you mean 'manual'?"],
+        4: ["did you mean 'partitions'?"],
+        5: ["records: 'many'"],
+        7: ["did you mean 'aiokafka'?", "session_timeout: 'long'"],
+        8: ["a client needs the key 'name'"],
+        13: ["did you mean 'stuck'?"],
+        14: ["did you mean 'OffsetCommit'?"],
+        15: ["two steps are called 'jam', the first one in line 10"],
+        16: ["did you mean 'Stable'?"],
+        17: ["within: 'soon'"],
+        19: ["did you mean 'committed'?"],
+    }
+    for line, texts in wanted.items():
+        here = [one for one, place in zip(told, places, strict=True) if place == line]
+        assert len(here) == len(texts), here
+        for text in texts:
+            assert any(text in one for one in here), here
+    assert set(places) == set(wanted), "what could not be read is no reason to complain of who names it"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "told"),
+    [
+        ("topics: [orders]", "topics: [order]", 6, "the client app-1: no topic 'order'; did you mean 'orders'?"),
+        ("offsets(billing)", "offsets(biling)", 12, "no group 'biling'; did you mean 'billing'?"),
+        ("offsets(billing)", "orders-2", 12, "no partition 2 of topic 'orders'; it has 2, from 0 to 1"),
+        ("offsets(billing)", "ordres-0", 12, "no topic 'ordres'; did you mean 'orders'?"),
+        ("offsets(billing)", "__consumer_offsets-50", 12, "it has 50, from 0 to 49"),
+        ("api: OffsetCommit, error", "api: OffsetCommit, group: biling, error", 15, "did you mean 'billing'?"),
+        ("api: OffsetCommit, error", "api: OffsetCommit, client_id: ap-1, error", 15, "did you mean 'app-1'?"),
+        ("api: OffsetCommit, error", "api: OffsetCommit, client_id: 'pp-*', error", 15, "no client id 'pp-*'"),
+        ("api: OffsetCommit, error", "api: OffsetCommit, member: app-2, error", 15, "no member 'app-2'"),
+        ("api: OffsetCommit, error", "api: Fetch, topic: order, error", 15, "did you mean 'orders'?"),
+        ("api: OffsetCommit, error", "api: Fetch, topic: orders, partition: 2, error", 15, "no partition 2"),
+        ("api: OffsetCommit, error", "broker: 3, error", 15, "no broker 3; they are 1 to 2"),
+        (
+            "when: {api: OffsetCommit, error",
+            "when: {api: OffsetCommit, group: biling, error",
+            18,
+            "did you mean 'billing'?",
+        ),
+        (
+            "when: {api: OffsetCommit, error",
+            "when: {api: OffsetCommit, client_id: ap-1, error",
+            18,
+            "did you mean 'app-1'?",
+        ),
+        (
+            "when: {api: OffsetCommit, error",
+            "when: {api: OffsetCommit, topics: order-0, error",
+            18,
+            "did you mean 'orders'?",
+        ),
+        ("group: {billing:", "group: {biling:", 21, "did you mean 'billing'?"),
+        ("members: 1}}", "leader: ap-1}}", 21, "leader: no member 'ap-1'; did you mean 'app-1'?"),
+        ("members: 1}}", "committed: {orders-7: 1}}}", 21, "no partition 7"),
+        (
+            "never: {group: billing, committed: went_back}",
+            "never: {group: biling, committed: went_back}",
+            23,
+            "billing",
+        ),
+        (
+            "never: {group: billing, committed: went_back}",
+            "never: {client: ap-1, says: lost}",
+            23,
+            "did you mean 'app-1'?",
+        ),
+        (
+            "never: {group: billing, committed: went_back}",
+            "never: {event: append, log: offsets(billing)}",
+            23,
+            "events name a log by its partition: here offsets(billing) is __consumer_offsets-",
+        ),
+        (
+            "never: {group: billing, committed: went_back}",
+            "never: {event: broker, action: dwon}",
+            23,
+            "no action 'dwon'; did you mean 'down'?",
+        ),
+        (
+            "never: {group: billing, committed: went_back}",
+            "never: {event: mark, text: jamm}",
+            23,
+            "did you mean 'jam'?",
+        ),
+        ("between: [it works, hit]", "between: [hit, it works]", 24, "the step 'it works' does not come after 'hit'"),
+        ("between: [it works, hit]", "between: [hit, hit]", 24, "does not come after"),
+        ("between: [it works, hit]", "within: 5s", 24, "never is asked of every moment"),
+        ("session_timeout: 6s", "start: false", 6, "the client app-1 has start: false, and no step starts it"),
+        ("name: jam", "name: it works", 11, "two steps are called 'it works', the first one in line 8"),
+        ("client: app-1, action: freeze, for: 1s", "client: app-1, action: crash, for: 1s", 16, "crash has none"),
+        ("client: app-1, action: freeze, for: 1s", "op: cluster.delete, cluster: a", 16, "cluster.delete"),
+    ],
+)
+def test_a_name_that_nobody_makes_is_told(right: str, wrong: str, line: int, told: str) -> None:
+    assert right in RIGHT
+    with pytest.raises(WrongFile) as error:
+        parse(loads(RIGHT.replace(right, wrong, 1)))
+    (text,) = str(error.value).splitlines()
+    assert text.startswith(f"scenario:{line}: "), text
+    assert told in text
+
+
+def test_what_somebody_else_makes_is_named_as_such() -> None:
+    theirs = RIGHT.replace("[orders]", "[orders, refunds]").replace(
+        "offsets(billing), state: stuck", "offsets(audit), state: stuck"
+    )
+    theirs = theirs.replace("{api: LeaveGroup}", "").replace(
+        "{api: OffsetCommit, error: NOT_COORDINATOR, count",
+        "{api: OffsetCommit, client_id: theirs-1, error: NOT_COORDINATOR, count",
+    )
+    with pytest.raises(WrongFile) as error:
+        parse(loads(theirs))
+    assert str(error.value).count("\n") == 2
+    assert str(error.value).count("outside: {") == 3
+    outside = "outside: {topics: [refunds], groups: [audit], client_ids: ['theirs-*']}\n"
+    assert parse(loads(outside + theirs)).outside["groups"] == ["audit"]
+
+
+def test_what_steps_and_imports_make_is_there(tmp_path: Path) -> None:
+    (tmp_path / "groups.txt").write_text(
+        "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
+        "billing  orders  1          5               9               4    -            -     -\n"
+    )
+    text = """\
+import: {describe: groups.txt}
+steps:
+  - do: [{op: topic.create, topic: late, partitions: 2}, {topic: late, grow_to: 4}, {log: late-3, state: stuck}]
+  - do: [{log: offsets(billing), state: stuck}, {log: orders-1, state: stuck}]
+  - do: {send: OffsetCommit, group: made, offsets: {orders-0: 1}}
+expect:
+  - {group: made, committed: {orders-0: 1}}
+"""
+    assert len(parse(loads(text), tmp_path / "a.yaml").steps) == 3
+    with pytest.raises(WrongFile, match="no partition 2 of topic 'orders'; it has 2"):
+        parse(loads(text.replace("log: orders-1", "log: orders-2")), tmp_path / "a.yaml")
 
 
 def test_two_clients_of_one_name() -> None:
     client = "{name: app, topics: [orders]}"
     with pytest.raises(WrongFile, match="two clients are called 'app'"):
-        parse(loads(f"clients: [{client}, {client}]\nexpect: [{{happened: {{api: Fetch}}}}]"))
+        parse(
+            loads(f"topics: [{{name: orders}}]\nclients: [{client}, {client}]\nexpect: [{{happened: {{api: Fetch}}}}]")
+        )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +363,7 @@ def test_aliases_that_multiply_are_stopped() -> None:
 def test_any_text_is_a_table_or_a_wrong_file(text: str) -> None:
     with pytest.raises(WrongFile) as error:
         parse(loads(text))
-    assert "\n" not in str(error.value)
+    assert all(line.startswith("scenario") for line in str(error.value).split("\n"))
 
 
 VALUES = [
@@ -216,12 +390,12 @@ def test_files_that_were_damaged_are_right_or_wrong_and_nothing_else(chance: ran
             parts[at] = chance.choice(VALUES) + (ending if kind == 2 else "")
             lines[number] = ": ".join(parts)
         text = "\n".join(lines)
-    told = ""
+    told: list[str] = []
     try:
         parse(loads(text))
     except WrongFile as error:
-        told = str(error)
-    assert "\n" not in told
+        told = str(error).split("\n")
+    assert all(line.startswith("scenario") for line in told)
 
 
 @pytest.mark.parametrize(
@@ -237,25 +411,32 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 
 
 def test_the_example_of_the_document_is_right() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    example, _outside = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     scenario = parse(loads(example))
     assert [client.name for client in scenario.clients] == ["app-1", "app-2"]
 
+
+STAGE = """\
+cluster: {brokers: 3}
+topics: [{name: orders, partitions: 6}]
+clients: [{name: app-1, group: billing, topics: [orders]}, {name: audit-1, group: audit, topics: [orders]}]
+"""
+"""What the examples of single actions and signs speak of."""
 
 ACTIONS = r"`(\{(?:log|fault|client|broker|topic|advance|send|mark|op|remove_fault): .*?\})`"
 
 
 @pytest.mark.parametrize("action", re.findall(ACTIONS, DOCUMENT.partition("## steps")[2].partition("## Signs")[0]))
 def test_the_actions_of_the_document_are_right(action: str) -> None:
-    named = "{fault: {api: Fetch, drop: true}, as: lost}"
-    text = f"clients: [{{name: app-1, topics: [a]}}]\nsteps: [{{do: [{named}, {action}]}}]\nexpect: [{{event: mark}}]"
+    named = "" if "as: lost" in action else "{fault: {api: Fetch, drop: true}, as: lost}, "
+    text = f"{STAGE}steps: [{{do: [{named}{action}]}}]\nexpect: [{{event: mark}}]"
     assert parse(loads(text)).steps[0].actions
 
 
 @pytest.mark.parametrize("sign", re.findall(r"^\| `(\{.*?\})` \| ", DOCUMENT.partition("## Signs")[2], re.MULTILINE))
 def test_the_signs_of_the_document_are_right(sign: str) -> None:
     named = "{fault: {api: Fetch, drop: true}, as: lost}"
-    text = f"clients: [{{name: app-1, topics: [a]}}]\nsteps: [{{do: {named}, when: {sign}}}]\nexpect: [{{event: mark}}]"
+    text = f"{STAGE}steps: [{{do: {named}, when: {sign}}}]\nexpect: [{{event: mark}}]"
     assert parse(loads(text.replace("{...}", "{state: Stable}"))).steps[0].when
 
 

@@ -231,7 +231,7 @@ expect:
     for spelled in (steps, steps.replace("advance: 31s,", "op: clock.advance, by: 31s,")):
         outcome = play_text(text + spelled)
         assert outcome.code == 0, outcome.report()
-    with pytest.raises(UsageError, match=r"^scenario:\d+: expire: no client 'app-3'; did you mean 'app-.'\?"):
+    with pytest.raises(UsageError, match=r"^scenario:\d+: expire: no member 'app-3'; did you mean 'app-.'\?"):
         play_text(text + steps.replace("[app-2]", "[app-3]"))
 
 

@@ -1,0 +1,77 @@
+"""The user's own program beside a scenario: started with the brokers' address, listened to for its end, ended with all that it started.
+
+program = Attached(["./start-consumers.sh", "{bootstrap}"])
+await program.start("127.0.0.1:40001", ended)      # ended() is called when it has ended by itself
+program.code, program.words                        # 3, "ended with code 3 after 0.4 s"
+await program.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+from broker_sim.words import UsageError, duration_text
+
+__all__ = ["ADDRESS", "Attached"]
+
+PATIENCE_S = 5.0
+"""How long it may take to end."""
+
+ADDRESS = "the brokers' address is in its environment as BOOTSTRAP, and {bootstrap} in its arguments stands for it"
+
+
+class Attached:
+    """One program. ``command``: ``{bootstrap}`` in its words is the brokers' address, which BOOTSTRAP in its environment is, too."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = list(command)
+        self.code: int | None = None
+        """Its exit code, once it has ended by itself; of one that a signal ended the signal's, negative."""
+        self.words = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, bootstrap: str, ended: Callable[[], object]) -> None:
+        """Start it. Raises UsageError where that can't be."""
+        words = [word.replace("{bootstrap}", bootstrap) for word in self.command]
+        environment = {**os.environ, "BOOTSTRAP": bootstrap, "BROKER_SIM_BOOTSTRAP": bootstrap}
+        began_s = asyncio.get_running_loop().time()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *words, env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError as error:
+            raise UsageError(f"{words[0]} can't be started: {error.strerror}") from None
+        self._watching = asyncio.ensure_future(self._watch(self._process, began_s, ended))
+
+    async def _watch(self, process: asyncio.subprocess.Process, began_s: float, ended: Callable[[], object]) -> None:
+        self.code = await process.wait()
+        lasted_s = asyncio.get_running_loop().time() - began_s
+        how = f"code {self.code}" if self.code >= 0 else f"signal {_signal_name(-self.code)}"
+        self.words = f"ended with {how} after {duration_text(lasted_s * 1000)}"
+        ended()
+
+    async def stop(self) -> None:
+        """End it and what it started, even where it is gone itself."""
+        process = self._process
+        if process is None:
+            return
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError, TimeoutError):
+                os.killpg(process.pid, number)
+                async with asyncio.timeout(PATIENCE_S):
+                    await process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,141 @@
+"""A verdict that holds because nothing was tried is broken; a program of the user's own that fails ends the run at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_sim.words import UsageError
+from tests.scenarios.test_runner import HELD, ONE_MEMBER, STABLE, cli, play
+
+# --- a verdict that nothing was tried on -------------------------------------------------------------------------------
+
+
+async def test_a_rule_that_never_hit_breaks_the_verdict_and_tells_what_came_near() -> None:
+    text = (
+        ONE_MEMBER
+        + """\
+  - {name: it beats, when: {api: Heartbeat}}
+  - {name: broken, do: {fault: {api: LeaveGroup, error: UNKNOWN_MEMBER_ID, times: 1}, as: lost}}
+expect:
+  - {group: billing, state: Stable}
+"""
+    )
+    outcome = await play(text)
+    assert (outcome.code, [one.held for one in outcome.results]) == (1, [True, False]), outcome.report()
+    assert outcome.results[1].text.startswith(
+        "fault lost never hit: LeaveGroup, once: answer UNKNOWN_MEMBER_ID; no request"
+    )
+    assert outcome.results[1].where == "scenario:9"
+    outcome = await play(text.replace("times: 1}", "times: 1, must_hit: false}"))
+    assert outcome.code == 0, outcome.report()
+    by_operation = text.replace("{fault: {api", "{op: fault.add, api").replace("times: 1}, as: lost}", "times: 1}")
+    outcome = await play(by_operation)
+    assert "fault 1 never hit: LeaveGroup" in outcome.results[1].text
+
+
+SILENT = f"""{sys.executable} -c 'import sys; sys.stdin.read()'"""
+
+
+async def test_a_client_that_never_joined_breaks_a_verdict_that_would_hold_of_nobody() -> None:
+    text = (
+        ONE_MEMBER.replace(f"when: {STABLE}", "after: 50ms")
+        + "expect:\n  - never: {group: billing, committed: went_back}\n"
+    )
+    outcome = await play(text, clients={"app": SILENT})
+    assert [(one.held, one.text) for one in outcome.results] == [
+        (True, "never: a committed offset of billing went back"),
+        (False, "the client app never asked to join 'billing', so nothing was tried on it"),
+    ]
+    assert outcome.code == 1
+    outcome = await play(text.replace("kind: crowd,", "kind: crowd, joins: false,"), clients={"app": SILENT})
+    assert outcome.code == 0, outcome.report()
+
+
+async def test_a_program_for_a_client_that_is_not_there_is_refused() -> None:
+    for given, told in (
+        ({"ap": "confluent"}, "no client, nor a client of the kind, 'ap'; did you mean 'app'?"),
+        ({"app": "confluentt"}, "no kind of client, and no program, 'confluentt'; did you mean 'confluent'?"),
+    ):
+        with pytest.raises(UsageError) as error:
+            await play(HELD, clients=given)
+        assert str(error.value) == told
+
+
+# --- a program of --attach ----------------------------------------------------------------------------------------------
+
+THEIRS = """\
+topics: [{name: orders}]
+clients: [{name: theirs, kind: outside, group: mine, topics: [orders]}]
+steps:
+  - {name: it came, when: {group: mine, state: Stable}, within: 20s}
+expect:
+  - {group: mine, state: Stable}
+"""
+
+
+def test_whose_an_option_is_stands_in_the_dashes(tmp_path: Path) -> None:
+    path = tmp_path / "story.yaml"
+    path.write_text(HELD)
+    for arguments, told in (
+        (("--attach",), "argument --attach: which program? As in --attach -- ./start-consumers.sh {bootstrap}"),
+        (("--attach", "--"), "argument --attach: which program?"),
+        (
+            ("--attach", "true", "--quiet"),
+            "whose is --quiet? The program's: --attach -- true --quiet; broker-sim's own",
+        ),
+    ):
+        done = cli(str(path), *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+    wanted = 'import sys, os; open(sys.argv[1], "w").write(" ".join(sys.argv[2:]) + " " + os.environ["BOOTSTRAP"])'
+    theirs = (sys.executable, "-c", wanted, str(tmp_path / "got"), "{bootstrap}", "--quiet", "--", "--json")
+    done = cli(str(path), "--quiet", "--attach", "--", *theirs)
+    assert done.returncode == 0, done.stdout
+    address, *rest, environment = (tmp_path / "got").read_text().split()
+    assert rest == ["--quiet", "--", "--json"]
+    assert address == environment
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
+
+
+async def test_a_program_that_fails_ends_the_run_at_once_with_its_exit_code() -> None:
+    told: list[str] = []
+    outcome = await play(THEIRS, attach=["sh", "-c", "exit 3"], progress=told.append)
+    assert outcome.code == 1
+    assert outcome.seconds < 15
+    (result,) = outcome.results
+    assert re.fullmatch(
+        r"the program of --attach ended with code 3 after [\d.]+ m?s; scenario:4: it came waited for group mine: state Stable",
+        result.text,
+    )
+    assert any("the program of --attach ended with code 3" in line for line in told)
+    outcome = await play(THEIRS, attach=["sh", "-c", "kill -9 $$"])
+    assert "ended with signal SIGKILL" in outcome.results[0].text
+
+
+async def test_a_program_that_goes_is_told_and_where_nothing_came_from_it_how_it_gets_the_address() -> None:
+    outcome = await play(THEIRS.replace("within: 20s", "within: 300ms"), attach=["true"])
+    assert outcome.code == 3
+    assert outcome.late.endswith(
+        "nothing came from the program of --attach: the brokers' address is in its environment as BOOTSTRAP, and "
+        "{bootstrap} in its arguments stands for it"
+    )
+    assert outcome.ended["the program of --attach"].startswith("ended with code 0 after ")
+
+
+def test_a_client_of_somebody_elses_that_nobody_starts_proves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "story.yaml"
+    path.write_text(
+        THEIRS.replace("when: {group: mine, state: Stable}, within: 20s", "after: 10ms").replace(
+            "{group: mine, state: Stable}", "{never: {group: mine, members: '>3'}}"
+        )
+    )
+    done = cli(str(path), "--quiet")
+    assert done.returncode == 1
+    assert (
+        "the client theirs never asked to join 'mine', so nothing was tried on it; it is somebody else's: --attach"
+        in done.stdout
+    )
