@@ -297,10 +297,9 @@ def story(item: pytest.Item, found: Found) -> list[str]:
     run = found.run
     before = {0: "the first one"}.get(found.clean, f"{found.clean} before it were clean")
     lines = [f"seed {found.seed!r} failed ({before}): {found.failure}", f"again: {again_line(item, found.seed)}"]
-    if not run.pinned:
-        lines.append(
-            f"This process's hash seed is not pinned: another may run otherwise. Start it with PYTHONHASHSEED={SEED}."
-        )
+    for reason in run.not_pinned:
+        instead = f". Start it with PYTHONHASHSEED={SEED}." if "PYTHONHASHSEED" in reason else ""
+        lines.append(f"Another process may run otherwise: {reason}{instead}")
     if found.failure != "not deterministic":
         lines += _faults(found)
     lines += [

@@ -18,7 +18,7 @@
 Rules:
 1. The brokers are the production code. Only the clock, the network and the source of chance are others.
 2. The same seed, program, Python and libraries give the same run, to the byte. Sets of strings depend on PYTHONHASHSEED as well:
-   ``sim.pinned`` tells whether it is pinned (``hashseed``).
+   ``sim.pinned`` tells whether it is pinned (``hashseed``), and all else that could be; ``sim.not_pinned`` what is not.
 3. Between two runs the test stands inside the loop, at one instant: it may call what wants a running loop, and await nothing but by
    ``sim.run``.
 4. A program that raises ends the run with what it raised. So does simulated code that reaches for the real world (`SimForbidden`) or
@@ -35,7 +35,7 @@ import random
 import warnings
 from asyncio import events
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -90,8 +90,8 @@ class Simulation:
         self.clusters: list[SimCluster] = []
         self.errors: list[dict[str, Any]] = []
         """What reached the loop's exception handler; see asyncio's."""
-        self.pinned = is_pinned()
-        """Whether a run in another process is the same."""
+        self.not_pinned = [] if is_pinned() else ["PYTHONHASHSEED is not pinned"]
+        """Why a run in another process may be another one; empty where it is the same."""
         self.faults = Faults()
         """What came true of the plans, and what was left out."""
         self.hangs: dict[str, Callable[[float], object]] = {}
@@ -308,6 +308,11 @@ class Simulation:
         self._raise()
         return task.result()
 
+    @property
+    def pinned(self) -> bool:
+        """Whether a run in another process is the same, as far as can be told; ``not_pinned`` tells why not."""
+        return not self.not_pinned
+
     # --- what went wrong ------------------------------------------------------------------------------------------------
 
     def ended(self, task: SimTask) -> None:
@@ -331,7 +336,8 @@ class Simulation:
         from anywhere, a journal's listener too."""
         if self._ending or self._failed is not None:
             return
-        pinned = "" if self.pinned else " (PYTHONHASHSEED is not pinned: another process may run otherwise)"
+        reasons = "; ".join(self.not_pinned)
+        pinned = f" ({reasons}: another process may run otherwise)" if reasons else ""
         error.add_note(f"{where}, {self.elapsed_s:.3f} s from the beginning, seed {self.seed!r}{pinned}")
         self._failed = error
         if self.loop.is_running():
@@ -482,10 +488,14 @@ def simulate(
     sim = Simulation(seed, **options)
     try:
         patience_s = duration_ms(patience, "patience") / 1000
-        with guarded(sim.loop, patience_s), ambient(sim.loop, seed, without=tuple(without)), _inside(sim):
+        with guarded(sim.loop, patience_s), _surroundings(sim, tuple(without)), _inside(sim):
             yield sim
     finally:
         sim.loop.close()
+
+
+def _surroundings(sim: Simulation, without: tuple[str, ...]) -> AbstractContextManager[None]:
+    return ambient(sim.loop, sim.seed, without=without, reasons=sim.not_pinned)
 
 
 @contextmanager

@@ -63,7 +63,8 @@ class Run:
     """Errors that nobody has handled: `Simulation.errors`."""
     elapsed_s: float = 0.0
     schedule_hash: str = ""
-    pinned: bool = True
+    not_pinned: list[str] = field(default_factory=list)
+    """Why another process may run otherwise: `Simulation.not_pinned`."""
 
 
 @dataclass(slots=True)
@@ -177,7 +178,7 @@ class Search:
         run.placed = [(n, fault) for n, plan in enumerate(faults.plans) for fault in plan]
         run.begun = [(n, fault) for n, injection in enumerate(faults.injections) for fault in injection.begun]
         run.skipped, run.loose = faults.skipped, sim.errors
-        run.elapsed_s, run.schedule_hash, run.pinned = sim.elapsed_s, sim.schedule_hash, sim.pinned
+        run.elapsed_s, run.schedule_hash, run.not_pinned = sim.elapsed_s, sim.schedule_hash, sim.not_pinned
         self.virtual_s += run.elapsed_s
 
     # --- the same again

@@ -1,6 +1,6 @@
 """What blocks, for the threads of a simulation: sleeping, locks, conditions, joins, sockets, selectors. See ``threads``.
 
-Everything is put behind ambient's doors when the first thread starts: it is virtual for these threads alone.
+Everything is put behind doors when the first thread starts: it is virtual for these threads alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from broker_sim.simulation.sync.sockets import PairSocket, SimSelector, TcpSocke
 from broker_sim.simulation.sync.threads import SimLock, SimRLock, SimThread, Threads, current
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.virtual.ambient import _Patches
+    from broker_sim.simulation.virtual.patches import Patches
 
 __all__ = ["KAFKA_PINS", "install"]
 
 
-def install(p: _Patches, threads: Threads) -> None:
+def install(p: Patches, threads: Threads) -> None:
     """Everything. Raises LibraryMoved."""
     for what in (_clocks, _locks, _waits, _threads, _sockets, _selectors):
         what(p, threads)
@@ -42,7 +42,7 @@ def install(p: _Patches, threads: Threads) -> None:
             pin(p)
 
 
-def _import_kafka(p: _Patches) -> bool:
+def _import_kafka(p: Patches) -> bool:
     """Whether kafka-python is installed. It is imported before a program does it, so that it takes no virtual function for good."""
     if importlib.util.find_spec("kafka") is None:
         return False
@@ -58,7 +58,7 @@ def _me() -> SimThread:
     return found
 
 
-def _of_threads(p: _Patches, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
+def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
     """Replace a function for the simulation's threads; in the loop's one it is what it was, or what it is already."""
     key = p.key(owner, name)
     if key not in p.virtual:
@@ -66,7 +66,7 @@ def _of_threads(p: _Patches, owner: Any, name: str, virtual: Callable[..., Any])
     p.in_threads[key] = virtual
 
 
-def _clocks(p: _Patches, threads: Threads) -> None:
+def _clocks(p: Patches, threads: Threads) -> None:
     loop = p.loop
     for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
 
@@ -92,7 +92,7 @@ def _clocks(p: _Patches, threads: Threads) -> None:
     _of_threads(p, time, "sleep", sleep)
 
 
-def _locks(p: _Patches, threads: Threads) -> None:
+def _locks(p: Patches, threads: Threads) -> None:
     _of_threads(p, threading, "Lock", SimLock)
     _of_threads(p, threading, "RLock", SimRLock)
     _of_threads(p, queue, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class _Waiter:
         self.thread.wake()
 
 
-def _waits(p: _Patches, threads: Threads) -> None:
+def _waits(p: Patches, threads: Threads) -> None:
     """Conditions, and with them events, queues, semaphores and barriers."""
     if not {"_waiters", "_release_save", "_acquire_restore", "_is_owned"} <= {
         *vars(threading.Condition()),
@@ -144,7 +144,7 @@ def _waits(p: _Patches, threads: Threads) -> None:
     _of_threads(p, threading.Condition, "wait", wait)
 
 
-def _threads(p: _Patches, threads: Threads) -> None:
+def _threads(p: Patches, threads: Threads) -> None:
     """Threads that threads start."""
     Thread = threading.Thread
     real_init = Thread.__init__
@@ -200,7 +200,7 @@ def _threads(p: _Patches, threads: Threads) -> None:
     _of_threads(p, processes.ProcessPoolExecutor, "__init__", no_processes)
 
 
-def _sockets(p: _Patches, threads: Threads) -> None:
+def _sockets(p: Patches, threads: Threads) -> None:
     real_new = socket.socket.__new__
 
     def new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +220,7 @@ def _sockets(p: _Patches, threads: Threads) -> None:
     _of_threads(p, ssl.SSLContext, "wrap_socket", no_tls)
 
 
-def _selectors(p: _Patches, threads: Threads) -> None:
+def _selectors(p: Patches, threads: Threads) -> None:
     default = selectors.DefaultSelector
 
     def new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
@@ -239,7 +239,7 @@ def _selectors(p: _Patches, threads: Threads) -> None:
 # --- kafka-python ------------------------------------------------------------------------------------------------------
 
 
-def _kafka_partitions(p: _Patches) -> None:
+def _kafka_partitions(p: Patches) -> None:
     """Sets of its TopicPartition are iterated in the same order whatever Python's hash seed is."""
     from kafka.structs import TopicPartition
 
@@ -248,7 +248,7 @@ def _kafka_partitions(p: _Patches) -> None:
     p.put(TopicPartition, "__hash__", lambda self: crc32(self[0].encode()) * 31 + self[1])
 
 
-def _kafka_tasks(p: _Patches) -> None:
+def _kafka_tasks(p: Patches) -> None:
     """Tasks of its I/O loop that are due at the same time run in the order in which they were made, not in that of their addresses."""
     from kafka.net.selector import Task
 
@@ -269,7 +269,7 @@ def _kafka_tasks(p: _Patches) -> None:
     p.put(Task, "__hash__", number)
 
 
-def _kafka_selector(p: _Patches) -> None:
+def _kafka_selector(p: Patches) -> None:
     """It makes the selector that Python prefers, which is a virtual one on a thread of the simulation."""
     from kafka.net.selector import NetworkSelector
 
@@ -277,7 +277,7 @@ def _kafka_selector(p: _Patches) -> None:
         raise LibraryMoved("kafka-python's NetworkSelector takes another selector")
 
 
-def _kafka_record_times(p: _Patches) -> None:
+def _kafka_record_times(p: Patches) -> None:
     """Its records have virtual timestamps: its builder has ``time.time`` in a default argument, since it was imported."""
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -292,7 +292,7 @@ def _kafka_record_times(p: _Patches) -> None:
     _of_threads(p, DefaultRecordBatchBuilder, "append", append)
 
 
-def _kafka_finalisers(p: _Patches) -> None:
+def _kafka_finalisers(p: Patches) -> None:
     """A producer that is dropped closes itself, and waits a second for that. When a process or the simulation is over nobody does."""
     from kafka import KafkaProducer
 
@@ -308,7 +308,7 @@ def _kafka_finalisers(p: _Patches) -> None:
     p.put(KafkaProducer, "__del__", finalise)
 
 
-def _kafka_producer_names(p: _Patches) -> None:
+def _kafka_producer_names(p: Patches) -> None:
     """A producer without a client id is called by how many there have been: those of this simulation."""
     producers = importlib.import_module("kafka.producer.kafka")
     name = "PRODUCER_CLIENT_ID_SEQUENCE"
@@ -317,7 +317,7 @@ def _kafka_producer_names(p: _Patches) -> None:
     p.put(producers, name, type(getattr(producers, name))())
 
 
-KAFKA_PINS: dict[str, Callable[[_Patches], None]] = {
+KAFKA_PINS: dict[str, Callable[[Patches], None]] = {
     "kafka-python's partitions": _kafka_partitions,
     "kafka-python's tasks": _kafka_tasks,
     "kafka-python's selector": _kafka_selector,

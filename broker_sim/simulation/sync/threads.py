@@ -7,7 +7,7 @@ thread blocks - in a sleep, a lock, an event, a queue, a socket, a selector, a j
 to the next is one callback, so that crashes, pauses, links and the order of things are what they are for tasks.
 
 Rules:
-1. What blocks is virtual for these threads alone: `install` puts it behind ambient's doors when the first one starts.
+1. What blocks is virtual for these threads alone: `install` puts it behind doors when the first one starts.
 2. No thread is preempted: between two waits it is alone. But one that works on without a wait gives the baton away after `_WORK` looks
    at a clock or a socket, for a while, so that who polls gets on; and to take the baton up again takes time.
 3. Threads that wait for each other's locks, or for each other's ends, in a ring end the run: `SimDeadlock` names them.
@@ -31,12 +31,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden
-from broker_sim.simulation.virtual import ambient
+from broker_sim.simulation.virtual.patches import current as current_patches
 from broker_sim.simulation.virtual.process import PROCESS, context_of
 
 if TYPE_CHECKING:
-    from broker_sim.simulation.virtual.ambient import _Patches
     from broker_sim.simulation.virtual.loop import SimLoop
+    from broker_sim.simulation.virtual.patches import Patches
 
 __all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread", "prepare"]
 
@@ -288,7 +288,7 @@ _PLUMBING = (
         __name__,
         "broker_sim.simulation.sync.blocking",
         "broker_sim.simulation.sync.sockets",
-        "broker_sim.simulation.virtual.ambient",
+        "broker_sim.simulation.virtual.patches",
     ),
     *("threading", "queue", "selectors", "socket", "contextlib"),
 )
@@ -302,7 +302,7 @@ def _nobody() -> None:
 class Threads:
     """All threads of one simulation."""
 
-    def __init__(self, patches: _Patches) -> None:
+    def __init__(self, patches: Patches) -> None:
         self.patches = patches
         self.loop: SimLoop = patches.loop
         self.all: dict[int, SimThread] = patches.threads
@@ -332,13 +332,13 @@ class Threads:
 
 def current() -> SimThread | None:
     """The simulation's thread that asks; None for all others."""
-    patches = ambient._current
+    patches = current_patches()
     return None if patches is None else patches.threads.get(get_ident())
 
 
 def prepare() -> Threads:
     """Let this simulation have threads. Raises LibraryMoved."""
-    patches = ambient._current
+    patches = current_patches()
     assert patches is not None
     if patches.sync is None:
         with patches.lifted():  # what is imported here and now draws nothing

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from broker_sim.simulation.errors import SimStuck, caller
-from broker_sim.simulation.virtual import ambient
+from broker_sim.simulation.virtual import patches
 from broker_sim.simulation.virtual.process import PROCESS
 from broker_sim.words import duration_text
 
@@ -39,6 +39,8 @@ _IDLE = 10
 _DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
 _LOOP = str(Path(__file__).with_name("loop.py"))
 _THREADS = str(Path(__file__).parents[1] / "sync" / "threads.py")
+_times = os.times
+"""The real one: what is looked at in the simulation's own thread has its time."""
 _SHOWN = 6
 """Frames that the error shows."""
 
@@ -100,7 +102,7 @@ class _Guard:
 
 def _running(frame: FrameType | None) -> FrameType | None:
     """Where the simulation stands: in the main thread, or in that of a synchronous program which has its turn."""
-    threads = ambient.threads()
+    threads = patches.threads()
     if frame is None or frame.f_code.co_filename != _THREADS:
         return frame
     frames = sys._current_frames()
@@ -109,7 +111,7 @@ def _running(frame: FrameType | None) -> FrameType | None:
 
 
 def _cpu_s() -> float:
-    times = os.times()
+    times = _times()
     return times.user + times.system
 
 

@@ -19,7 +19,7 @@ CAUSES = """\
 A run can be repeated if nothing in it depends on anything but its seed. What does, most often:
 - the order of a set of plain objects, or id() and hash() of them: their hashes are addresses. Sort it, or use a dict;
 - what an earlier run left behind: module globals, caches, counters, files. Make it anew in the test;
-- a clock or generator that C code reads (os.times, time.process_time, numpy's own generator): take time.time and random;
+- a clock or generator that C code has for itself (numpy.datetime64('now'), torch's): take time.time and random;
 - a thread, a C client with sockets of its own (librdkafka): it lives in real time."""
 """What to do about runs that differ."""
 

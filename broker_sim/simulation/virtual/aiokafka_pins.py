@@ -1,0 +1,120 @@
+"""Where aiokafka itself has to be met for its runs to be repeatable. `LibraryMoved`: a place has changed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from broker_sim.simulation.errors import LibraryMoved
+from broker_sim.simulation.virtual.process import PROCESS
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.patches import Patches
+
+__all__ = ["PINS"]
+
+
+def _record_times(p: Patches) -> None:
+    """Records have virtual timestamps: aiokafka's builder is C and reads the clock there where none is given."""
+    from aiokafka.producer import message_accumulator
+
+    real = message_accumulator.BatchBuilder.append
+    parameters = inspect.signature(real).parameters
+    if list(parameters) != ["self", "timestamp", "key", "value", "headers"]:
+        raise LibraryMoved(f"aiokafka's BatchBuilder.append takes {', '.join(parameters)}")
+    wall = p.loop.wall
+
+    def append(self: Any, *, timestamp: Any, key: Any, value: Any, headers: Any = None) -> Any:
+        if timestamp is None:
+            timestamp = int(wall() * 1000)
+        return real(self, timestamp=timestamp, key=key, value=value, headers=headers)
+
+    p.door(message_accumulator.BatchBuilder, "append", append)
+
+
+def _partition_hashes(p: Patches) -> None:
+    """Sets of TopicPartition are iterated in the same order whatever Python's hash seed is."""
+    from aiokafka.structs import TopicPartition
+
+    if TopicPartition._fields != ("topic", "partition"):
+        raise LibraryMoved(f"aiokafka's TopicPartition has the fields {', '.join(TopicPartition._fields)}")
+
+    class Names(dict[str, int]):
+        def __missing__(self, name: str) -> int:
+            self[name] = crc = crc32(name.encode()) * 31
+            return crc
+
+    names = Names()
+
+    def partition_hash(self: Any) -> int:
+        return names[self[0]] + self[1]  # type: ignore[no-any-return]
+
+    p.put(TopicPartition, "__hash__", partition_hash)
+
+
+def _broker_hashes(p: Patches) -> None:
+    """Sets of BrokerMetadata, which has a host's name and None in it: until Python 3.12 the hash of None is its address."""
+    from aiokafka.structs import BrokerMetadata
+
+    if BrokerMetadata._fields != ("nodeId", "host", "port", "rack"):
+        raise LibraryMoved(f"aiokafka's BrokerMetadata has the fields {', '.join(BrokerMetadata._fields)}")
+
+    def broker_hash(self: Any) -> int:
+        return hash((crc32(f"{self[0]} {self[1]}".encode()), self[2]))
+
+    p.put(BrokerMetadata, "__hash__", broker_hash)
+
+
+def _producer_names(p: Patches) -> None:
+    """A producer without a client id is called by how many there have been: those of this simulation."""
+    from aiokafka import AIOKafkaProducer
+
+    name = "_PRODUCER_CLIENT_ID_SEQUENCE"
+    if not isinstance(vars(AIOKafkaProducer).get(name), int):
+        raise LibraryMoved(f"aiokafka's AIOKafkaProducer has no {name}")
+    p.put(AIOKafkaProducer, name, 0)
+
+
+def _sticky_memory(p: Patches) -> None:
+    """The sticky assignor keeps what it was assigned on its class, as a process has but one: here each process has its own."""
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    kept: dict[tuple[Any, Any, str], Any] = {}
+    names = ("member_assignment", "generation")
+    missing = [name for name in names if name not in vars(StickyPartitionAssignor)]
+    if missing:
+        raise LibraryMoved(f"aiokafka's StickyPartitionAssignor has no {' and no '.join(missing)}")
+    first = {name: vars(StickyPartitionAssignor)[name] for name in names}
+
+    def of_process(name: str) -> property:
+        def read(cls: Any) -> Any:
+            return kept.get((cls, PROCESS.get(), name), first[name])
+
+        def write(cls: Any, value: Any) -> None:
+            kept[cls, PROCESS.get(), name] = value
+
+        return property(read, write)
+
+    usual: Any = type(StickyPartitionAssignor)
+    meta = type("PerProcess", (usual,), {name: of_process(name) for name in names})
+    kinds = [StickyPartitionAssignor]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        kind.__class__ = meta
+
+    def as_before() -> None:
+        for kind in kinds:
+            kind.__class__ = usual
+
+    p.then(as_before)
+
+
+PINS: dict[str, Callable[[Patches], None]] = {
+    "aiokafka's record times": _record_times,
+    "aiokafka's partitions": _partition_hashes,
+    "aiokafka's brokers": _broker_hashes,
+    "aiokafka's producer names": _producer_names,
+    "aiokafka's sticky memory": _sticky_memory,
+}

@@ -1,0 +1,146 @@
+"""The clocks that simulated code can read are the loop's."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import gc
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.errors import LibraryMoved
+from broker_sim.simulation.virtual import patches
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.patches import Patches
+
+__all__ = ["PINS"]
+
+
+def _clocks(p: Patches) -> None:
+    """``time.time``, ``monotonic``, ``perf_counter``, ``localtime`` and their like are the loop's; ``time.sleep`` is forbidden."""
+    loop = p.loop
+    for name, virtual in (("time", loop.wall), ("monotonic", loop.time), ("perf_counter", loop.time)):
+        p.door(time, name, virtual)
+        p.door(time, name + "_ns", _in_ns(virtual))
+
+    def no_sleep(seconds: float) -> None:
+        instead = "use asyncio.sleep, or asyncio.to_thread" if loop.is_running() else "use sim.run_for"
+        loop.forbid(f"time.sleep({seconds!r})", instead)
+
+    p.door(time, "sleep", no_sleep)
+    for name, at in (("gmtime", 0), ("localtime", 0), ("ctime", 0), ("strftime", 1), ("asctime", 0)):
+        p.door(time, name, _at_virtual_time(p, name, at))
+
+
+def _in_ns(virtual: Callable[[], float]) -> Callable[[], int]:
+    return lambda: int(virtual() * 1e9)
+
+
+def _at_virtual_time(p: Patches, name: str, at: int) -> Callable[..., Any]:
+    """A function of ``time`` whose argument number ``at`` is the present where it is left out."""
+    broken_down = name in ("strftime", "asctime")
+
+    def function(*args: Any) -> Any:
+        if len(args) <= at or args[at] is None:
+            now = p.loop.wall()
+            args = (*args[:at], p.real(time, "localtime")(now) if broken_down else now)
+        return p.real(time, name)(*args)
+
+    return function
+
+
+_OF_THE_DAY = {"CLOCK_REALTIME", "CLOCK_REALTIME_COARSE", "CLOCK_TAI"}
+
+
+def _system_clocks(p: Patches) -> None:
+    """``time.clock_gettime`` and ``clock_gettime_ns`` are the loop's, whichever clock is asked."""
+    loop = p.loop
+    of_the_day = {getattr(time, name) for name in _OF_THE_DAY if hasattr(time, name)}
+
+    def read(clock: int) -> float:
+        return loop.wall() if clock in of_the_day else loop.time()
+
+    if hasattr(time, "clock_gettime"):
+        p.door(time, "clock_gettime", read)
+        p.door(time, "clock_gettime_ns", lambda clock: int(read(clock) * 1e9))
+
+
+def _work(p: Patches) -> None:
+    """``time.process_time``, ``thread_time``, ``os.times`` and ``resource.getrusage`` tell the seconds since the beginning."""
+    loop = p.loop
+
+    def spent() -> float:
+        return loop.elapsed_s
+
+    for name in ("process_time", "thread_time"):
+        if hasattr(time, name):
+            p.door(time, name, spent)
+            p.door(time, name + "_ns", _in_ns(spent))
+
+    p.door(os, "times", lambda: os.times_result((spent(), 0.0, 0.0, 0.0, loop.time())))
+    resource = sys.modules.get("resource")
+    if resource is not None:
+        p.door(resource, "getrusage", lambda who: resource.struct_rusage((spent(), *[0.0] + [0] * 14)))
+
+
+def _dates(p: Patches) -> None:
+    """``datetime.now()``, ``utcnow()`` and ``today()`` are the loop's time.
+
+    ``now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict.
+    ``today()`` asks ``time.time``."""
+    kind = datetime.datetime
+    members = gc.get_referents(vars(kind))[0]
+    real = {name: members[name] for name in ("now", "utcnow")}
+    _REAL_DATES.update(real)
+
+    def put(functions: dict[str, Any]) -> None:
+        members.update(functions)
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+    put({"now": classmethod(now), "utcnow": classmethod(utcnow)})
+    p.then(lambda: put(real))
+    if kind.now(datetime.UTC).timestamp() != p.loop.wall():
+        raise LibraryMoved(
+            "datetime.now() can't be given virtual time; simulate(without=['datetime']) leaves it as it is"
+        )
+
+
+_REAL_DATES: dict[str, Any] = {}
+
+
+def now(cls: Any, tz: Any = None) -> Any:
+    """In the place of ``datetime.now``, in all simulations: whoever takes it sees the time of the one that runs."""
+    p = patches.current()
+    if p is None or not p.inside():
+        return _REAL_DATES["now"].__get__(None, cls)(tz)
+    return cls.fromtimestamp(p.loop.wall(), tz)
+
+
+def utcnow(cls: Any) -> Any:
+    """In the place of ``datetime.utcnow``."""
+    p = patches.current()
+    if p is None or not p.inside():
+        return _REAL_DATES["utcnow"].__get__(None, cls)()
+    return cls.fromtimestamp(p.loop.wall(), datetime.UTC).replace(tzinfo=None)
+
+
+def _log_records(p: Patches) -> None:
+    """``relativeCreated`` of log records counts from the beginning: it counts from the import of ``logging``."""
+    start = getattr(logging, "_startTime", None)
+    if not isinstance(start, int | float):
+        raise LibraryMoved("logging has no _startTime, from which relativeCreated counts")
+    p.put(logging, "_startTime", p.loop.wall() if isinstance(start, float) else int(p.loop.wall() * 1e9))
+
+
+PINS: dict[str, Callable[[Patches], None]] = {
+    "clocks": _clocks,
+    "system clocks": _system_clocks,
+    "CPU time": _work,
+    "datetime": _dates,
+    "log records": _log_records,
+}
