@@ -27,9 +27,10 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from broker_sim.clock import Clock, Timer, clock_of
+from broker_sim.cluster_options import ARGUMENTS, Options, Topics, check, known, topics_of
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.incidents import ClusterError, Incidents
 from broker_sim.server import BrokerServer, listen
@@ -56,20 +57,30 @@ _LOCK_FILE = ".lock"
 class Cluster(Incidents):
     """``brokers`` brokers, started and stopped together.
 
-    ``topics``: name -> number of partitions (-1: num.partitions), created unless they are there. ``config``: settings by
-    Kafka's names. ``data_dir``: where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``:
-    of the first broker, the others take the next ones; 0 takes free ones. ``advertised_host``: what clients are told to
-    connect to, where that is not ``host``.
+    ``topics``: created unless they are there: ``{"orders": 6}`` (-1: num.partitions), ``["orders", "payments:6"]``, or with
+    settings ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``. ``config``: settings by Kafka's names. ``data_dir``:
+    where logs are kept, with ``sync`` forced to the disk before an acknowledgement. ``port``: of the first broker, the others take
+    the next ones; 0 takes free ones. ``advertised_host``: what clients are told to connect to, where that is not ``host``.
 
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (stands still, ``time.advance`` moves it) or one of your
     own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
     else it begins when somebody looks (`incidents`). ``rng`` takes the place of ``seed``.
     """
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *_: object, **options: object) -> Self:
+            """Python would name an argument that isn't there, and not the one that was meant."""
+            try:
+                known(options if cls is Cluster else ())
+            except UsageError as error:
+                raise ClusterError(str(error)) from None
+            return super().__new__(cls)
+
     def __init__(
         self,
         brokers: int = 1,
-        topics: Mapping[str, int] | None = None,
+        topics: Topics | None = None,
         *,
         as_version: str = "4.1",
         config: Mapping[str, object] | None = None,
@@ -83,18 +94,18 @@ class Cluster(Incidents):
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name in ARGUMENTS}
         super().__init__(rng, seed, journal)
+        try:
+            check(given)
+            self.config = BrokerConfig(config, as_version)
+        except (ConfigError, UsageError) as error:
+            raise ClusterError(str(error)) from None
         if brokers < 1:
             raise ClusterError(f"a cluster has at least one broker, not {brokers}")
         if not 0 <= port <= 65536 - brokers:
             raise ClusterError(f"port {port} is out of range for {brokers} broker{'s'[: brokers - 1]}")
-        try:
-            self.config = BrokerConfig(config, as_version)
-            if isinstance(clock, str):
-                clock_of(clock)
-        except (ConfigError, UsageError) as error:
-            raise ClusterError(str(error)) from None
-        self.topics = dict(topics or {})
+        self._topics = topics_of(topics)
         self.host = host
         self._ports = [port + number if port else 0 for number in range(brokers)]
         self._advertised_host = advertised_host or ("127.0.0.1" if host in _WILDCARDS else host)
@@ -239,10 +250,12 @@ class Cluster(Incidents):
                 state.add_broker(node_id, self._advertises(node_id), port)
             self._begin(state)
             state.load()
-            for name, partitions in self.topics.items():
+            for name, new in self._topics.items():
                 if name not in state.topics:
                     about = f"topic {name!r}"
-                    state.create_topic(name, partitions)
+                    state.create_topic(
+                        name, new.partitions, replication_factor=new.replication_factor, configs=new.configs
+                    )
         except KafkaError as error:
             raise ClusterError(f"{about}: {error.message or error.error.name}") from None
         except (StoreError, StorageError) as error:
@@ -285,7 +298,7 @@ class _RuntimeToBe:
 class ClusterThread:
     """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s."""
 
-    def __init__(self, brokers: int = 1, topics: Mapping[str, int] | None = None, **options: Any) -> None:
+    def __init__(self, brokers: int = 1, topics: Topics | None = None, **options: Unpack[Options]) -> None:
         self._make: Callable[[], Cluster] = lambda: Cluster(brokers, topics, **options)
         self._cluster: Cluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

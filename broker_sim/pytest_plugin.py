@@ -32,6 +32,7 @@ Loading this costs nothing: the simulator is imported by the first test that ask
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
@@ -123,9 +124,13 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
     async def running_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
         from broker_sim.cluster import Cluster
 
-        async with Cluster(**_options(request)) as kafka:
+        with _in_one_line():
+            kafka = await Cluster(**_options(request)).start()
+        try:
             request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
             yield kafka
+        finally:
+            await kafka.stop()
 
     return running_cluster
 
@@ -149,14 +154,33 @@ def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The cluster's arguments: those of the nearest marker win, one by one; settings are put together."""
+    from broker_sim.cluster_options import check, known
+    from broker_sim.words import UsageError
+
     options: dict[str, Any] = {"journal": True}
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
     for marker in reversed(list(request.node.iter_markers(MARKER))):
-        if marker.args:
-            raise pytest.UsageError(f"@pytest.mark.{MARKER} takes keyword arguments only")
+        try:
+            if marker.args:
+                raise UsageError("it takes keyword arguments only, as in brokers=3")
+            known(marker.kwargs)
+            check(marker.kwargs)
+        except UsageError as error:
+            pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
         options.update(marker.kwargs)
         config.update(marker.kwargs.get("config") or {})
     return {**options, "config": config}
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    """What a cluster can't be started with is one line of the report, not a way through its code."""
+    from broker_sim.incidents import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        pytest.fail(f"the cluster can't start: {error}", pytrace=False)
 
 
 @pytest.fixture
@@ -164,9 +188,13 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     """A cluster on a thread of its own, for code without an event loop."""
     from broker_sim.cluster import ClusterThread
 
-    with ClusterThread(**_options(request)) as kafka:
+    with _in_one_line():
+        kafka = ClusterThread(**_options(request)).start()
+    try:
         request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
         yield kafka
+    finally:
+        kafka.stop()
 
 
 @pytest.fixture

@@ -112,7 +112,50 @@ def test_position(kafka_server): pass
 """)
     result = pytester.runpytest_subprocess("-p", "no:randomly")
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*ClusterError*num.partition*", "*@pytest.mark.kafka takes keyword arguments only*"])
+    result.stdout.fnmatch_lines(
+        [
+            "the cluster can't start: *num.partition*",
+            "@pytest.mark.kafka: it takes keyword arguments only, as in brokers=3",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_wrong_argument_of_the_marker_is_told_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import pytest
+
+@pytest.mark.kafka(broker=3)
+def test_name(kafka_server): pass
+
+@pytest.mark.kafka(configs={})
+async def test_word(kafka): pass
+
+@pytest.mark.kafka(brokers="three")
+def test_kind(kafka): pass
+
+@pytest.mark.kafka(clock="manuel")
+def test_value(kafka_bootstrap): pass
+""")
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=50)
+    result.assert_outcomes(errors=4)
+    result.stdout.fnmatch_lines(
+        [
+            "@pytest.mark.kafka: no argument 'broker'; did you mean 'brokers'?",
+            "@pytest.mark.kafka: no argument 'configs'; did you mean 'config'?",
+            "@pytest.mark.kafka: brokers='three': a whole number is meant, as in brokers=3",
+            "@pytest.mark.kafka: no clock 'manuel'; did you mean 'manual'?",
+        ]
+    )
+
+
+def test_topics_may_be_a_list_of_names(pytester: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.kafka(topics=["orders", "payments:6"])
+def test_list(kafka_server):
+    assert ask_sync(kafka_server.bootstrap) == {"orders": 1, "payments": 6}
+"""
+    passes(pytester, code, 1)
 
 
 def test_loading_it_loads_no_broker() -> None:
