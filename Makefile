@@ -14,7 +14,7 @@ ARGS ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs conformance bench clean
+.PHONY: help setup demo test check docs conformance differential bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ docs: $(READY) ## write the generated parts of the README and of docs/ again
 conformance: $(READY) ## the same tests on the simulator and on real Apache Kafka 3.4 and 4.1 (needs a JVM and Maven)
 	@echo "== conformance: the simulator and real brokers (needs java and mvn)"
 	@$(BIN)/python -m pytest tests/conformance $(ARGS)
+
+differential: $(READY) ## random requests to the simulator and to real Kafka in lockstep: ARGS='--version 4.1 --minutes 60 --seed 1'
+	@$(BIN)/python -m tests.differential $(ARGS)
 
 bench: $(READY) ## the benchmarks: requests per second beside Kafka, kfake and librdkafka's mock
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,30 @@
+"""What random sequences are made of. `sequence(seed, versions)` is the whole of it: a function of its arguments alone."""
+
+from __future__ import annotations
+
+import random
+
+from tests.differential.generators import admin, data, groups, wild
+from tests.differential.generators.draw import Draw, Versions
+from tests.differential.sequence import Sequence
+
+KINDS = {
+    "group": (groups.sequence, 8),
+    "timed": (groups.timed, 3),
+    "offsets": (groups.offsets, 3),
+    "data": (data.sequence, 6),
+    "admin": (admin.sequence, 3),
+    "wild": (wild.sequence, 2),
+}
+"""Name -> generator, and how often it is drawn."""
+
+
+def sequence(seed: int, versions: Versions, only: str = "") -> Sequence:
+    """The sequence of a seed, for a broker with these versions; `only` names the one generator to draw from."""
+    rng = random.Random(seed)
+    names = list(KINDS)
+    kind = rng.choices(names, [KINDS[name][1] for name in names])[0]
+    kind = only or kind
+    draw = Draw(rng, versions)
+    KINDS[kind][0](draw)
+    return Sequence(seed, kind, draw.steps, timed=kind == "timed")

@@ -1,0 +1,42 @@
+"""Differences that stay: where the simulator answers otherwise on purpose, and why. docs/fidelity.md has them, too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.differential.play import Difference
+
+
+@dataclass(frozen=True)
+class Known:
+    """Differences whose first row is at `path` (a regular expression over `Api v5.field`), of values that match."""
+
+    path: str
+    real: str
+    simulated: str
+    reason: str
+    versions: tuple[str, ...] = ("3.4", "3.9", "4.1", "4.4")
+
+
+KNOWN: tuple[Known, ...] = ()
+
+
+def explained(version: str, difference: Difference) -> Known | None:
+    """The entry that explains every row of this difference."""
+    found = None
+    for where, real, simulated in difference.rows:
+        found = next(
+            (
+                one
+                for one in KNOWN
+                if version in one.versions
+                and re.fullmatch(one.path, where)
+                and re.fullmatch(one.real, str(real), re.DOTALL)
+                and re.fullmatch(one.simulated, str(simulated), re.DOTALL)
+            ),
+            None,
+        )
+        if found is None:
+            return None
+    return found

@@ -1,0 +1,79 @@
+"""One connection of the tester: frames out, frames in, in the order in which Kafka answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+CLOSED = None
+"""What comes instead of an answer when the broker hangs up."""
+
+Deliver = Callable[[int, bytes | None], None]
+
+
+class Line(asyncio.Protocol):
+    """Hands `(number of the step, the answer's payload or CLOSED)` to `deliver`, one call for each `send`."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._waiting: deque[int] = deque()
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.is_closed = False
+
+    @classmethod
+    async def connect(cls, host: str, port: int, deliver: Deliver) -> Line:
+        _, line = await asyncio.get_running_loop().create_connection(lambda: cls(deliver), host, port)
+        return line
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is due."""
+        return bool(self._waiting)
+
+    def send(self, number: int, frame: bytes) -> None:
+        self._waiting.append(number)
+        if self._transport is None or self.is_closed:
+            self._all_closed()
+            return
+        self._transport.write(frame)
+
+    def forget(self, number: int) -> None:
+        """No answer will come to this step (acks=0)."""
+        if number in self._waiting:
+            self._waiting.remove(number)
+
+    def close(self) -> None:
+        self._deliver = _nobody
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            size = int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < 4 + size:
+                return
+            payload = bytes(self._buffer[4 : 4 + size])
+            del self._buffer[: 4 + size]
+            self._deliver(self._waiting.popleft() if self._waiting else -1, payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._all_closed()
+
+    def _all_closed(self) -> None:
+        while self._waiting:
+            self._deliver(self._waiting.popleft(), CLOSED)
+
+
+def _nobody(number: int, payload: bytes | None) -> None:
+    """After `close` nobody is told anything."""

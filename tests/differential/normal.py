@@ -1,0 +1,163 @@
+"""An answer as plain data that can be compared: what must differ between two brokers gets a name of its own.
+
+Member ids, producer ids, fetch sessions and topic ids are named by the order in which a play first meets them, ports by
+the node that has them, the play's prefix is {p}. Records are taken apart. What other plays made is left out. Which
+lists are sorted first stands in tolerances.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, batches, records
+from kafka_wire.schema import ZERO_UUID, FieldSpec
+from tests.differential.catalogue import by_key
+from tests.differential.symbols import UNKNOWN_TOPIC_ID, Scope
+from tests.differential.tolerances import unordered
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ID = re.compile(rf"([A-Za-z0-9_.{{}}]*-)?{_UUID}")
+SHARED_TOPICS = ("t0", "t1")
+NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
+EVERYTHING = ("ListGroups", "Metadata", "DescribeLogDirs")
+OTHERS = {"groups": "group_id", "topics": "name"}
+"""Lists in which other plays' things show up: ListGroups, Metadata and DescribeLogDirs of everything."""
+
+
+class Reader:
+    """Reads one side's answers in one play."""
+
+    def __init__(self, scope: Scope, ports: dict[int, int], version: str) -> None:
+        self._version = version
+        self._scope = scope
+        self._ports = ports
+        self._names: dict[Any, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def message(self, api: str, message: Any, version: int) -> dict[str, Any]:
+        """`message` as nested dicts and lists: its fields that `version` has."""
+        return self._struct(api, message, version, api)
+
+    def _struct(self, api: str, value: Any, version: int, path: str) -> dict[str, Any]:
+        return {
+            name: self._field(api, getattr(value, name), version, name, spec, f"{path}.{name}")
+            for name, spec in type(value).__fields__
+            if version in spec.versions
+        }
+
+    def _field(self, api: str, value: Any, version: int, name: str, spec: FieldSpec, path: str) -> Any:
+        if value is None:
+            return None
+        if spec.kind == "array":
+            return self._array(api, value, version, name, spec, path)
+        if spec.kind == "struct":
+            return self._struct(api, value, version, path)
+        if spec.kind == "records":
+            return self.batches(value)
+        if spec.kind == "uuid":
+            return self.topic_id(value)
+        if isinstance(value, bytes):
+            return self.text(value.decode("latin-1"))
+        if isinstance(value, str):
+            return self.text(value)
+        if name == "port" and value in self._ports:
+            return f"port of node {self._ports[value]}"
+        if name in NAMED_NUMBERS and value > 0:
+            return self._named((name, value), NAMED_NUMBERS[name])
+        return value
+
+    def _array(self, api: str, value: list[Any], version: int, name: str, spec: FieldSpec, path: str) -> list[Any]:
+        key = OTHERS.get(name)
+        if key is not None and api in EVERYTHING and value and hasattr(value[0], key):
+            value = [item for item in value if self._own(getattr(item, key))]
+        if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
+            value = [item for item in value if item.api_key in by_key()]
+        if name == "members":  # in the order of their ids at Kafka: first by what they are without them
+            value = sorted(value, key=_without_ids)
+        element = spec.element()
+        made = [self._field(api, item, version, name, element, path) for item in value]
+        return sorted(made, key=_text) if unordered(self._version, path) else made
+
+    def _own(self, name: str | None) -> bool:
+        return name is None or name.startswith(self._scope.prefix) or name in SHARED_TOPICS
+
+    def text(self, text: str) -> str:
+        """Text, or bytes as latin-1, without what hangs on the side and the play."""
+        if "-" in text:
+            text = _ID.sub(lambda found: self._named(found[0], found[1] or ""), text)
+        return text.replace(self._scope.prefix, "{p}")
+
+    def topic_id(self, value: bytes) -> str:
+        if value == ZERO_UUID:
+            return "no topic id"
+        if value == UNKNOWN_TOPIC_ID:
+            return "unknown topic id"
+        for name, known in self._scope.topic_ids.items():
+            if known == value:
+                return f"id of {self.text(name)}"
+        return self._named(value, "topic")
+
+    def batches(self, data: bytes) -> Any:
+        """Fetched records: each batch's header and records. What is behind the last whole batch counts as bytes."""
+        out: list[Any] = []
+        end = 0
+        try:
+            for position, header in batches(data):
+                fields = header._asdict()
+                for unwanted in ("crc", "length"):
+                    del fields[unwanted]
+                fields["size"] = header.size
+                if header.producer_id >= 0:
+                    fields["producer_id"] = self._named(("producer_id", header.producer_id), "producer")
+                raw = data[position + HEADER_BYTES : position + header.size]
+                fields["records"] = self._records(data, position, header, raw)
+                out.append(fields)
+                end = position + header.size
+        except RecordBatchError:
+            pass
+        return [*out, {"cut": len(data) - end}] if end < len(data) else out
+
+    def _records(self, data: bytes, position: int, header: Any, raw: bytes) -> Any:
+        try:
+            return [[*list(record[:4]), list(record.headers)] for record in records(data, position, header)]
+        except RecordBatchError:
+            return raw.hex()
+
+    def _named(self, whole: Any, prefix: str) -> str:
+        known = self._names.get(whole)
+        if known is None:
+            self._counts[prefix] = self._counts.get(prefix, 0) + 1
+            known = self._names[whole] = f"{prefix}#{self._counts[prefix]}"
+        return known
+
+
+def _without_ids(member: Any) -> str:
+    return re.sub(_UUID, "", repr(member))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+def differences(expected: Any, actual: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """(path, expected, actual) of each place where two trees differ."""
+    if isinstance(expected, dict) and isinstance(actual, dict) and expected.keys() == actual.keys():
+        return [found for key in expected for found in differences(expected[key], actual[key], f"{path}.{key}")]
+    if isinstance(expected, list) and isinstance(actual, list):
+        out = [
+            found
+            for index, (one, other) in enumerate(zip(expected, actual, strict=False))
+            for found in differences(one, other, f"{path}[{index}]")
+        ]
+        if len(expected) != len(actual):
+            out.insert(0, (f"{path}.length", _brief(expected), _brief(actual)))
+        return out
+    if expected == actual and type(expected) is type(actual):
+        return []
+    return [(path, expected, actual)]
+
+
+def _brief(items: list[Any]) -> str:
+    return f"{len(items)}: {json.dumps(items, default=repr)[:300]}"

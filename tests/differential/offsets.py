@@ -1,0 +1,105 @@
+"""The records of __consumer_offsets that a play's groups left, on both sides, decoded and compared."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.offsets_log import decode_key, decode_value
+from kafka_wire.record_batch import batches, records
+from tests.differential.normal import differences
+from tests.differential.play import Difference, Play, Side
+from tests.differential.tolerances import tolerated
+
+OFFSETS = "__consumer_offsets"
+API = "the offsets log"
+
+
+async def ends(side: Side, partitions: int) -> list[int]:
+    """The end offset of every partition of the offsets log."""
+    rows = [ListOffsetsPartition(index, timestamp=-1) for index in range(partitions)]
+    answer = await side.ask(ListOffsetsRequest(-1, 0, [ListOffsetsTopic(OFFSETS, rows)]), 4)
+    return [row.offset for row in sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)]
+
+
+async def written(side: Side, start: list[int]) -> list[dict[str, Any]]:
+    """What stands in the log behind `start` of groups with the play's prefix: by group, in the order of the log."""
+    found = []
+    for index, offset in enumerate(start):
+        for raw in await _fetch(side, index, offset):
+            found += _entries(side, raw, offset)
+    found.sort(key=lambda entry: (entry["group"], entry.pop("offset")))
+    return found
+
+
+async def _fetch(side: Side, index: int, offset: int) -> list[bytes]:
+    out = []
+    while True:
+        wanted = FetchTopic(
+            OFFSETS, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 22)]
+        )
+        answer = (
+            (await side.ask(FetchRequest(max_wait_ms=0, max_bytes=1 << 23, topics=[wanted]), 12))
+            .responses[0]
+            .partitions[0]
+        )
+        if answer.error_code or not answer.records:
+            return out
+        out.append(answer.records)
+        for _, header in batches(answer.records):
+            offset = header.next_offset
+
+
+def _entries(side: Side, raw: bytes, start: int) -> list[dict[str, Any]]:
+    out = []
+    for position, header in batches(raw):
+        rows = []
+        for record in records(raw, position, header):
+            kind, key = decode_key(record.key or b"")
+            group = getattr(key, "group", getattr(key, "group_id", None))
+            if record.offset < start or group is None or not group.startswith(side.scope.prefix):
+                continue
+            value = decode_value(kind, record.value)
+            rows.append(
+                {
+                    "group": side.reader.text(group),
+                    "offset": (
+                        header.base_offset,
+                        repr(key),
+                    ),  # within a batch by key: what deletes goes through a hash map
+                    "kind": kind,
+                    "key": side.reader.text(repr(key)),
+                    "value": None if value is None else _plain(side, value, record.value or b""),
+                    "of_batch": header.attributes,
+                    "in_batch": 0,
+                }
+            )
+        for row in rows:
+            row["in_batch"] = len(rows)
+        out += rows
+    return out
+
+
+def _plain(side: Side, value: Any, raw: bytes) -> dict[str, Any]:
+    out: dict[str, Any] = {"version": int.from_bytes(raw[:2], "big"), "size": len(raw)}
+    for name, spec in type(value).__fields__:
+        out[name] = side.reader._field("log", getattr(value, name), 99, name, spec, "log")
+    return out
+
+
+async def compare(play: Play, starts: list[list[int]]) -> Difference | None:
+    """The difference between what both sides wrote during a play."""
+    real, simulated = await asyncio.gather(
+        *(written(side, start) for side, start in zip(play.sides, starts, strict=True))
+    )
+    play.outcome.log_records += len(real)
+    rows = []
+    for path, one, other in differences(real, simulated):
+        rule = tolerated(f"log{path}", one, other)
+        if rule is None:
+            rows.append((f"log{path}", one, other))
+        else:
+            play.outcome.tolerated.append(rule)
+    return Difference(len(play.sequence.steps), API, 0, tuple(rows)) if rows else None

@@ -1,0 +1,292 @@
+"""One sequence against two peers in lockstep: each step goes to both, and the next one not before both have done the same.
+
+After a step the play waits until the same requests are answered on both sides, and the step's own among them unless it
+may be parked. A request counts as parked when a question to the same coordinator that was asked after it has come back,
+on both sides, and it has not. What is answered later, by another step or by a timer, is compared when it comes. A play
+ends at its first difference: what comes behind one is noise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_wire.codec import DecodeError, EncodeError, decode_from
+from kafka_wire.frame import response_is_tagged
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from tests.differential import barriers, frames
+from tests.differential.catalogue import apis
+from tests.differential.line import Line
+from tests.differential.normal import Reader, differences
+from tests.differential.sequence import Sequence, Step
+from tests.differential.symbols import Scope
+from tests.differential.tolerances import tolerated
+
+PATIENCE_S = 8.0
+"""How long one side may take longer than the other: a machine in use stops for seconds."""
+QUIET_S = 0.02
+UNIT_S = 2.0
+"""A unit of a timed sequence's timers; its bursts of requests last less than BURST_UNITS of it."""
+BURST_UNITS = 0.19
+MAY_PARK = ("JoinGroup", "SyncGroup", "Fetch", "Produce")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A broker to play against: `brokers` maps node id -> (host, port)."""
+
+    name: str
+    version: str
+    brokers: Mapping[int, tuple[str, int]]
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """port -> node id."""
+        return {port: node for node, (_, port) in self.brokers.items()}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Step `number` (from 0; the log: the number of steps) was answered otherwise: rows of (where, real, simulated)."""
+
+    number: int
+    api: str
+    version: int
+    rows: tuple[tuple[str, Any, Any], ...]
+
+    @property
+    def signature(self) -> str:
+        """What two differences of the same cause have in common."""
+        where, real, simulated = self.rows[0]
+        generic = "".join(c for c in where if not c.isdigit())
+        return f"{generic}: {_kind(real)} != {_kind(simulated)}"
+
+
+def _kind(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return "".join(c for c in text if not c.isdigit())[:60] if isinstance(value, str) else text[:60]
+
+
+@dataclass
+class Outcome:
+    """What a play came to."""
+
+    difference: Difference | None = None
+    untimely: bool = False
+    compared: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
+    """(API, version, error codes) of each answer that both sides gave."""
+    tolerated: list[str] = field(default_factory=list)
+    log_records: int = 0
+
+
+class Side:
+    """One peer in one play."""
+
+    def __init__(self, peer: Peer, scope: Scope, changed: asyncio.Event) -> None:
+        self.peer = peer
+        self.scope = scope
+        self.reader = Reader(scope, peer.ports, peer.version)
+        self.answers: dict[int, bytes | None] = {}
+        self._changed = changed
+        self._lines: dict[tuple[str, int], list[Line]] = {}
+        self._watching: list[Line] = []
+
+    async def line(self, step: Step) -> Line:
+        """The connection for a step: the client's first that has no answer due, or the first of all."""
+        lines = self._lines.setdefault((step.by, step.broker), [])
+        lines[:] = [line for line in lines if not line.is_closed]
+        if step.pipelined and lines:
+            return lines[0]
+        for line in lines:
+            if not line.busy:
+                return line
+        lines.append(await Line.connect(*self.peer.brokers[step.broker], self._take))
+        return lines[-1]
+
+    async def send(self, number: int, step: Step) -> bool:
+        """False where no bytes say what the step wants."""
+        try:
+            frame = frames.frame(step, self.scope, number, step.by)
+        except (EncodeError, ValueError, TypeError, KeyError):
+            return False
+        line = await self.line(step)
+        line.send(number, frame)
+        return True
+
+    def _take(self, number: int, payload: bytes | None) -> None:
+        self.answers[number] = payload
+        self._changed.set()
+
+    async def ask(self, request: Any, version: int, broker: int = 1) -> Any:
+        """A request of the play itself, on a connection of its own, that is not compared."""
+        return await barriers.ask(self.peer.brokers[broker], self._watching, request, version)
+
+    def close(self) -> None:
+        for line in [*self._watching, *(line for lines in self._lines.values() for line in lines)]:
+            line.close()
+
+
+class Play:
+    """Plays one sequence once; `prefix` is that of its names, no other play's."""
+
+    def __init__(self, sequence: Sequence, real: Peer, simulated: Peer, prefix: str, now_ms: int | None = None) -> None:
+        self.sequence = sequence
+        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        self._changed = asyncio.Event()
+        self.sides = [Side(peer, Scope(prefix, now_ms), self._changed) for peer in (real, simulated)]
+        self.outcome = Outcome()
+        self._compared: set[int] = set()
+        self._skipped: set[int] = set()
+        self._silent: set[int] = set()
+
+    async def run(self) -> Outcome:
+        began = burst = time.monotonic()
+        for number, step in enumerate(self.sequence.steps):
+            if step.until is None:
+                found = await self._step(number, step)
+            else:
+                self._burst_ends(burst)
+                await self._let_pass(began + step.until * UNIT_S)
+                burst = time.monotonic()
+                found = await self._settled(number)
+            if found is not None or self.outcome.untimely:
+                self.outcome.difference = found
+                break
+        self._burst_ends(burst)
+        return self.outcome
+
+    def _burst_ends(self, began: float) -> None:
+        if self.sequence.timed and time.monotonic() - began > BURST_UNITS * UNIT_S:
+            self.outcome.untimely = True
+
+    def close(self) -> None:
+        for side in self.sides:
+            side.close()
+
+    async def _let_pass(self, until: float) -> None:
+        while (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+
+    async def _step(self, number: int, step: Step) -> Difference | None:
+        sent = [await side.send(number, step) for side in self.sides]
+        if sent == [False, False]:
+            self._skipped.add(number)
+            return None
+        if not all(sent):
+            return Difference(number, step.api, step.version, (("the request itself", sent[0], sent[1]),))
+        found = await self._settled(number)
+        if found is None and number in self._compared and not step.damage:
+            await barriers.after(self.sides, step, self._message(0, number))
+        return found
+
+    # ---- waiting
+
+    async def _settled(self, number: int) -> Difference | None:
+        """Waits until both sides have answered the same, and compares it."""
+        step = self.sequence.steps[number]
+        patience = time.monotonic() + PATIENCE_S
+        quiet = time.monotonic() + QUIET_S
+        asked = step.until is not None
+        while True:
+            if self._agree():
+                done = number in self.sides[0].answers or step.until is not None
+                if done or (asked and time.monotonic() > quiet):
+                    break
+                if self._may_park(step) and time.monotonic() > quiet:
+                    await self._sentinel()
+                    quiet, asked = time.monotonic() + QUIET_S / 4, True
+                    continue
+            left = min(patience, patience if asked and not self._agree() else quiet) - time.monotonic()
+            if time.monotonic() > patience:
+                break
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), max(left, 0.001) if self._may_park(step) else 0.5)
+            except TimeoutError:
+                continue
+        return self._compare_new()
+
+    def _agree(self) -> bool:
+        return self.sides[0].answers.keys() == self.sides[1].answers.keys()
+
+    def _may_park(self, step: Step) -> bool:
+        return step.api in MAY_PARK or bool(step.damage) or step.pipelined
+
+    async def _sentinel(self) -> None:
+        """A question behind the step: when it has come back, the step has been looked at."""
+        groups = [side.scope.text("{p}g") for side in self.sides]
+        questions = [DescribeGroupsRequest([group]) for group in groups]
+        await asyncio.gather(*(side.ask(one, 4) for side, one in zip(self.sides, questions, strict=True)))
+
+    # ---- comparing
+
+    def _compare_new(self) -> Difference | None:
+        numbers = sorted((self.sides[0].answers.keys() | self.sides[1].answers.keys()) - self._compared)
+        for number in numbers:
+            self._compared.add(number)
+            found = self._compare(number)
+            if found is not None:
+                return found
+        return None
+
+    def _compare(self, number: int) -> Difference | None:
+        step = self.sequence.steps[number] if number >= 0 else Step(api="nothing")
+        plain = [self._plain(side, number, step) for side in self.sides]
+        where = f"{step.api} v{step.version}"
+        rows = []
+        for path, real, simulated in differences(plain[0], plain[1]):
+            rule = tolerated(f"{where}{path}", real, simulated)
+            if rule is None:
+                rows.append((f"{where}{path}", real, simulated))
+            else:
+                self.outcome.tolerated.append(rule)
+        if rows:
+            return Difference(number, step.api, step.version, tuple(rows))
+        name = f"{step.api} (damaged)" if step.damage else step.api
+        self.outcome.compared.append((name, step.version, tuple(sorted(set(_codes(plain[0]))))))
+        return None
+
+    def _plain(self, side: Side, number: int, step: Step) -> Any:
+        if number not in side.answers:
+            return "not answered"
+        payload = side.answers[number]
+        if payload is None:
+            return "closed"
+        message = self._message(self.sides.index(side), number)
+        if message is None:
+            return {"bytes": payload[4:].hex()}
+        side.scope.learn(step.by, step.api, message)
+        return side.reader.message(step.api, message, self._version(step))
+
+    def _version(self, step: Step) -> int:
+        """ApiVersions of a version that the broker does not know is answered in version 0."""
+        other = any(what[0] == "version" for what in step.damage)
+        return 0 if step.api == "ApiVersions" and other else step.version
+
+    def _message(self, side: int, number: int) -> Any:
+        step = self.sequence.steps[number]
+        payload = self.sides[side].answers.get(number)
+        if payload is None:
+            return None
+        api, version = apis()[step.api], self._version(step)
+        try:
+            start = 5 if response_is_tagged(api.key, version) else 4
+            message, end = decode_from(api.response, version, payload, start)
+        except DecodeError:
+            return None
+        return message if end == len(payload) else None
+
+
+def _codes(plain: Any) -> Iterator[int]:
+    if isinstance(plain, dict):
+        for name, value in plain.items():
+            if name == "error_code":
+                yield value
+            elif isinstance(value, dict | list):
+                yield from _codes(value)
+    elif isinstance(plain, list):
+        for value in plain:
+            yield from _codes(value)

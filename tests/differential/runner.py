@@ -1,0 +1,217 @@
+"""Many sequences side by side against two peers, until time or number is up; what differs is played again and shrunk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.differential import barriers, known, offsets
+from tests.differential.catalogue import by_key
+from tests.differential.generators.draw import Versions
+from tests.differential.normal import SHARED_TOPICS
+from tests.differential.peers import OFFSETS_PARTITIONS
+from tests.differential.play import Difference, Outcome, Peer, Play
+from tests.differential.sequence import Sequence
+from tests.differential.shrink import shrink
+
+REPLAYS = 3
+FLOORS = {"Produce": 3, "OffsetCommit": 1, "OffsetFetch": 1, "Fetch": 4}
+"""Below these versions nothing is played: 4.x shows Produce v0-2 and refuses them (KAFKA-18659), 3.x serves them and
+Fetch v0-3, which the simulator does not; OffsetCommit and OffsetFetch v0 meant ZooKeeper (docs/fidelity.md)."""
+
+
+@dataclass
+class Finding:
+    """A difference that came back: the smallest sequence that shows it."""
+
+    sequence: Sequence
+    difference: Difference
+    known: known.Known | None = None
+    times: int = 1
+    file: Path | None = None
+
+
+@dataclass
+class Tally:
+    """What a run came to."""
+
+    sequences: int = 0
+    answers: int = 0
+    log_records: int = 0
+    untimely: int = 0
+    broken: int = 0
+    once: int = 0
+    """Differences that did not come back: the machine, not the broker."""
+    coverage: dict[tuple[str, int], Counter[int]] = field(default_factory=dict)
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    tolerated: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, Finding] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> None:
+        for api, version, codes in outcome.compared:
+            self.answers += 1
+            self.counts[api, version] += 1
+            self.coverage.setdefault((api, version), Counter()).update(codes)
+        self.log_records += outcome.log_records
+        self.tolerated.update(outcome.tolerated)
+
+    @property
+    def unknown(self) -> list[Finding]:
+        return [finding for finding in self.findings.values() if finding.known is None]
+
+
+class Runner:
+    """Plays against `real` and `simulated`; `say` is told what happens, findings are written into `directory`."""
+
+    def __init__(self, version: str, real: Peer, simulated: Peer, say: Callable[[str], None], directory: Path) -> None:
+        self.version = version
+        self.real, self.simulated = real, simulated
+        self.say = say
+        self.directory = directory
+        self.tally = Tally()
+        self.versions: Versions = {}
+        self._plays = itertools.count(1)
+        self._tag = f"d{os.getpid() % 36**3:x}x"
+        self._looked_at: Counter[str] = Counter()
+
+    # ---- before
+
+    async def prepare(self) -> None:
+        """Makes the shared topics and the offsets log on both sides, and learns which versions both speak."""
+        play = Play(Sequence(0, "none", []), self.real, self.simulated, "none")
+        shown = []
+        try:
+            for side in play.sides:
+                topics = [CreatableTopic(name, 3, 1) for name in SHARED_TOPICS]
+                await side.ask(CreateTopicsRequest(topics), 5)
+                for name in SHARED_TOPICS:
+                    await barriers._topic_known(side, name, 3)
+                give_up = time.monotonic() + 60
+                while (await side.ask(FindCoordinatorRequest("any"), 1)).error_code and time.monotonic() < give_up:
+                    await asyncio.sleep(0.1)
+                while (await side.ask(InitProducerIdRequest(None, 1000), 1)).error_code and time.monotonic() < give_up:
+                    await asyncio.sleep(0.1)  # the first block of producer ids comes from the controller
+                await barriers._topic_known(side, offsets.OFFSETS, OFFSETS_PARTITIONS)
+                answer = await side.ask(ApiVersionsRequest(), 0)
+                shown.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+        finally:
+            play.close()
+        self.versions = {
+            by_key()[key].name: (
+                max(low, shown[0][key][0], FLOORS.get(by_key()[key].name, 0)),
+                min(high, shown[0][key][1]),
+            )
+            for key, (low, high) in sorted(shown[1].items())
+            if key in shown[0] and key in by_key()
+        }
+
+    # ---- playing
+
+    async def run(
+        self, sequences: Iterator[Sequence], *, side_by_side: int, seconds: float, number: int = 10**9
+    ) -> None:
+        """Plays sequences until the time or the number is up."""
+        end = time.monotonic() + seconds
+        feed = itertools.islice(sequences, number)
+
+        async def worker() -> None:
+            for sequence in feed:
+                try:
+                    await self.one(sequence)
+                except (
+                    Exception
+                ) as error:  # the tester's own mistake in one sequence, or a broker that is gone, is no end of the run
+                    self.tally.broken += 1
+                    if self.tally.broken > 50:
+                        raise
+                    self.say(f"seed {sequence.seed} could not be played: {type(error).__name__}: {error}")
+                if time.monotonic() > end:
+                    return
+
+        await asyncio.gather(*(worker() for _ in range(side_by_side)))
+        for signature, finding in self.tally.findings.items():
+            finding.times = self._looked_at[signature]
+
+    async def one(self, sequence: Sequence) -> None:
+        """Plays a sequence; where it differs, makes sure and shrinks it."""
+        outcome = await self.play(sequence)
+        self.tally.sequences += 1
+        self.tally.add(outcome)
+        if outcome.untimely:
+            self.tally.untimely += 1
+        elif outcome.difference is not None:
+            await self._differs(sequence, outcome.difference)
+
+    async def play(self, sequence: Sequence) -> Outcome:
+        """Plays once, the offsets log included, and takes away what was made."""
+        play = Play(sequence, self.real, self.simulated, f"{self._tag}{next(self._plays)}-")
+        try:
+            starts = [await offsets.ends(side, OFFSETS_PARTITIONS) for side in play.sides]
+            outcome = await play.run()
+            if outcome.difference is None and not outcome.untimely:
+                outcome.difference = await offsets.compare(play, starts)
+            await self._clean(play)
+        finally:
+            play.close()
+        return outcome
+
+    async def _clean(self, play: Play) -> None:
+        for side in play.sides:
+            names = [name for name in side.scope.topic_ids if name.startswith(side.scope.prefix)]
+            if names:
+                await side.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), 4)
+            groups = [side.scope.prefix + name for name in "gh"]
+            await side.ask(DeleteGroupsRequest(groups), 1)
+
+    # ---- differences
+
+    async def _differs(self, sequence: Sequence, difference: Difference) -> None:
+        signature = difference.signature
+        self._looked_at[signature] += 1
+        if self._looked_at[signature] > 1:
+            return
+        again = [(await self.play(sequence)).difference for _ in range(REPLAYS)]
+        if not all(found is not None and found.signature == signature for found in again):
+            self._looked_at[signature] = 0
+            self.tally.once += 1
+            self.say(f"seed {sequence.seed}: once and not again: {difference.rows[0]}")
+            return
+
+        async def shows(smaller: Sequence) -> bool:
+            found = (await self.play(smaller)).difference
+            return found is not None and found.signature == signature
+
+        small = await shrink(sequence, difference.number, shows, 40 if sequence.timed else 120)
+        last = (await self.play(small)).difference or difference
+        self._tell(signature, Finding(small, last, known.explained(self.version, last)))
+
+    def _tell(self, signature: str, finding: Finding) -> None:
+        self.tally.findings[signature] = finding
+        name = f"{self.version}-{finding.sequence.seed}-{len(self.tally.findings)}.json"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        finding.file = self.directory / name
+        rows = [
+            f"# {self.version} {where}: Kafka {real!r}, the simulator {ours!r}"
+            for where, real, ours in finding.difference.rows
+        ]
+        finding.file.write_text("\n".join([*rows, finding.sequence.dumps()]))
+        title = "known difference" if finding.known else "DIFFERENCE"
+        self.say(f"{title} (seed {finding.sequence.seed}, {finding.sequence.kind}); again: --replay {finding.file}")
+        for where, real, ours in finding.difference.rows[:6]:
+            self.say(f"  {where}\n    Kafka:     {str(real)[:400]}\n    simulator: {str(ours)[:400]}")
+        for step in finding.sequence.steps:
+            self.say(f"    {step}")
+        if finding.known:
+            self.say(f"  known: {finding.known.reason}")

@@ -1,0 +1,69 @@
+"""What is played: a Sequence of Steps, as plain data that can be written to a file and played again.
+
+A step's body is the request's fields by their names in kafka_wire. Three kinds of text in it are filled in when it is
+played, on each side from that side's own answers, so that a step stays playable when those before it are left out:
+
+    "{p}orders"            a name of this play alone
+    "$member:a"            the last member id of client a ("" without one); see symbols.py for the others
+    "hex:00ff"             bytes, where the field is bytes; {"batch": ...}, {"subscription": ...} are built (payloads.py)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Step:
+    """One request by client `by`; or, with `until`, the passing of time up to that many units after the beginning."""
+
+    by: str = "a"
+    api: str = ""
+    version: int = 0
+    body: dict[str, Any] = field(default_factory=dict)
+    damage: list[list[Any]] = field(default_factory=list)
+    """What is done to the frame's bytes before they are sent (frames.py)."""
+    pipelined: bool = False
+    """Sent on the client's first connection though a request may be parked on it."""
+    until: float | None = None
+    broker: int = 1
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it: only what is not the default."""
+        fresh = Step()
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != getattr(fresh, f.name)}
+
+    def __str__(self) -> str:
+        return json.dumps(self.plain())
+
+
+@dataclass
+class Sequence:
+    """Steps, and what they need: `kind` is the generator that made them, `seed` the number that it made them from."""
+
+    seed: int
+    kind: str
+    steps: list[Step]
+    timed: bool = False
+    """Whether timers are to run out in it: then its bursts of requests must be short."""
+
+    def with_steps(self, steps: list[Step]) -> Sequence:
+        return Sequence(self.seed, self.kind, steps, self.timed)
+
+    def dumps(self) -> str:
+        """One line for the head, one for each step."""
+        head = {"seed": self.seed, "kind": self.kind, "timed": self.timed}
+        return "\n".join([json.dumps(head), *(str(step) for step in self.steps)]) + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> Sequence:
+        """The inverse of `dumps`; lines that begin with # are comments. Raises ValueError, TypeError."""
+        rows = [json.loads(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        return cls(rows[0]["seed"], rows[0]["kind"], [Step(**row) for row in rows[1:]], rows[0]["timed"])
+
+    @classmethod
+    def load(cls, path: Path) -> Sequence:
+        return cls.loads(path.read_text())

@@ -1,0 +1,145 @@
+"""What one side has told its clients in one play, and the symbols that stand for it in steps.
+
+$member:a  $leader:a                    text of a's last JoinGroup answer
+$generation:a  $generation:a:-1         its number, and a number beside it
+$protocol:a  $type:a                    protocol name and type that the answer chose
+$assign:a                               where a leads: an assignment for every member it was told of; else none
+$pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId
+$session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
+$topic:NAME                             topic id
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_wire.schema import ZERO_UUID, FieldSpec
+from tests.differential import payloads
+
+UNKNOWN_TOPIC_ID = bytes.fromhex("0123456789abcdef0123456789abcdef")
+
+
+class Scope:
+    """One side's knowledge in one play. `prefix` stands for {p}, `now_ms` for the time in record batches."""
+
+    def __init__(self, prefix: str, now_ms: int) -> None:
+        self.prefix = prefix
+        self.now_ms = now_ms
+        self.joined: dict[str, Any] = {}
+        self.producers: dict[str, tuple[int, int]] = {}
+        self.sessions: dict[str, tuple[int, int]] = {}
+        self.topic_ids: dict[str, bytes] = {}
+
+    # ---- filling in
+
+    def fill(self, value: Any, spec: FieldSpec) -> Any:
+        """The value to send for what stands in a step."""
+        if isinstance(value, dict):
+            return payloads.build(value, self)
+        if not isinstance(value, str):
+            return value
+        if spec.kind == "string":
+            return self.text(value)
+        if value.startswith("$"):
+            return self.symbol(value)
+        if value.startswith("hex:"):
+            return bytes.fromhex(value[4:])
+        return value
+
+    def text(self, value: str) -> str:
+        if value.startswith("$"):
+            return str(self.symbol(value))
+        return value.replace("{p}", self.prefix)
+
+    def number(self, value: int | str) -> int:
+        return self.symbol(value) if isinstance(value, str) else value
+
+    def symbol(self, value: str) -> Any:
+        name, _, of = value[1:].partition(":")
+        of, _, shift = of.partition(":")
+        found = getattr(self, f"_{name}")(of)
+        return found + int(shift) if shift and isinstance(found, int) else found
+
+    def _member(self, of: str) -> str:
+        joined = self.joined.get(of)
+        return joined.member_id if joined is not None else ""
+
+    def _leader(self, of: str) -> str:
+        joined = self.joined.get(of)
+        return joined.leader if joined is not None else ""
+
+    def _generation(self, of: str) -> int:
+        joined = self.joined.get(of)
+        return joined.generation_id if joined is not None else -1
+
+    def _protocol(self, of: str) -> str:
+        joined = self.joined.get(of)
+        return (joined.protocol_name or "") if joined is not None else ""
+
+    def _type(self, of: str) -> str:
+        joined = self.joined.get(of)
+        return (joined.protocol_type or "consumer") if joined is not None else "consumer"
+
+    def _assign(self, of: str) -> list[dict[str, Any]]:
+        joined = self.joined.get(of)
+        if joined is None or joined.leader != joined.member_id:
+            return []
+        # by what does not differ between the sides: the order of the list at Kafka hangs on the members' ids
+        members = sorted(joined.members, key=lambda member: (member.member_id[:-36], member.group_instance_id or ""))
+        return [
+            {"member_id": member.member_id, "assignment": b"to-" + member.member_id[:-36].encode()}
+            for member in members
+        ]
+
+    def _pid(self, of: str) -> int:
+        return self.producers.get(of, (-1, -1))[0]
+
+    def _pepoch(self, of: str) -> int:
+        return self.producers.get(of, (-1, -1))[1]
+
+    def _session(self, of: str) -> int:
+        return self.sessions.get(of, (0, 0))[0]
+
+    def _sepoch(self, of: str) -> int:
+        return self.sessions.get(of, (0, 0))[1]
+
+    def _topic(self, of: str) -> bytes:
+        return self.topic_ids.get(self.text(of), UNKNOWN_TOPIC_ID)
+
+    # ---- learning
+
+    def learn(self, by: str, api: str, answer: Any) -> None:
+        """Takes from an answer what later steps may name."""
+        learner = getattr(self, f"_learn_{api}", None)
+        if learner is not None and answer is not None:
+            learner(by, answer)
+
+    def _learn_JoinGroup(self, by: str, answer: Any) -> None:
+        if answer.member_id and answer.error_code in (0, 79):  # NONE, MEMBER_ID_REQUIRED
+            self.joined[by] = answer
+
+    def _learn_InitProducerId(self, by: str, answer: Any) -> None:
+        if answer.error_code == 0:
+            self.producers[by] = (answer.producer_id, answer.producer_epoch)
+
+    def _learn_Fetch(self, by: str, answer: Any) -> None:
+        if answer.session_id:
+            known = self.sessions.get(by)
+            again = known is not None and known[0] == answer.session_id
+            self.sessions[by] = (answer.session_id, known[1] + 1 if again and known else 1)
+        elif answer.error_code:
+            self.sessions.pop(by, None)
+
+    def _learn_CreateTopics(self, by: str, answer: Any) -> None:
+        for topic in answer.topics:
+            if topic.error_code == 0:
+                self._learn_topic(topic.name, topic.topic_id)
+
+    def _learn_Metadata(self, by: str, answer: Any) -> None:
+        for topic in answer.topics:
+            if topic.error_code == 0:
+                self._learn_topic(topic.name, topic.topic_id)
+
+    def _learn_topic(self, name: str | None, topic_id: bytes) -> None:
+        if name is not None and topic_id != ZERO_UUID:
+            self.topic_ids[name] = topic_id

@@ -1,0 +1,211 @@
+"""The tester itself: seeds, what is normalised, shrinking; a planted difference is found; a simulator equals itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker_sim.cluster import Cluster
+from kafka_wire.api_keys import advertised
+from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsResponse
+from tests.differential import generators, known, peers, tolerances
+from tests.differential.catalogue import by_key
+from tests.differential.frames import frame
+from tests.differential.normal import Reader, differences
+from tests.differential.play import Difference, Peer
+from tests.differential.runner import Runner
+from tests.differential.sequence import Sequence, Step
+from tests.differential.shrink import shrink
+from tests.differential.symbols import Scope
+
+VERSIONS = {by_key()[key].name: bounds for key, bounds in advertised("4.1").items()}
+ONE, TWO = (f"a-{digit * 8}-89ab-cdef-0123-456789abcdef" for digit in "01")
+
+
+@asynccontextmanager
+async def simulator(**more: object) -> AsyncIterator[Peer]:
+    async with Cluster(config={**peers.settings("4.1"), **more}) as cluster:
+        host, _, port = cluster.bootstrap.rpartition(":")
+        yield Peer("a simulator", "4.1", {1: (host, int(port))})
+
+
+# ---- sequences
+
+
+@pytest.mark.parametrize("kind", generators.KINDS)
+def test_a_sequence_is_a_function_of_its_seed_and_comes_back_from_its_file(kind: str) -> None:
+    for seed in range(20):
+        made = generators.sequence(seed, VERSIONS, kind)
+        assert made.steps
+        assert made == generators.sequence(seed, VERSIONS, kind)
+        assert Sequence.loads("# a comment\n" + made.dumps()) == made
+
+
+def test_every_version_of_every_api_is_drawn() -> None:
+    drawn = {(step.api, step.version) for seed in range(4000) for step in generators.sequence(seed, VERSIONS).steps}
+    wanted = {(api, version) for api, (low, high) in VERSIONS.items() for version in range(low, high + 1)}
+    assert wanted - drawn == set()
+
+
+def test_symbols_are_filled_in_from_the_answers_of_the_side() -> None:
+    scope = Scope("p1-", 1000)
+    scope.learn(
+        "a",
+        "JoinGroup",
+        JoinGroupResponse(generation_id=7, member_id=ONE, leader=ONE, members=[JoinGroupResponseMember(TWO)]),
+    )
+    assert [scope.text("{p}x"), scope.text("$member:a"), scope.text("$member:b")] == ["p1-x", ONE, ""]
+    assert [scope.number("$generation:a"), scope.number("$generation:a:-1"), scope.number("$generation:b")] == [
+        7,
+        6,
+        -1,
+    ]
+    assert scope.symbol("$assign:a") == [{"member_id": TWO, "assignment": b"to-a-"}]
+
+
+def test_damage_is_done_behind_the_header() -> None:
+    step = Step(api="Heartbeat", version=0, body={"group_id": "~null~"})
+    whole = frame(step, Scope("p", 0), 5, "a")
+    assert whole[4:15] == bytes.fromhex("000c 0000 00000005 0001 61")
+    assert whole[15:17] == b"\xff\xff"
+    for damage, expected in [
+        (["cut", 2], whole[4:-2]),
+        (["more", "00ff"], whole[4:] + b"\x00\xff"),
+        (["set", 0, 7], whole[4:15] + b"\x07" + whole[16:]),
+        (["key", 300], b"\x01\x2c" + whole[6:]),
+    ]:
+        assert frame(Step(**{**step.plain(), "damage": [damage]}), Scope("p", 0), 5, "a")[4:] == expected
+
+
+# ---- comparing
+
+
+def test_ids_are_named_by_the_order_in_which_they_are_met() -> None:
+    scopes = [Scope("x1-", 0), Scope("x2-", 0)]
+    answers = [
+        JoinGroupResponse(member_id=ONE, leader=TWO, protocol_name="x1-p"),
+        JoinGroupResponse(member_id=TWO, leader=ONE, protocol_name="x2-p"),
+    ]
+    real, ours = (
+        Reader(scope, {}, "4.1").message("JoinGroup", one, 9) for scope, one in zip(scopes, answers, strict=True)
+    )
+    assert real == ours
+    assert (real["leader"], real["member_id"], real["protocol_name"]) == ("a-#1", "a-#2", "{p}p")
+
+
+def test_what_other_plays_made_is_left_out() -> None:
+    answer = ListGroupsResponse(groups=[ListedGroup("x2-g"), ListedGroup("x1-g"), ListedGroup("")])
+    plain = Reader(Scope("x1-", 0), {}, "4.1").message("ListGroups", answer, 0)
+    assert [group["group_id"] for group in plain["groups"]] == ["{p}g"]
+
+
+def test_differences_name_the_place() -> None:
+    assert differences({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == [(".a[1].b", 2, 3)]
+    assert differences({"a": [1]}, {"a": [1, 2]}) == [(".a.length", "1: [1]", "2: [1, 2]")]
+    assert differences(True, 1) == [("", True, 1)]
+
+
+def test_every_tolerance_has_a_reason_and_no_two_a_name() -> None:
+    assert all(len(rule.reason) > 10 for rule in (*tolerances.UNORDERED, *tolerances.TOLERATED))
+    assert len({rule.name for rule in tolerances.TOLERATED}) == len(tolerances.TOLERATED)
+
+
+def test_a_difference_is_known_if_every_row_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = known.Known(r"Fetch v\d+\.error_code", "70", "-1", "a reason", ("4.1",))
+    monkeypatch.setattr(known, "KNOWN", (entry,))
+    row = ("Fetch v15.error_code", 70, -1)
+    assert known.explained("4.1", Difference(0, "Fetch", 15, (row,))) is entry
+    assert known.explained("3.4", Difference(0, "Fetch", 15, (row,))) is None
+    assert known.explained("4.1", Difference(0, "Fetch", 15, (row, ("Fetch v15.session_id", 0, 1)))) is None
+
+
+# ---- shrinking
+
+
+async def test_shrinking_keeps_what_is_needed_and_nothing_else() -> None:
+    steps = [Step(by="a", api="Heartbeat", body={"n": number, "rows": [1, 2, {"x": 3}]}) for number in range(40)]
+
+    async def shows(smaller: Sequence) -> bool:
+        bodies = [step.body for step in smaller.steps]
+        return any(body.get("n") == 7 for body in bodies) and any(
+            body.get("n") == 21 and 2 in body.get("rows", []) for body in bodies
+        )
+
+    small = await shrink(Sequence(0, "group", steps), 30, shows)
+    assert [step.body for step in small.steps] == [{"n": 7}, {"n": 21, "rows": [2]}]
+
+
+async def test_shrinking_asks_no_more_often_than_it_may() -> None:
+    asked = 0
+
+    async def shows(smaller: Sequence) -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    await shrink(Sequence(0, "group", [Step() for _ in range(500)]), 499, shows, tries=5)
+    assert asked == 5
+
+
+# ---- whole runs
+
+
+async def test_a_simulator_equals_itself(tmp_path: Path) -> None:
+    told: list[str] = []
+    async with simulator() as one, simulator() as other:
+        runner = Runner("4.1", one, other, told.append, tmp_path)
+        await runner.prepare()
+        kinds = [kind for kind in generators.KINDS if kind != "timed"]
+        played = iter([generators.sequence(seed, runner.versions, kinds[seed % len(kinds)]) for seed in range(15)])
+        await runner.run(played, side_by_side=5, seconds=30)
+    assert told == []
+    assert (runner.tally.sequences, runner.tally.findings, runner.tally.broken) == (15, {}, 0)
+    assert runner.tally.answers > 100
+    assert runner.tally.log_records > 0
+
+
+async def test_a_planted_difference_is_found_and_shrunk_and_can_be_played_again(tmp_path: Path) -> None:
+    commit = {"group_id": "{p}g", "topics": [{"name": "t0", "partitions": [{"committed_metadata": "n" * 30}]}]}
+    steps = [
+        Step(api="ListGroups"),
+        Step(api="OffsetFetch", version=7, body={"group_id": "{p}g", "topics": None}),
+        Step(api="OffsetCommit", version=5, body=commit),
+        Step(api="DescribeGroups", body={"groups": ["{p}g"]}),
+    ]
+    told: list[str] = []
+    async with simulator() as one, simulator(**{"offset.metadata.max.bytes": 20}) as other:
+        runner = Runner("4.1", one, other, told.append, tmp_path)
+        await runner.prepare()
+        await runner.run(iter([Sequence(1, "group", steps)]), side_by_side=1, seconds=30)
+        [finding] = runner.tally.unknown
+        assert [step.api for step in finding.sequence.steps] == ["OffsetCommit"]
+        assert finding.difference.rows == (("OffsetCommit v5.topics[0].partitions[0].error_code", 0, 12),)
+        assert finding.file is not None
+        again = await runner.play(Sequence.load(finding.file))
+        assert again.difference == finding.difference
+
+
+async def test_an_answer_that_one_side_alone_gives_is_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.differential.play.PATIENCE_S", 0.3)
+    join = {
+        "group_id": "{p}g",
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range"}],
+    }
+    async with simulator() as one, simulator(**{"group.initial.rebalance.delay.ms": 20_000}) as other:
+        runner = Runner("4.1", one, other, lambda text: None, tmp_path)
+        await runner.prepare()
+        outcome = await asyncio.wait_for(
+            runner.play(Sequence(1, "group", [Step(api="JoinGroup", version=2, body=join)])), 20
+        )
+    assert outcome.difference is not None
+    assert outcome.difference.rows[0][2] == "not answered"

@@ -1,0 +1,130 @@
+"""Where two brokers that are both right may answer differently, and why: nothing else is let through in silence.
+
+Two kinds of rules. `UNORDERED`: lists that Kafka keeps in a map or a set of hash order; both sides are sorted before they
+are compared. `TOLERATED`: pairs of values that count as equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Unordered:
+    """The list at `path` (a regular expression over `Api.field.field`) has no order."""
+
+    path: str
+    reason: str
+    versions: tuple[str, ...] = ()
+    """The references that it holds for; none: all of them."""
+
+
+UNORDERED: tuple[Unordered, ...] = (
+    Unordered(r"(DescribeGroups\.groups|JoinGroup|log)\.members", "a hash map by member id, and member ids are random"),
+    Unordered(
+        r"DescribeGroups\.groups|DeleteGroups\.results", "4.1 asks each offsets partition for its groups, out of a map"
+    ),
+    Unordered(
+        r"ListGroups\.groups", "a hash map by group id; 4.1 walks its offsets partitions, which answer as they can"
+    ),
+    Unordered(r"OffsetFetch\.(groups\.)?topics(\.partitions)?", "a group's offsets are a hash map of topics"),
+    Unordered(r"(Metadata|DescribeCluster)\.brokers", "a persistent hash map by node id"),
+    Unordered(r"Metadata\.topics(\.partitions)?", "persistent hash maps, and Scala's sets of names; errors apart"),
+    Unordered(r"DescribeLogDirs\.results\.topics(\.partitions)?", "Scala's groupBy over the logs of a directory"),
+    Unordered(r"DescribeConfigs\.results(\.configs)?", "settings are a hash map, resources Scala's"),
+    Unordered(r"(Incremental)?AlterConfigs\.responses", "resources are gathered in identity and hash maps"),
+    Unordered(
+        r"(CreateTopics|DeleteTopics)\.(topics|responses)(\.configs)?",
+        "results are gathered in a hash map and shuffled",
+    ),
+    Unordered(r"CreatePartitions\.results", "names are a hash set"),
+    Unordered(r"(ListOffsets|DeleteRecords)\.topics(\.partitions)?", "Scala's maps and groupBy, by partition"),
+    Unordered(r"Produce\.responses(\.partition_responses)?", "Scala's maps: insertion order up to four, then hashes"),
+    Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),
+    Unordered(r"ApiVersions\.api_keys", "Kafka lists them by key since 3.x, a client looks them up"),
+)
+
+
+@cache
+def unordered(version: str, path: str) -> bool:
+    """Whether the list at `path` of an answer is sorted before it is compared, beside that version."""
+    return any(re.fullmatch(rule.path, path) for rule in UNORDERED if not rule.versions or version in rule.versions)
+
+
+@dataclass(frozen=True)
+class Tolerated:
+    """At `path` (a regular expression over `Api v5.field[0].field`), what `equal` accepts counts as equal."""
+
+    name: str
+    path: str
+    reason: str
+    equal: Callable[[Any, Any], bool]
+
+
+def _near(real: Any, simulated: Any) -> bool:
+    return isinstance(real, int) and isinstance(simulated, int) and abs(real - simulated) < 10_000
+
+
+_LONG_NUMBER = re.compile(r"-?\d{12,}")
+
+
+def _near_text(real: Any, simulated: Any) -> bool:
+    """Equal but for points in time that are near each other."""
+    if not (isinstance(real, str) and isinstance(simulated, str)):
+        return False
+    numbers = zip(_LONG_NUMBER.findall(real), _LONG_NUMBER.findall(simulated), strict=False)
+    return _LONG_NUMBER.sub("#", real) == _LONG_NUMBER.sub("#", simulated) and all(
+        _near(int(a), int(b)) for a, b in numbers
+    )
+
+
+def _both_set(real: Any, simulated: Any) -> bool:
+    return bool(real) and bool(simulated)
+
+
+def _both_counted(real: Any, simulated: Any) -> bool:
+    return isinstance(real, int) and isinstance(simulated, int) and min(real, simulated) >= 0
+
+
+TOLERATED: tuple[Tolerated, ...] = (
+    Tolerated(
+        "clocks",
+        r"(log\[\d+\]\.value\.(commit_timestamp|expire_timestamp|current_state_timestamp)|.*\.log_append_time_ms"
+        r"|Fetch .*\.max_timestamp|Fetch .*\.records\[\d+\]\[1\]|ListOffsets .*\.timestamp)",
+        "the two sides take the time one after the other; 10 s, as sequences are played side by side",
+        _near,
+    ),
+    Tolerated(
+        "clocks in texts",
+        r"Produce .*_message",
+        "the same, where a refusal of a timestamp tells the bounds of that moment",
+        _near_text,
+    ),
+    Tolerated(
+        "documentation",
+        r"DescribeConfigs .*\.documentation",
+        "what a setting is for is told in words of our own",
+        _both_set,
+    ),
+    Tolerated(
+        "feature epochs",
+        r"ApiVersions .*\.finalized_features_epoch",
+        "an offset of the metadata log, which grows while it is asked for",
+        _both_counted,
+    ),
+    Tolerated("cluster ids", r".*\.cluster_id", "each cluster has its own", _both_set),
+    Tolerated("directories", r"DescribeLogDirs .*\.log_dir", "each cluster has its own", _both_set),
+    Tolerated("disks", r"DescribeLogDirs .*\.(total|usable)_bytes", "taken from the disk at two moments", _both_set),
+)
+
+
+def tolerated(where: str, real: Any, simulated: Any) -> str | None:
+    """The name of the rule that lets this difference through."""
+    for rule in TOLERATED:
+        if re.fullmatch(rule.path, where) and rule.equal(real, simulated):
+            return rule.name
+    return None
