@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -96,13 +97,23 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
-    arguments = parse(sys.argv[1:] if argv is None else argv)
-    if arguments.command is None:
-        arguments.parser.print_help()
-        return 0
+    words = sys.argv[1:] if argv is None else argv
     try:
+        arguments = parse(words)
+        if arguments.command is None:
+            arguments.parser.print_help()
+            return 0
         code: int = arguments.run(arguments)
         sys.stdout.flush()
+    except ModuleNotFoundError as missing:  # of an extra: the rest works without it
+        from broker_sim.words import installing
+
+        remedy = installing(missing.name)
+        if remedy is None:
+            raise
+        command = " ".join(["broker-sim", *itertools.takewhile(str.isalpha, words)][:3])
+        print(f"{command}: it needs {missing.name}, which is not installed: {remedy}", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # whoever reads our stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import errno
 import logging
 import os
 import threading
@@ -33,7 +32,7 @@ from broker_sim.clock import Clock, Timer, clock_of
 from broker_sim.cluster_options import ARGUMENTS, Options, Topics, check, known, topics_of
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.incidents import ClusterError, Incidents
-from broker_sim.server import BrokerServer, listen
+from broker_sim.server import BrokerServer, bind_error, listen
 from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class Cluster(Incidents):
             except OSError as error:
                 for sock in sockets:
                     sock.close()
-                raise ClusterError(_bind_error(host, port, error)) from None
+                raise ClusterError(bind_error(host, port, error)) from None
             self._ports[number] = sockets[-1].getsockname()[1]
         return sockets
 
@@ -394,15 +393,6 @@ def _lock(data_dir: Path, files: Files) -> Closable:
         raise ClusterError(
             f"data directory {data_dir} is in use by another cluster, or by a Kafka broker: stop it, or take a copy"
         ) from None
-
-
-def _bind_error(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use"
-    if error.errno == errno.EACCES:
-        return f"port {port} of {host} may not be used: permission denied"
-    reason = error.strerror or str(error)
-    return f"can't listen on {host or 'any address'}, port {port}: {reason}"
 
 
 def _bracketed(host: str) -> str:

@@ -11,6 +11,7 @@ direction, at most a twentieth of that later.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from broker_sim.handlers.context import Tap
     from broker_sim.metadata import Broker
 
-__all__ = ["BrokerServer", "listen"]
+__all__ = ["BrokerServer", "bind_error", "listen"]
 
 _LOOKS = 20
 """Looks for idle connections in the time that makes one idle."""
@@ -45,6 +46,16 @@ def listen(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def bind_error(host: str, port: int, error: OSError) -> str:
+    """What kept us from an address, for people."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} may not be used: permission denied"
+    reason = error.strerror or str(error)
+    return f"can't listen on {host or 'any address'}, port {port}: {reason}"
 
 
 def _keeper(sock: socket.socket) -> socket.socket | None:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["UsageError", "duration_ms", "duration_text", "nearest", "unknown"]
+__all__ = ["UsageError", "duration_ms", "duration_text", "installing", "nearest", "unknown"]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
@@ -69,3 +69,22 @@ def unknown(what: str, word: object, known: Iterable[str]) -> UsageError:
     error = UsageError(f"no {what} {word!r}; {hint}")
     error.nearest = meant
     return error
+
+
+_PACKAGES = {
+    "aiohttp": "'broker-sim[control]'",
+    "aiokafka": "'broker-sim[demo]'",
+    "confluent_kafka": "confluent-kafka",
+    "cramjam": "'broker-sim[compression]'",
+    "kafka": "kafka-python",
+    **dict.fromkeys(("numpy", "pandas", "pyarrow", "pyspark"), "'broker-sim[spark]'"),
+    "pytest": "pytest",
+    "uvloop": "'broker-sim[uvloop]'",
+}
+"""Top-level modules that need not be installed -> what brings them."""
+
+
+def installing(module: str | None) -> str | None:
+    """``python -m pip install 'broker-sim[spark]'``: what brings a module that is missing; None for one that must be there."""
+    package = _PACKAGES.get((module or "").partition(".")[0])
+    return None if package is None else f"python -m pip install {package}"

@@ -51,6 +51,27 @@ def test_the_demo_fails_where_the_restarted_broker_has_lost_its_logs(
     assert "PROBLEM" in capsys.readouterr().out
 
 
+def test_pictures_are_written_where_nobody_else_can_have_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "broker-sim-demo").symlink_to(tmp_path / "theirs")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    given: list[Path] = []
+
+    async def played(directory: Path, as_version: str, pictures: Path) -> int:
+        given.append(pictures)
+        return 0
+
+    monkeypatch.setattr("broker_sim.demo.story._run", played)
+    assert [run(None, "4.1"), run(None, "4.1")] == [0, 0]
+    assert len({*given}) == 2
+    for pictures in given:
+        assert pictures.stat().st_mode & 0o077 == 0
+        assert not pictures.is_symlink()
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
 def test_going_on_before_an_acknowledged_commit_is_a_problem() -> None:
     ledger = Ledger(1, 100)
     for offset in range(20):

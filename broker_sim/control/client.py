@@ -73,6 +73,14 @@ class ControlClient:
             except (OSError, http.client.HTTPException) as error:
                 raise Unreachable(f"{self.url} has gone: {error or type(error).__name__}") from None
 
+    def _why(self, reason: object) -> str:
+        if not isinstance(reason, ConnectionRefusedError):
+            return str(reason)
+        port = self.url.rpartition(":")[2]
+        return (
+            f"`broker-sim serve --control {port}` starts one, and --control URL (or BROKER_SIM_CONTROL) names another"
+        )
+
     def _open(self, name: str, params: Mapping[str, Any], ending: str = "") -> Any:
         operation = find(name)
         given = {key: value for key, value in params.items() if value is not None}
@@ -95,7 +103,7 @@ class ControlClient:
                 raise ControlFailed(error.code, _json(error.read(), self.url)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise Unreachable(f"no control server answers at {self.url}: {reason}") from None
+            raise Unreachable(f"no control server answers at {self.url}: {self._why(reason)}") from None
 
 
 def _query(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,12 +31,13 @@ from broker_sim.control.operations import perform
 from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
 from broker_sim.control.token import is_loopback
-from broker_sim.words import UsageError
+from broker_sim.server import bind_error
+from broker_sim.words import UsageError, installing
 
 try:
     from aiohttp import web
 except ImportError as missing:  # pragma: no cover - the tests have it
-    raise ImportError("the control server needs aiohttp: python -m pip install 'broker-sim[control]'") from missing
+    raise ImportError(f"the control server needs aiohttp: {installing('aiohttp')}") from missing
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster
@@ -92,14 +93,14 @@ class ControlServer:
     async def start(self) -> None:
         """Listen, and watch the cluster from now on. Raises ControlError where the port can't be had."""
         app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)  # a group id may hold a newline
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
         try:
             await web.TCPSite(runner, self.host or None, self.port).start()
         except OSError as error:
             await runner.cleanup()
-            raise ControlError(f"port {self.port} of {self.host}: {error.strerror or error}") from None
+            raise ControlError(f"the control server: {bind_error(self.host, self.port, error)}") from None
         self.clusters.get(DEFAULT).observe()
         self._runner = runner
         self.port = runner.addresses[0][1]

@@ -11,16 +11,11 @@ Rules:
 
 from __future__ import annotations
 
-import sys
-
 
 def play(data: str | None, as_version: str) -> int:
-    """Run the demo in the directory ``data`` (None: a temporary one). Returns 0 if all checks held, 1 if not, 2 without aiokafka."""
-    try:
-        import aiokafka  # noqa: F401
-    except ImportError:
-        print("broker-sim demo: it needs aiokafka: python -m pip install 'broker-sim[demo]'", file=sys.stderr)
-        return 2
+    """Run the demo in the directory ``data`` (None: a temporary one). Returns 0 if all checks held, 1 if not.
+
+    Raises ModuleNotFoundError without aiokafka."""
     from broker_sim.demo.story import run
 
     return run(data, as_version)

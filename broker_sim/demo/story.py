@@ -29,6 +29,9 @@ ENOUGH = 3 * COMMIT_EVERY + COMMIT_EVERY // 2  # in the middle between two commi
 
 WAIT_S = 20.0
 
+_SCRATCH = "broker-sim-demo-"
+"""How the names of temporary directories begin; the rest of them can't be known beforehand."""
+
 
 class Story:
     """Who takes part, and what is known of them."""
@@ -264,10 +267,9 @@ def _offsets(offsets: dict[int, int]) -> str:
 def run(data: str | None, as_version: str) -> int:
     """Play it; returns the exit code."""
     with contextlib.ExitStack() as stack:
-        directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix="broker-sim-demo-")))
+        directory = Path(data or stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         directory.mkdir(parents=True, exist_ok=True)
-        pictures = directory if data else Path(tempfile.gettempdir()) / "broker-sim-demo"
-        pictures.mkdir(exist_ok=True)
+        pictures = directory if data else Path(tempfile.mkdtemp(prefix=_SCRATCH))  # stays, and is nobody else's
         logging.basicConfig(filename=directory / "demo.log")  # aiokafka tells of every connection that fails meanwhile
         try:
             return asyncio.run(_run(directory, as_version, pictures))

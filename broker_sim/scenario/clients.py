@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from broker_sim.scenario.model import ClientPlan
-from broker_sim.words import UsageError, nearest, unknown
+from broker_sim.words import UsageError, installing, nearest, unknown
 
 __all__ = [
     "APPS",
@@ -297,7 +297,6 @@ def need(kind: str) -> None:
     """Raise UsageError where a kind of client is not installed."""
     import importlib.util
 
-    if importlib.util.find_spec(_NEEDS[kind]) is None:
-        raise UsageError(
-            f"clients of the kind {kind} need the package {_NEEDS[kind].replace('_', '-')}, which is not installed"
-        )
+    module = _NEEDS[kind]
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(f"clients of the kind {kind} need {module}, which is not installed: {installing(module)}")

@@ -92,6 +92,7 @@ def test_short_forms(short: str, full: str) -> None:
         (["leader"], "a verb is missing"),
         (["fault", "add", "--grup", "x"], "unrecognized arguments: --grup"),
         (["clock", "--control", "127.0.0.1:1"], "no control server answers at http://127.0.0.1:1"),
+        (["clock", "--control", "127.0.0.1:1"], "`broker-sim serve --control 1` starts one, and --control URL"),
         (["clock", "--control", "ftp://x"], "no control server answers at ftp://x"),
         (["explain", GROUP, "--journal", "nowhere"], "nowhere"),
         (["clock", "--control-token-file", "nowhere"], "token file nowhere"),

@@ -264,7 +264,7 @@ async def test_every_documented_path_is_served(control: Control) -> None:
 
 async def test_a_port_that_is_taken_is_told(control: Control) -> None:
     async with Cluster() as kafka:
-        with pytest.raises(UsageError, match=f"port {control.server.port} of 127.0.0.1"):
+        with pytest.raises(UsageError, match=f"control server: port {control.server.port} of 127.0.0.1 is in use"):
             await ControlServer(kafka, port=control.server.port).start()
 
 
@@ -365,3 +365,11 @@ async def test_stop_ends_requests_that_wait() -> None:
             await asyncio.wait([waiting])
         waiting.exception()
         following.result().close()
+
+
+async def test_a_group_id_with_a_newline_is_a_group_id(control: Control) -> None:
+    status, told = await control.ask("GET", "/v1/groups/a%0Ab")
+    assert (status, told["kind"]) == (404, "NotThere")
+    assert "no group 'a\\nb'" in told["error"]
+    status, told = await control.ask("GET", "/v1/nothing%0Ahere")
+    assert (status, told["kind"]) == (404, "NoSuchPath")
