@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from broker_sim.coordinator.blocks import CommitShape
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.vote import ORDERS, winner
 from kafka_wire.consumer_protocol import subscribed_topics
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupResponseMember
@@ -134,8 +135,10 @@ class Group:
     in_initial_delay: bool = False
     initial_delay_ms: int = 0  # the delay that runs now
     was_empty: bool = False  # the state before PreparingRebalance was Empty
-    committed: bool = True  # False while its first record is on its way, where readers see what is committed alone
-    _subscriptions: tuple[int, frozenset[str] | None] | None = None
+    visible_from: int = 0  # the high watermark from which on readers see it, where they see what is committed alone
+    wedged: bool = False  # the join phase ended without a protocol that all support: none ends here any more
+    _said: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
+    _topics: frozenset[str] | None = None  # and the topics in them; None: all there are
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
     _blocks: dict[CommitShape, tuple[Sequence[bytes], int]] | None = None
     # committed later than what _offsets says: each shape's last chunks, and when
@@ -210,7 +213,7 @@ class Group:
     # protocols
 
     def _count_protocols(self, member: Member, step: int) -> None:
-        for name in dict(member.protocols):
+        for name, _ in member.protocols:  # each time that it is named: Kafka counts so, too
             self.supporters[name] = self.supporters.get(name, 0) + step
 
     def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
@@ -236,34 +239,32 @@ class Group:
                 return True
         return False
 
-    def vote(self) -> str:
-        """The protocol with most votes among those that all members support; ties go to the one voted for first."""
+    def vote(self, counted_in: str) -> str | None:
+        """The protocol with most votes among those that all members support, each of which votes for the first in its own list. Ties
+        go to the first in the order of the map that the votes are ``counted_in`` (``Policy.votes_are_counted_in``). None where members
+        support none in common: one named its protocols twice, and Kafka then counts twice.
+        """
         common = [name for name, count in self.supporters.items() if count == len(self.members)]
-        if len(common) == 1:
-            return common[0]
+        if len(common) <= 1:
+            return common[0] if common else None
         votes: Counter[str] = Counter()
         for member in self.members.values():
-            votes[next(name for name, _ in member.protocols if name in common)] += 1
-        return max(votes, key=lambda name: votes[name])
+            votes[next((name for name, _ in member.protocols if name in common), common[0])] += 1
+        return winner(votes, ORDERS[counted_in](votes))
+
+    def fix_subscriptions(self) -> None:
+        """A generation begins, or was loaded: what its members say now is what the group reads until the next one begins, whoever
+        comes, goes or changes its mind meanwhile (computeSubscribedTopics)."""
+        self._said, self._topics = None, None
+        if self.protocol_type == "consumer" and (self.protocol is not None or not self.members):
+            self._said = [member.metadata(self.protocol) for member in self.members.values()]
 
     def subscribed(self, topic: str) -> bool:
-        """Whether a Stable or rebalancing "consumer" group reads ``topic``. A group of another type, or one with a subscription that
-        can't be parsed, counts as reading everything."""
-        if self.protocol_type != "consumer" or not self.members or self.protocol is None:
-            return bool(self.members)
-        if self._subscriptions is None or self._subscriptions[0] != self.generation:
-            self._subscriptions = (self.generation, self._parse_subscriptions())
-        topics = self._subscriptions[1]
-        return topics is None or topic in topics
-
-    def _parse_subscriptions(self) -> frozenset[str] | None:
-        topics: list[str] = []
-        for member in self.members.values():
-            mine = subscribed_topics(member.metadata(self.protocol))
-            if mine is None:
-                return None
-            topics += mine
-        return frozenset(topics)
+        """Whether the group reads ``topic``. One of another type, one that has not been through a generation and one with a
+        subscription that can't be parsed count as reading everything."""
+        if self._said is not None:
+            self._topics, self._said = _topics_of(self._said), None
+        return self._topics is None or topic in self._topics
 
     def described_members(self) -> list[JoinGroupResponseMember]:
         """What the leader is told: each member's metadata for the chosen protocol."""
@@ -301,3 +302,13 @@ class Group:
         """The committed offset, if any."""
         partitions = self.offsets.get(topic)
         return None if partitions is None else partitions.get(partition)
+
+
+def _topics_of(subscriptions: list[bytes]) -> frozenset[str] | None:
+    topics: list[str] = []
+    for subscription in subscriptions:
+        mine = subscribed_topics(subscription)
+        if mine is None:
+            return None
+        topics += mine
+    return frozenset(topics)

@@ -58,7 +58,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
     if error is not None:
         shard.reply(token, error)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
-        group.committed = False
+        group.visible_from = shard.last_written + 2  # behind its record
         shard.write(NewGroupWrite(group.group_id, shard.now_ms))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
         shard.hold(HeldJoin(group.group_id, token))
@@ -75,13 +75,6 @@ class NewGroupWrite(Write):
             [GroupRecord(group_id, GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms))],
         )
         self.group_id = group_id
-
-    def done(self, shard: ShardState) -> None:
-        """Readers see the group."""
-        super().done(shard)
-        group = shard.groups.get(self.group_id)
-        if group is not None:
-            group.committed = True
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Undo it; where it is merely late it stays."""
@@ -183,11 +176,11 @@ def _join_known(
         _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.COMPLETING_REBALANCE:
         if unchanged:  # the answer of this generation may have been lost
-            return join_answer(group, member)
+            return join_answer(shard, group, member)
         _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.STABLE:
         if member_id != group.leader and unchanged:
-            return join_answer(group, member)
+            return join_answer(shard, group, member)
         _update_and_rebalance(shard, group, member, token, client, request)
     else:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
@@ -242,13 +235,12 @@ class StaticWrite(Write):
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None or member.join_token is None:
             return
-        answer = join_answer(group, member)
+        answer = join_answer(shard, group, member)
         if self.version >= _SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = member.member_id == group.leader
         else:
             answer.leader, answer.members = self.old_leader or NO_MEMBER, []
         answer_join(shard, group, member, answer)
-        restart_session(shard, group, member)
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Undo the replacement."""
@@ -288,10 +280,12 @@ def replace_static(
     )
     group.replace_static(old_id, new_id)
     shard.cancel(("session", group.group_id, old_id))
-    update_member(group, member, token, client, request)
+    # Before the update, as Kafka does: until the next sign of life the session timeout of the one that was replaced counts.
     restart_session(shard, group, member)
+    member.is_new = member.is_new and shard.settings.policy.replaced_member_stays_new
+    update_member(group, member, token, client, request)
     if group.state is State.STABLE:
-        if group.vote() == group.protocol:
+        if group.vote(shard.settings.policy.votes_are_counted_in) == group.protocol:
             shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
         else:
             prepare_rebalance(shard, group)

@@ -93,7 +93,13 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
     if error is not Err.NONE:
         shard.reply(token, error)
         return
-    if not request.offsets:
+    if (
+        not request.offsets
+    ):  # all of it was refused for its metadata; yet it makes the group, which is seen with the next write
+        if request.group_id not in shard.groups:
+            shard.groups[request.group_id] = Group(
+                request.group_id, state_ts_ms=-1, visible_from=shard.last_written + 2
+            )
         shard.answer(token, error)
         return
     group_id = request.group_id
@@ -226,7 +232,7 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
         group.in_transactions.pop((topic, partition), None)
         if group.offset(topic, partition) is not None:
             records.append(OffsetRecord(group.group_id, topic, partition, None))
-    if records:
+    if Err.NONE in results.values():
         records += _end_of_emptied(shard, group, len(records))
     _bury(shard, DeleteOffsetsWrite(token, records, (Err.NONE, results)))
 
@@ -300,12 +306,12 @@ class HeldFetch(Held):
 
 
 def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicDeleted) -> None:
-    """Offsets of a deleted topic go at once, in all groups."""
+    """Offsets of a deleted topic go at once, in all groups; with them groups that have none, this topic's or another's, where losing
+    them ends a group."""
     records: list[Record] = []
     for group in list(shard.groups.values()):
         gone = [OffsetRecord(group.group_id, request.topic, p, None) for p in group.offsets.get(request.topic, ())]
-        if gone:
-            records += [*gone, *_end_of_emptied(shard, group, len(gone))]
+        records += [*gone, *_end_of_emptied(shard, group, len(gone))]
     if records:
         _bury(shard, Write(None, records))
 
@@ -333,9 +339,12 @@ def _forget_at_once(shard: ShardState, write: Write) -> None:
 
 
 def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
-    """What ends a group that is empty and loses its last ``removed`` offsets, where that ends it at once."""
+    """What ends a group that is empty and is left without offsets when it loses ``removed`` of them, if it has any; where that ends
+    it at once."""
     if not shard.settings.policy.clean_up_removes_group or group.state is not State.EMPTY or _count(group) > removed:
         return []
+    if group.in_transactions or group.group_id in _in_flight(shard):
+        return []  # more is on its way
     tombstone = _group_tombstone(shard, group)
     shard.remove_group(group)
     return tombstone
@@ -346,6 +355,10 @@ def _group_tombstone(shard: ShardState, group: Group) -> list[Record]:
     if group.generation == 0 and shard.settings.policy.empty_group_tombstone_needs_generation:
         return []
     return [GroupRecord(group.group_id, None)]
+
+
+def _in_flight(shard: ShardState) -> set[str]:
+    return {r.group_id for write in shard.writes.values() for r in write.records}
 
 
 def _count(group: Group) -> int:
@@ -371,7 +384,7 @@ def arm_expiry(shard: ShardState) -> None:
 def expire(shard: ShardState, key: TimerKey) -> None:
     """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
-    in_flight = {r.group_id for write in shard.writes.values() for r in write.records}
+    in_flight = _in_flight(shard)
     for group in list(shard.groups.values()):
         if group.group_id in in_flight:
             continue  # a write is on its way: the next round sees what came of it

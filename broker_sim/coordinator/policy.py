@@ -85,6 +85,13 @@ class Policy:
     """OffsetFetch with require_stable, where it waits."""
     appends_need_min_isr: bool
     """Appends to the offsets partition ask for acks=all: refused below min.insync.replicas (else they are taken, and wait)."""
+    nameless_protocol_is_null: bool
+    """A JoinGroup v7+ is told null as the name of a protocol whose name is empty."""
+    votes_are_counted_in: str
+    """The hash map whose order breaks ties of the protocol vote: of those with most votes its first one wins (``vote.ORDERS``)."""
+    replaced_member_stays_new: bool
+    """A static member that is replaced while it waits in its first JoinGroup goes on as the newcomer it was, and its session ends even
+    while it waits (else the one that takes its place is an old member, whose session a parked JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
 
@@ -128,6 +135,9 @@ SCALA = Policy(
     answers_wait_for_writes=False,
     stable_fetch_errors={},
     appends_need_min_isr=True,
+    nameless_protocol_is_null=False,
+    votes_are_counted_in="Scala's immutable HashMap",
+    replaced_member_stays_new=True,
     deletion_begins_when_committed=False,
 )
 
@@ -167,6 +177,9 @@ JAVA = Policy(
     answers_wait_for_writes=True,
     stable_fetch_errors={**dict.fromkeys((*_GONE, Err.REQUEST_TIMED_OUT), Err.NOT_COORDINATOR)},
     appends_need_min_isr=False,
+    nameless_protocol_is_null=True,
+    votes_are_counted_in="java.util.HashMap",
+    replaced_member_stays_new=False,
     deletion_begins_when_committed=True,
 )
 

@@ -14,7 +14,7 @@ def visible(shard: ShardState, group_id: str) -> Group | None:
     and still one whose tombstone is."""
     group = shard.groups.get(group_id)
     if group is not None:
-        return group if group.committed else None
+        return group if shard.high_watermark >= group.visible_from else None
     return next((buried for buried in _buried(shard) if buried.group_id == group_id), None)
 
 
@@ -70,5 +70,5 @@ def listed(shard: ShardState, states: list[str], types: list[str]) -> list[Liste
     return [
         ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
         for group in [*shard.groups.values(), *_buried(shard)]
-        if group.committed and passes(group)
+        if shard.high_watermark >= group.visible_from and passes(group)
     ]

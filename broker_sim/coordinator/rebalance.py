@@ -27,12 +27,13 @@ def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
     )
 
 
-def join_answer(group: Group, member: Member) -> JoinGroupResponse:
+def join_answer(shard: ShardState, group: Group, member: Member) -> JoinGroupResponse:
     """The answer of this generation: the leader is told all members."""
+    nameless = None if member.join_version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
+        protocol_name=group.protocol or nameless,
         leader=group.leader or NO_MEMBER,
         member_id=member.member_id,
         members=group.described_members() if member.member_id == group.leader else [],
@@ -119,7 +120,8 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
 
 def try_complete_join(shard: ShardState, group: Group) -> None:
     """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
-    if not group.in_initial_delay and group.joining == len(group.members) and not group.pending_members:
+    everybody = group.joining == len(group.members) and not group.pending_members
+    if everybody and not group.in_initial_delay and not group.wedged:
         complete_join(shard, group)
 
 
@@ -140,14 +142,20 @@ def complete_join(shard: ShardState, group: Group) -> None:
     group.pending_sync.clear()
     if not group.members:
         group.protocol = None
+        group.fix_subscriptions()
         group.enter(State.EMPTY, shard.now_ms)
         shard.write(Write(None, [group_record(group)]))
         return
-    group.protocol = group.vote()
+    protocol = group.vote(shard.settings.policy.votes_are_counted_in)
+    if protocol is None:
+        group.wedged = True  # Kafka's end of the join phase throws here, and is not tried again: who waits waits on
+        return
+    group.protocol = protocol
+    group.fix_subscriptions()
     group.enter(State.COMPLETING_REBALANCE, shard.now_ms)
     for member in list(group.members.values()):
         member.is_new = False
-        answer_join(shard, group, member, join_answer(group, member))
+        answer_join(shard, group, member, join_answer(shard, group, member))
         restart_session(shard, group, member)
         group.pending_sync[member.member_id] = None
     shard.arm(("sync", group.group_id), group.rebalance_timeout_ms)

@@ -254,4 +254,5 @@ def _group_of(group_id: str, value: GroupMetadataValue) -> Group:
     group.protocol = value.protocol
     group.leader = value.leader if value.leader in group.members else next(iter(group.members), None)
     group.state = State.STABLE if group.members else State.EMPTY
+    group.fix_subscriptions()
     return group

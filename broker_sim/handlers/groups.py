@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
+
+
+class _Topic(Protocol):
+    name: str
+    partitions: list[Any]
+
+
+T = TypeVar("T", bound=_Topic)
 
 
 def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
@@ -13,3 +24,17 @@ def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_leg
         return Err.INVALID_GROUP_ID
     found: Shard | Err = ctx.broker.runtime.locate(ctx.broker, group_id)
     return found
+
+
+def merged(missing: dict[str, T], answered: Iterable[T]) -> list[T]:
+    """The topics of an answer of 4.x: first those ``missing``, by name, with what isn't there; then those that the coordinator has
+    answered, in the request's order. One that is named twice has an entry for each, unless something was missing (the builders'
+    ``merge`` in OffsetCommitResponse.java and OffsetDeleteResponse.java)."""
+    if not missing:
+        return list(answered)
+    topics = dict(missing)
+    for topic in answered:
+        known = topics.setdefault(topic.name, topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    return list(topics.values())

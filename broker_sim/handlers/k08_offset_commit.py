@@ -8,12 +8,13 @@ is left after the first, the answer goes out without a look at the group.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from dataclasses import replace
 
 from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import gate, merged
 from broker_sim.handlers.scratch import scratch_of
 from broker_sim.runtime import Slot
 from kafka_wire.api_keys import ApiKey
@@ -39,10 +40,13 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     errors: dict[tuple[int, int], Err] = {}  # by position in the request
     offsets: list[tuple[str, int, Offset]] = []
     known = 0
+    unknown: set[str] = set()
     for t, requested in enumerate(request.topics):
         name = requested.name
         topic = topics.get(name)
         count = 0 if topic is None else len(topic.partitions)
+        if topic is None:
+            unknown.add(name)
         for p, part in enumerate(requested.partitions):
             if not 0 <= part.partition_index < count:
                 errors[t, p] = Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -57,7 +61,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
             offsets.append((name, part.partition_index, offset))
 
     def response(error: Err) -> OffsetCommitResponse:
-        return _response(request, errors, error, unique=runtime.settings.policy.answers_partitions_once)
+        return _response(request, errors, error, unknown, unique=runtime.settings.policy.answers_partitions_once)
 
     if known == 0:
         return response(Err.NONE)
@@ -86,21 +90,50 @@ def _command(request: OffsetCommitRequest, version: int, offsets: list[tuple[str
 
 
 def _response(
-    request: OffsetCommitRequest, errors: dict[tuple[int, int], Err], error: Err, *, unique: bool
+    request: OffsetCommitRequest,
+    errors: dict[tuple[int, int], Err],
+    error: Err,
+    unknown: Collection[str],
+    *,
+    unique: bool,
 ) -> OffsetCommitResponse:
-    """Every partition asked for; ``error`` is the group's. Topics without partitions are left out. Kafka 4.x answers what isn't there
-    before the rest; 3.x answers a partition that was asked twice once (``unique``)."""
-    rows = [
-        (topic.name, part.partition_index, errors.get((t, p), Err.NONE))
+    """Every partition asked for; ``error`` is the group's. ``unknown``: the topics that aren't there.
+
+    3.x sorts the request into a map: a partition asked twice is answered once, a topic without partitions not at all (``unique``). 4.x
+    answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named twice
+    has two entries.
+    """
+    if unique:
+        return _response_of_a_map(request, errors, error)
+    there: list[OffsetCommitResponseTopic] = []
+    by_name: dict[str, OffsetCommitResponseTopic] = {}  # what isn't there
+    for t, topic in enumerate(request.topics):
+        name, asked = topic.name, []
+        missing = by_name.setdefault(name, OffsetCommitResponseTopic(name)).partitions if name in unknown else None
+        for p, part in enumerate(topic.partitions):
+            own = errors.get((t, p), Err.NONE) if errors else Err.NONE
+            row = OffsetCommitResponsePartition(part.partition_index, _worst(own, error))
+            if own is not Err.UNKNOWN_TOPIC_OR_PARTITION:
+                asked.append(row)
+            elif missing is not None:
+                missing.append(row)
+            else:
+                by_name.setdefault(name, OffsetCommitResponseTopic(name)).partitions.append(row)
+        if asked:
+            there.append(OffsetCommitResponseTopic(name, asked))
+    return OffsetCommitResponse(topics=merged(by_name, there))
+
+
+def _response_of_a_map(
+    request: OffsetCommitRequest, errors: dict[tuple[int, int], Err], error: Err
+) -> OffsetCommitResponse:
+    rows = {
+        (topic.name, part.partition_index): errors.get((t, p), Err.NONE)
         for t, topic in enumerate(request.topics)
         for p, part in enumerate(topic.partitions)
-    ]
-    if unique:
-        rows = [(name, index, own) for (name, index), own in {row[:2]: row[2] for row in rows}.items()]
-    elif errors:
-        rows.sort(key=lambda row: row[2] is not Err.UNKNOWN_TOPIC_OR_PARTITION)
+    }
     topics: dict[str, list[OffsetCommitResponsePartition]] = {}
-    for name, index, own in rows:
+    for (name, index), own in rows.items():
         topics.setdefault(name, []).append(OffsetCommitResponsePartition(index, _worst(own, error)))
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name, parts) for name, parts in topics.items()])
 
@@ -163,7 +196,7 @@ class _Known:
 
 def _pieces(request: OffsetCommitRequest, version: int, error: Err) -> tuple[bytes, bytes]:
     """A reply's frame, the part before and the one behind the correlation id."""
-    body = encode(_response(request, {}, error, unique=False), version)
+    body = encode(_response(request, {}, error, (), unique=False), version)
     head = encode_response_head(response_is_tagged(ApiKey.OFFSET_COMMIT, version), 0, len(body))
     return head[:4], head[8:] + body
 
@@ -207,6 +240,8 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
         return
     if not policy.shares_batches or policy.commit_value_version != VALUE_VERSION:
         return
+    if not all(topic.partitions for topic in request.topics):
+        return  # what its answer is hangs on which of these topics there are
     for topic in request.topics:
         for part in topic.partitions:
             metadata = part.committed_metadata or ""

@@ -3,6 +3,8 @@ skip_assignment. The answer is parked until the join window closes."""
 
 from __future__ import annotations
 
+import logging
+
 from broker_sim.again import Place, Rejoin, rejoin
 from broker_sim.coordinator.rebalance import join_error
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
@@ -11,6 +13,8 @@ from broker_sim.handlers.scratch import LARGEST, scratch_of
 from kafka_wire.codec import decode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+
+log = logging.getLogger("broker_sim.coordinator")
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
@@ -22,8 +26,23 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
         shard = Err.INVALID_SESSION_TIMEOUT
     if isinstance(shard, Err):
         return join_error(ctx.api_version, shard, request.member_id)
+    names = [protocol.name for protocol in request.protocols]
+    if len(set(names)) < len(names):
+        _warn_of_double(ctx, request.group_id, names)
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
+
+
+def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> None:
+    """A client hangs without a word at Kafka, and so it does here: not quite without one."""
+    twice = next(name for name in names if names.count(name) > 1)
+    log.warning(
+        "JoinGroup of client %.100r for group %.100r names the protocol %.100r twice: Kafka counts it twice, and where no other"
+        " protocol is left that all members support it never answers the group's JoinGroups again",
+        ctx.client_id,
+        group_id,
+        twice,
+    )
 
 
 class _Known:

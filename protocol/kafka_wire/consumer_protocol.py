@@ -1,7 +1,8 @@
 """What a broker reads in the bytes that members exchange: which topics a consumer subscribed to; and for people, what it was assigned.
 
-JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A newer
-version than the newest we know is read as the newest (its authors may only append, ConsumerProtocol.java).
+JoinGroup metadata of the protocol type "consumer" is an int16 version and a ConsumerProtocolSubscription. A broker reads no further
+than version 0 reaches, whatever version it says: "V0 must prefix all" (ConsumerProtocol.java). Assignments, which only people look at,
+are read in their version, or in the newest we know.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _NEWEST = 3
 def subscribed_topics(metadata: bytes) -> list[str] | None:
     """The topics of a subscription in the member's order; None when the bytes are no consumer subscription."""
     try:
-        (version,) = _INT16.unpack_from(metadata)
-        return decode(ConsumerProtocolSubscription, min(version, _NEWEST), metadata, 2).topics
+        _INT16.unpack_from(metadata)
+        return decode(ConsumerProtocolSubscription, 0, metadata, 2).topics
     except (struct.error, DecodeError):
         return None
 

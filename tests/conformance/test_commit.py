@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.errors import Err
-from kafka_wire.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.driver import Kafka, commit_request, fetch_request
+from tests.conformance.logs import log_of
 
 T, T1 = ("t0", 0), ("t0", 1)
 ADMIN = {"generation_id_or_member_epoch": -1, "member_id": ""}
@@ -174,9 +180,52 @@ async def test_098_metadata_too_large_is_checked_after_the_member(kafka: Kafka) 
 
 
 async def test_098_metadata_too_large_for_all_still_creates_the_group(kafka: Kafka) -> None:
-    """Whether it does is the generation's own answer."""
+    """4.1 has it, too, unseen: who lists and describes sees what is committed alone, and nothing was written."""
     await kafka.commit({T: (5, "x" * 101)})
     assert (await kafka.describe()).group_state == kafka.pick(old="Empty", new="Dead")
+    assert [Err(one.error_code) for one in (await kafka.ask(DeleteGroupsRequest([kafka.group]), 2)).results] == [
+        Err.NONE
+    ]
+    again = await kafka.ask(DeleteGroupsRequest([kafka.group]), 2)
+    assert [Err(one.error_code) for one in again.results] == [Err.GROUP_ID_NOT_FOUND]
+
+
+async def test_098_group_of_a_refused_commit_is_an_empty_one(kafka: Kafka) -> None:
+    await kafka.commit({T: (5, "x" * 101)})
+    assert await kafka.commit({T: 5}, generation_id_or_member_epoch=1) == {T: Err.UNKNOWN_MEMBER_ID}
+    assert await kafka.commit({T: 6}) == {T: Err.NONE}
+    assert (await kafka.describe()).group_state == "Empty"
+
+
+async def test_098_join_of_the_group_of_a_refused_commit_writes_no_record_of_it(kafka: Kafka) -> None:
+    await kafka.commit({T: (5, "x" * 101)})
+    member = await kafka.member()
+    await member.ask_id()
+    assert await log_of(kafka) == []
+
+
+async def test_s2_6_topics_without_partitions(kafka: Kafka) -> None:
+    """4.1 names those that aren't there."""
+    known, empty = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 5)]), OffsetCommitRequestTopic("t1")
+    unknown = OffsetCommitRequestTopic("no-such-topic")
+    for topics in ([known, empty], [known, empty, unknown], [empty], [unknown]):
+        answer = await kafka.ask(OffsetCommitRequest(kafka.group, topics=topics), 8)
+        named = {topic.name for topic in answer.topics}
+        assert ("no-such-topic" in named) == (unknown in topics and not kafka.old)
+        assert "t1" not in named
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["all-there", "some-missing"])
+async def test_s2_6_topic_named_twice(kafka: Kafka, missing: bool) -> None:
+    """4.1 answers it twice, unless something isn't there."""
+    first = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 5)])
+    second = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(1, 5), OffsetCommitRequestPartition(0, 6)])
+    if missing:
+        second.partitions.append(OffsetCommitRequestPartition(77, 5))
+    answers = [await kafka.ask(OffsetCommitRequest(kafka.group, topics=[first, second]), 8) for _ in range(3)]
+    shown = [[topic.name for topic in answer.topics] for answer in answers]
+    assert shown == [["t0", "t0"] if not kafka.old and not missing else ["t0"]] * 3
+    assert await kafka.committed([T, T1]) == {T: 6, T1: 5}
 
 
 async def test_101_empty_group_id(kafka: Kafka) -> None:

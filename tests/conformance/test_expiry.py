@@ -196,6 +196,27 @@ async def test_144_deleting_a_topic_deletes_its_offsets(kafka: Kafka) -> None:
     assert [(entry.key.topic, entry.raw_value is None) for entry in entries][-1] == (topic, True)
 
 
+async def test_144_deleting_a_topic_ends_empty_groups_without_offsets(kafka: Kafka) -> None:
+    """In 3.4, whatever the topic: all of them."""
+    topic = await kafka.topic(kafka.name("topic"))
+    [m1] = await kafka.stable()
+    await m1.leave()
+    pending = await kafka.member("pending", group=kafka.name("pending"))
+    await pending.ask_id()
+    await kafka.commit({(topic, 0): 5}, group=kafka.name("reader"))
+    await kafka.watch(DeleteTopicsRequest([DeleteTopicState(topic)], [topic], 10_000), 5)
+    give_up = time.monotonic() + 10
+    while await kafka.committed(None, group=kafka.name("reader"), record=False) != {}:
+        assert time.monotonic() < give_up
+        await asyncio.sleep(0.02)
+    if kafka.old:
+        await kafka.until("Dead")
+        await kafka.until("Dead", group=kafka.name("pending"))
+        assert (await pending.try_join()).error_code == 25
+        assert [entry.raw_value for entry in await log_of(kafka)][-1:] == [None]
+    assert (await kafka.describe()).group_state == kafka.pick(old="Dead", new="Empty")
+
+
 @pytest.mark.profile("load")
 async def test_146_longest_retention_does_not_overflow(kafka: Kafka) -> None:
     """offsets.retention.minutes is 2**31 - 1: nothing expires, checks come every 200 ms."""

@@ -296,6 +296,69 @@ async def test_038_vote_counts_only_protocols_of_all(kafka: Kafka) -> None:
     assert (await parked).protocol_name == "a"
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["as-listed", "turned"])
+@pytest.mark.parametrize(
+    ("names", "scala", "java"),
+    [
+        (["range", "sticky"], "range", "sticky"),
+        (["range", "roundrobin"], "roundrobin", "range"),
+        (["roundrobin", "cooperative-sticky"], "cooperative-sticky", "roundrobin"),
+        (["range", "cooperative-sticky"], "cooperative-sticky", "range"),
+        (["red", "green", "blue"], "blue", "red"),
+    ],
+    ids=["range-sticky", "range-roundrobin", "both-of-kip-429", "range-cooperative", "three"],
+)
+async def test_038_tie_of_the_vote_hangs_on_the_names_alone(
+    kafka: Kafka, names: list[str], scala: str, java: str, turned: bool
+) -> None:
+    """Each member prefers another one; who came first does not matter."""
+    lists = [[(name, b"") for name in names[n:] + names[:n]] for n in range(len(names))]
+    if turned:
+        lists.reverse()
+    m1 = await kafka.member("m1", protocols=lists[0])
+    await m1.join()
+    parked = []
+    for number, protocols in enumerate(lists[1:], 2):
+        member = await kafka.member(f"m{number}", protocols=protocols)
+        parked.append(await member.enter())
+        await kafka.until("PreparingRebalance", members=number)
+    assert (await m1.join()).protocol_name == kafka.pick(old=scala, new=java)
+    for task in parked:
+        await task
+
+
+async def test_038_protocol_named_twice_is_counted_twice(kafka: Kafka) -> None:
+    """One member, two supporters: not all members. The protocol that is named once wins."""
+    member = await kafka.member(protocols=[("a", b"1"), ("a", b"2"), ("b", b"3")])
+    answer = await member.join()
+    assert (answer.protocol_name, [item.metadata for item in answer.members]) == ("b", [b"3"])
+
+
+async def test_038_join_phase_without_a_protocol_of_all_never_ends(kafka: Kafka) -> None:
+    member = await kafka.member(protocols=[("a", b"1"), ("a", b"2")], rebalance_ms=300)
+    parked = await member.enter()
+    await kafka.until("PreparingRebalance", members=1)
+    await stays_parked(parked, ms=500)
+    other = await kafka.member("other", protocols=[("a", b"1"), ("b", b"2")])
+    assert (await other.try_join()).error_code == Err.INCONSISTENT_GROUP_PROTOCOL
+    [shown] = (await kafka.state()).members
+    member.id, beat = shown.member_id, await member.second_wire()
+    assert await member.heartbeat(generation_id=0, wire=beat) == Err.ILLEGAL_GENERATION
+    assert await member.heartbeat(generation_id=1, wire=beat) == Err.REBALANCE_IN_PROGRESS
+    await member.leave(wire=beat)
+    assert (await parked).error_code == Err.UNKNOWN_MEMBER_ID
+    newcomer = await kafka.member("newcomer", protocols=[("a", b"1")], join_version=3)
+    await stays_parked(await newcomer.enter(), ms=300)
+
+
+@pytest.mark.parametrize("version", [6, 7])
+async def test_s2_2_protocol_without_a_name(kafka: Kafka, version: int) -> None:
+    member = await kafka.member(protocols=[("", b"1")], join_version=version)
+    answer = await member.join()
+    assert answer.protocol_name == ("" if version < 7 else kafka.pick(old="", new=None))
+    assert (await member.sync(version=5)).protocol_name == ""
+
+
 async def test_041_each_empty_id_gets_a_new_one(kafka: Kafka) -> None:
     member = await kafka.member()
     first = await member.ask_id()

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
-from tests.conformance.driver import Kafka, rejoin_all, stays_parked, sync_all
+from tests.conformance.driver import Kafka, background, rejoin_all, stays_parked, sync_all
 
 T = ("t0", 0)
 INSTANCES = ["i1", "i2"]
@@ -237,3 +237,51 @@ async def test_s2_2_pending_id_with_an_instance_is_an_illegal_state(kafka: Kafka
     await member.ask_id()
     answer = await member.try_join(group_instance_id="i1")
     assert answer.error_code == Err.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "second_ms"), [(200, 200), (30_000, 200), (200, 30_000)], ids=["both", "new", "old"]
+)
+async def test_046_newcomer_replaced_while_it_waits_in_a_rebalance_that_somebody_holds_up(
+    kafka: Kafka, first_ms: int, second_ms: int
+) -> None:
+    """A pod that starts twice. It is a member that has never been told its id; does its session end while it is parked, and whose?"""
+    [m1] = await kafka.stable()
+    first = await kafka.member("first", instance="i2", session_ms=first_ms)
+    parked = await first.enter()
+    await kafka.until("PreparingRebalance", members=2)
+    second = await kafka.member("second", instance="i2", session_ms=second_ms)
+    waiting = await second.enter()
+    assert (await parked).error_code == Err.FENCED_INSTANCE_ID
+    if kafka.old and first_ms == 200:
+        answer = await waiting
+        assert (answer.error_code, answer.member_id) == (Err.UNKNOWN_MEMBER_ID, "")
+        await kafka.until("PreparingRebalance", members=1)
+    else:
+        await stays_parked(waiting, ms=500)
+        assert (await m1.join()).generation_id == 2
+        assert (await waiting).generation_id == 2
+
+
+@pytest.mark.parametrize(("first_ms", "second_ms"), [(30_000, 300), (300, 30_000)], ids=["new", "old"])
+async def test_042_replacement_lives_on_the_session_timeout_of_the_one_it_replaced(
+    kafka: Kafka, first_ms: int, second_ms: int
+) -> None:
+    """Until it is heard of again, that is: silent, it is removed by the old one's timeout."""
+    m1 = await kafka.member("m1", instance="i1")
+    m2 = await kafka.member("m2", instance="i2", session_ms=first_ms)
+    await m1.join()
+    parked = await m2.enter()
+    await kafka.until("PreparingRebalance", members=2)
+    await m1.join()
+    await parked
+    await sync_all([m1, m2])
+    again = await kafka.member("again", instance="i2", session_ms=second_ms)
+    assert (await again.join()).generation_id == 2
+    if first_ms == 300:
+        await kafka.until("PreparingRebalance", members=1)
+        assert await again.heartbeat() == Err.UNKNOWN_MEMBER_ID
+    else:
+        await stays_parked(background(kafka.until("PreparingRebalance")), ms=600)
+        assert await again.heartbeat() == Err.NONE  # from here on its own counts
+        await kafka.until("PreparingRebalance", members=1)

@@ -353,6 +353,64 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced
     assert core.answers[core.sync(back.member_id, 1)].assignment == b"mine"
 
 
+@BOTH
+@pytest.mark.parametrize(("first_ms", "second_ms"), [(1500, 1500), (30_000, 1500), (1500, 30_000)])
+def test_a_static_newcomer_replaced_while_it_is_parked_lives_as_its_generation_says(
+    policy, first_ms, second_ms
+) -> None:
+    """3.4 expires it by the timeout of the one it replaced, parked or not; 4.1 not while it is parked."""
+    core = Core(policy=policy)
+    [leader] = core.stable()
+    first = core.join(instance="i", session_ms=first_ms)
+    second = core.join(instance="i", session_ms=second_ms)
+    assert core.answers[first].error_code == Err.FENCED_INSTANCE_ID
+    core.advance(1500)
+    assert (second in core.answers) == (policy is SCALA and first_ms == 1500)
+    if second in core.answers:
+        assert core.answers[second].error_code == Err.UNKNOWN_MEMBER_ID
+    else:
+        core.join(leader)
+        assert core.joined(second).generation_id == 2
+
+
+@BOTH
+def test_a_static_member_that_comes_back_has_the_session_of_the_one_it_replaced_until_it_is_heard(policy) -> None:
+    core = Core(policy=policy)
+    one, two = (core.join(instance=instance, version=5, session_ms=1500) for instance in "ij")
+    core.advance(0)
+    ids = [core.joined(token).member_id for token in (one, two)]
+    core.sync(ids[1], 1)
+    core.sync(ids[0], 1, dict.fromkeys(ids, b""))
+    again = core.joined(core.join(instance="j", session_ms=30_000)).member_id
+    core.heartbeat(ids[0], 1)
+    core.advance(1499)
+    assert again in core.shard.groups["g"].members
+    core.advance(1)
+    assert again not in core.shard.groups["g"].members
+
+
+@BOTH
+def test_a_group_whose_members_support_no_protocol_in_common_never_ends_its_join_phase(policy) -> None:
+    """A protocol that is named twice is counted twice."""
+    core = Core(policy=policy)
+    twice = core.join(version=3, protocols=(("a", b""), ("a", b"")))
+    core.advance(290_000)
+    member_id = next(iter(core.shard.groups["g"].members))
+    assert twice not in core.answers
+    assert core.heartbeat(member_id, 1) is Err.REBALANCE_IN_PROGRESS
+    other = core.join(version=3, protocols=(("a", b""), ("b", b"")))
+    assert core.answers[other].error_code == Err.INCONSISTENT_GROUP_PROTOCOL
+    core.leave((member_id, None))
+    assert core.answers[twice].error_code == Err.UNKNOWN_MEMBER_ID
+    newcomer = core.join(version=3, protocols=(("a", b""),))
+    core.advance(290_000)
+    assert newcomer not in core.answers
+    again = core.reload()
+    token = again.join(version=3)
+    again.advance(0)
+    assert again.joined(token).generation_id == 1
+
+
 def test_before_v9_a_static_leader_that_comes_back_is_told_its_old_id_leads() -> None:
     core = Core()
     token = core.join(instance="i", version=8)

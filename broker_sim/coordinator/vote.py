@@ -1,0 +1,74 @@
+"""Which protocol wins a tie of the vote: the first in the hash map that Kafka counts the votes in.
+
+Kafka asks a map for its greatest entry, and of equal ones it is given the first in the map's own order. That order hangs on the names
+alone: 4.x counts in a java.util.HashMap, 3.x groups the votes into Scala's immutable HashMap. So a tie goes the same way in every
+group of a cluster, whoever came first, and the other way after an upgrade. (Names that share a bucket, or a hash, stay in the order in
+which the votes were read, which is that of a map of member ids in Kafka and that of joining here.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+_INT = 0xFFFF_FFFF
+_BUCKETS = 16  # of a new java.util.HashMap; doubled when three quarters of them are taken
+
+
+def winner(votes: Mapping[str, int], order: Iterable[str]) -> str:
+    """The protocol with most votes; the first one in ``order`` where several have as many."""
+    return max(order, key=lambda name: votes[name])
+
+
+def java_order(names: Iterable[str]) -> list[str]:
+    """``names`` as a java.util.HashMap with these keys gives them."""
+    keys = list(names)
+    buckets = _BUCKETS
+    while len(keys) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        code = _string_hash(name)
+        return (code ^ code >> 16) & (buckets - 1)
+
+    return sorted(keys, key=bucket)
+
+
+def scala_order(names: Iterable[str]) -> list[str]:
+    """``names`` as a scala.collection.immutable.HashMap (2.13) with these keys gives them."""
+    return _trie_order([(_improved(_string_hash(name)), name) for name in names])
+
+
+def _trie_order(keys: list[tuple[int, str]]) -> list[str]:
+    """A node of the trie: 32 branches by the lowest five bits; keys that are alone on theirs come before the nodes below."""
+    if len({code for code, _ in keys}) == 1:
+        return [name for _, name in keys]
+    branches: dict[int, list[tuple[int, str]]] = {}
+    for code, name in keys:
+        branches.setdefault(code & 31, []).append((code >> 5, name))
+    in_order = [branches[bits] for bits in sorted(branches)]
+    alone = [branch[0][1] for branch in in_order if len(branch) == 1]
+    return alone + [name for branch in in_order if len(branch) > 1 for name in _trie_order(branch)]
+
+
+def _string_hash(text: str) -> int:
+    """``String.hashCode`` of Java, as an unsigned number."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & _INT
+    return code
+
+
+def _improved(code: int) -> int:
+    """What Scala makes of a hash before it is used (scala.collection.Hashing.improve)."""
+    code = (code + (~(code << 9) & _INT)) & _INT
+    code ^= code >> 14
+    code = (code + (code << 4)) & _INT
+    return code ^ code >> 10
+
+
+ORDERS: dict[str, Callable[[Iterable[str]], list[str]]] = {
+    "Scala's immutable HashMap": scala_order,
+    "java.util.HashMap": java_order,
+}
+"""By ``Policy.votes_are_counted_in``."""
