@@ -24,6 +24,7 @@
   ``broker-sim run`` does; with the ini option ``kafka_scenarios_virtual = true`` all scenario files that are tests run in virtual time.
 * ``sim`` is a simulated world (docs/simulation.md): ``@pytest.mark.sim(seeds=range(200), faults=Swarm(during="30s"))`` runs a test
   with each of these seeds; ``--sim-seed 17`` with that one. See ``pytest_sim``.
+* A forgotten ``await`` of anything of the cluster fails a test that passed, and names the line (``pytest_await``).
 * A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
   ``must_hit=False``.
 
@@ -36,6 +37,7 @@ import contextlib
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
     from broker_sim.cluster import Cluster, ClusterThread
+    from broker_sim.pytest_await import Unawaited
     from broker_sim.scenario.runner import Outcome
     from broker_sim.simulation import Simulation
 
@@ -59,6 +62,11 @@ SECTION = "Kafka groups"
 
 _CLUSTERS: pytest.StashKey[list[Cluster | ClusterThread]] = pytest.StashKey()
 """The clusters of a test."""
+
+AWAITS = "Forgotten awaits"
+"""The heading of what a test that failed did not await, which may be why."""
+
+_UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
 
 _OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
 """What came of a test's scenario."""
@@ -149,6 +157,7 @@ def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
         name = _ON_ASYNCIO
     else:
         raise pytest.UsageError("the fixture kafka needs pytest-asyncio or anyio in an async test")
+    _watch_awaits(node)
     return request.getfixturevalue(name)  # type: ignore[no-any-return]
 
 
@@ -208,8 +217,16 @@ def kafka_bootstrap(kafka_server: ClusterThread) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that passed fails if a rule of it that had to hit did not, or if the verdict of its scenario is broken."""
+    """A test that passed fails if a rule of it that had to hit did not, if the verdict of its scenario is broken, or if it forgot an
+    await."""
+    if "broker_sim.cluster" in sys.modules:
+        _watch_awaits(item)
     result = yield
+    unawaited = item.stash.get(_UNAWAITED, None)
+    if unawaited is not None and unawaited.lines:
+        text = unawaited.text()
+        unawaited.lines.clear()
+        pytest.fail(text, pytrace=False)
     for cluster in item.stash.get(_CLUSTERS, ()):
         _on(cluster, lambda kafka: kafka.faults.check())
     outcome = item.stash.get(_OUTCOME, None)
@@ -218,12 +235,31 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+def _watch_awaits(item: pytest.Item) -> None:
+    """From now on to the test's end."""
+    from broker_sim.pytest_await import Unawaited
+
+    if _UNAWAITED not in item.stash:
+        item.stash[_UNAWAITED] = Unawaited()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    if _UNAWAITED in item.stash:
+        item.stash[_UNAWAITED].stop()
+        del item.stash[_UNAWAITED]
+    return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that failed shows what became of its groups."""
     report = yield
+    unawaited = item.stash.get(_UNAWAITED, None)
+    if call.when == "call" and report.failed and unawaited is not None and unawaited.lines:
+        report.sections.append((AWAITS, unawaited.text()))
     if call.when != "teardown" and report.failed:
         directory = item.config.getoption("--kafka-timeline")
         pictures = None if directory is None else Path(directory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,16 @@ class Down:
     """A broker that is down: ``await kafka.broker(2).down()`` for good, ``async with kafka.broker(2).down():`` for a while."""
 
     def __init__(self, broker: BrokerHandle, graceful: bool) -> None:
-        self.broker, self._graceful = broker, graceful
+        self.broker = broker
         self._done = self._over = False
+        # made here, so that Python knows of one that nobody awaits
+        self._deed: Coroutine[Any, Any, None] | None = broker.cluster.broker_down(broker.node_id, graceful=graceful)
 
     async def _take(self) -> Down:
-        if not self._done:
+        deed, self._deed = self._deed, None
+        if deed is not None:
             self._done = True
-            await self.broker.cluster.broker_down(self.broker.node_id, graceful=self._graceful)
+            await deed
         return self
 
     def __await__(self) -> Generator[Any, None, Down]:
