@@ -27,16 +27,19 @@ class CheckpointError(ValueError):
 def read_rows(path: Path, files: Files = FILES) -> list[list[str]]:
     """The rows of a checkpoint as words; none where the file is absent or empty. Raises CheckpointError."""
     try:
-        lines = files.read_file(path).decode().splitlines()
+        text = files.read_file(path).decode()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
         raise CheckpointError(f"{path} is not text") from None
-    if not lines:
+    if not text:
         return []
+    lines = text.splitlines()
     rows = [line.split() for line in lines[2:] if line.strip()]
     if lines[0].strip() != "0" or len(lines) < 2 or lines[1].strip() != str(len(rows)):
         raise CheckpointError(f"{path} does not begin with version 0 and its number of rows")
+    if not text.endswith("\n"):
+        raise CheckpointError(f"{path} is cut within its last row")  # which may look like one
     return rows
 
 

@@ -277,13 +277,14 @@ class PartitionLog:
             raise self._failure(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
-        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then. What the next start
-        will not read whole has to be on the disk: else a loss of power could leave a hole.
-        """
+        """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
         active = self.segments[-1]
         active.became_inactive()
         if self.directory is not None:
-            active.flush(True)
+            active.flush(
+                True
+            )  # what the next start won't read whole is on the disk: else a loss of power could leave a hole
+            self._sync_names()
             self._save_epochs(sync=True)
             snapshot = self.directory / f"{self.log_end_offset:020d}.snapshot"
             self._files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
@@ -294,19 +295,12 @@ class PartitionLog:
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         if self.directory is None:
             return MemorySegment(base_offset, now_ms)
-        segment = DiskSegment(
-            self.directory,
-            base_offset,
-            created_ms=now_ms,
-            index_interval=self.config.index_interval_bytes,
-            max_index_bytes=self.config.segment_index_bytes,
-            files=self._files,
-        )
+        segment = recovery.open_segment(self.directory, base_offset, self.config, self._files, now_ms)
         segment.sync_appends = self.sync
         try:
             segment.create()
             if self.sync:
-                self._files.sync_dir(self.directory)
+                self._sync_names()
         except OSError:
             segment.discard()
             raise
@@ -476,9 +470,13 @@ class PartitionLog:
             raise self._failure(error) from error
         return before - len(self.segments)
 
-    def _note(self, name: str, offset: int | None, *, sync: bool = False) -> None:
+    def _note(self, name: str, offset: int | None) -> None:
+        if self.directory is not None:  # synced, as it is of all logs
+            checkpoints.write_row(self.directory, name, offset, files=self._files, sync=True)
+
+    def _sync_names(self) -> None:  # what was made, renamed and removed comes before what follows
         if self.directory is not None:
-            checkpoints.write_row(self.directory, name, offset, files=self._files, sync=sync or self.sync)
+            self._files.sync_dir(self.directory)
 
     def _start_at(self, offset: int) -> None:
         """Move the log's start, and remove the segments that end before it (never the last one)."""
@@ -495,12 +493,13 @@ class PartitionLog:
             return
         try:
             start = min(offset, self.log_start_offset)
-            if self._bases[0] > offset:
+            if self._bases[0] > offset:  # first: a log without segments would begin at 0
                 self._add_segment(self._new_segment(start, 0))
+                self._sync_names()
             while self._bases[-1] > offset:
-                self._drop_last()
-            if self.directory is not None:
-                self._files.sync_dir(self.directory)  # before what is new: nothing of the old comes back behind it
+                self.segments.pop().delete()
+                self._bases.pop()
+            self._sync_names()  # before what is new: nothing of the old comes back behind it
             self.segments[-1].truncate_to(offset)
             self.segments[-1].sync()
             if self.segments[-1].next_offset < start:
@@ -509,7 +508,7 @@ class PartitionLog:
             self.log_end_offset = self.segments[-1].next_offset
             if self.log_start_offset > start:
                 self.log_start_offset = start
-                self._note(checkpoints.LOG_START_FILE, None, sync=True)
+                self._note(checkpoints.LOG_START_FILE, None)
             if self.clean_end_offset > self.log_end_offset:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
@@ -522,10 +521,6 @@ class PartitionLog:
         for _ in range(count):
             self.segments.pop(0).delete()
             del self._bases[0]
-
-    def _drop_last(self) -> None:
-        self.segments.pop().delete()
-        self._bases.pop()
 
     def compact(self, now_ms: int, *, high_watermark: int | None = None, force: bool = False) -> bool:
         """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`.
@@ -564,9 +559,8 @@ class PartitionLog:
         for segment in old:
             segment.delete()
         if isinstance(fresh, DiskSegment):
+            self._sync_names()  # while the swap tells of it, what it replaces goes at an open
             fresh.rename("")
-            if self.sync and self.directory is not None:
-                self._files.sync_dir(self.directory)
 
     # -------------------------------------------------------------------------------------------- the end
 

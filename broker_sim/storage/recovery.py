@@ -147,6 +147,7 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
     swap = open_segment(directory, base, config, files, now_ms, ".swap")
     size = files.size(swap.fd)
     _scan(swap, size, files, None)
+    files.sync_dir(directory)  # what another process has renamed, and not yet waited for
     bases = segment_bases(directory, files)
     # The segments it replaces begin within its offsets, and the first has its base. An emptied one replaces that alone.
     for old in bases:
@@ -154,6 +155,7 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
             open_segment(directory, old, config, files, now_ms).delete()
     swap.became_inactive()
     swap.flush(True)
+    files.sync_dir(directory)
     swap.rename("")
     swap.close()
 
@@ -250,6 +252,7 @@ def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: 
         logger.warning("%s: its start %d is beyond its end %d; it is emptied", directory, found.log_start_offset, end)
         fresh = open_segment(directory, found.log_start_offset, config, files, now_ms)
         fresh.create()  # first: a log without segments would begin at 0
+        files.sync_dir(directory)
         for segment in found.segments:
             segment.delete()
         found.segments[:] = [fresh]
@@ -270,8 +273,9 @@ def _saved_epochs(directory: Path, files: Files) -> list[tuple[int, int]] | None
     try:
         rows = checkpoints.read_rows(directory / checkpoints.LEADER_EPOCH_FILE, files)
         entries = [(int(epoch), int(start)) for epoch, start in rows]
-        if any(not (0 <= epoch <= MAX_EPOCH and start >= 0) for epoch, start in entries):
-            raise ValueError("the checkpoint holds what no epoch is")
+        ascending = all(one < next_ and one[1] < next_[1] for one, next_ in pairwise(entries))
+        if not ascending or any(not (0 <= epoch <= MAX_EPOCH and start >= 0) for epoch, start in entries):
+            raise ValueError("the checkpoint holds what no epochs are")
         return entries or None
     except ValueError as error:
         logger.warning("%s: leader epochs are read from the batches again: %s", directory, error)

@@ -445,10 +445,11 @@ class DiskSegment:
             self.delete()
 
     def rename(self, suffix: str) -> None:
-        """Give the three files another suffix (".cleaned", ".swap" or none); the log file goes last."""
+        """Give the three files another suffix (".cleaned", ".swap" or none), durably; the log file goes last."""
         stem = self.log_path.name.partition(".log")[0]
         for kind in ("index", "timeindex"):
             self._files.rename(self.path(kind), self.log_path.with_name(f"{stem}.{kind}{suffix}"))
         fresh = self.log_path.with_name(f"{stem}.log{suffix}")
         self._files.rename(self.log_path, fresh)
         self.log_path = fresh
+        self._files.sync_dir(fresh.parent)

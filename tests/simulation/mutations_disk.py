@@ -46,7 +46,7 @@ CLUSTER_MUTATIONS: list[DiskMutation] = []
 Plant = Callable[[Patches], None]
 
 
-def of_a_log(seeds: int, **where: bool) -> Callable[[Plant], Plant]:
+def of_a_log(seeds: int, **where: int) -> Callable[[Plant], Plant]:
     def note(plant: Plant) -> Plant:
         LOG_MUTATIONS.append(DiskMutation(plant.__name__, plant, seeds, where))
         return plant
@@ -200,7 +200,7 @@ def the_next_segment_begins_before_the_last_one_is_on_the_disk(p: Patches) -> No
     p.put(DiskSegment, "flush", lambda self, sync: self.save_indexes())
 
 
-@of_a_log(200, sync=True, power=True)
+@of_a_log(60, sync=True, power=True, lives=30)
 def what_a_killed_process_had_written_is_not_synced(p: Patches) -> None:
     real = PartitionLog._open
 

@@ -71,7 +71,7 @@ def test_what_was_synced_outlives_the_power_and_what_was_not_is_kept_lost_or_tor
     assert min(fates.values()) >= 10
 
 
-def test_a_file_may_have_its_name_before_its_bytes_but_not_where_it_replaces_another() -> None:
+def test_a_file_may_have_its_name_before_its_bytes_and_mostly_not_where_it_replaces_another() -> None:
     new, over = Counter[bytes | None](), Counter[bytes | None]()
     for seed in range(150):
         disk = home(seed)
@@ -81,19 +81,45 @@ def test_a_file_may_have_its_name_before_its_bytes_but_not_where_it_replaces_ano
         disk = disk.power_lost()
         over[disk.read_file(HOME / "old")] += 1
         new[disk.read_file(HOME / "new") if disk.exists(HOME / "new") else None] += 1
-    assert set(over) == {b"one", b"two"}
+    assert over[b"one"] + over[b"two"] > 140
+    assert {b"", b"one", b"two"} <= set(over)
+    assert "two" not in {data.decode() for data in over if data not in (b"one", b"two")}
     assert {None, b"", b"two"} <= set(new)
 
 
-def test_of_a_directory_the_changes_up_to_one_of_them_are_there() -> None:
-    seen = set()
-    for seed in range(100):
+def test_of_a_directory_the_changes_up_to_one_of_them_are_there_and_now_and_then_any_of_them() -> None:
+    seen = Counter[str]()
+    for seed in range(200):
         disk = home(seed)
         for name in "abcd":
             disk.close(disk.open(HOME / name, create=True))
         disk.remove(HOME / "a")
-        seen.add("".join(disk.power_lost().names(HOME)))
-    assert seen == {"", "a", "ab", "abc", "abcd", "bcd"}
+        seen["".join(disk.power_lost().names(HOME))] += 1
+    usual = {"", "a", "ab", "abc", "abcd", "bcd"}
+    assert usual < set(seen)
+    assert sum(seen[names] for names in usual) > 150
+
+
+def test_a_file_that_was_renamed_is_not_there_under_two_names() -> None:
+    left = set()
+    for seed in range(200):
+        disk = home(seed)
+        put(disk, "a", b"x", sync=True)
+        disk.rename(HOME / "a", HOME / "b")
+        disk.rename(HOME / "b", HOME / "c")
+        left.add("".join(disk.power_lost().names(HOME)))
+    assert left == {"a", "b", "c"}
+
+
+def test_a_directory_that_is_renamed_has_all_that_was_in_it() -> None:
+    disk = home()
+    disk.make_dir(LOG / "deep", sync=True)
+    disk.replace_file(LOG / "deep" / "file", b"x", sync=True)
+    disk.rename(LOG, HOME / "aside")
+    assert not disk.is_dir(LOG)
+    assert disk.read_file(HOME / "aside" / "deep" / "file") == b"x"
+    disk.sync_dir(HOME)
+    assert disk.power_lost().read_file(HOME / "aside" / "deep" / "file") == b"x"
 
 
 def test_a_directory_that_nobody_has_synced_may_be_gone_with_all_that_is_in_it() -> None:
@@ -292,10 +318,10 @@ def test_of_a_log_that_is_not_synced_the_beginning_outlives_the_power() -> None:
     left = set()
     for seed in range(120):
         disk = home(seed)
-        log = log_on(disk, segment_bytes=500)
+        log = log_on(disk, segment_bytes=3000)
         fill(log, 30)
         before = values(log)
-        found = values(log_on(disk.power_lost(), segment_bytes=500))
+        found = values(log_on(disk.power_lost(), segment_bytes=3000))
         assert found == before[: len(found)]
         left.add(len(found))
     assert {0, 30} < left

@@ -304,7 +304,18 @@ def test_a_start_beyond_the_end_leaves_an_empty_log_there(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0\n9\n0 0\n", "7\n1\n0 0\n", "0\n1\nx y\n", f"0\n1\n{2**31 - 1} 0\n", "0\n1\n-5 0\n", "0\n1\n7 -1\n", None],
+    [
+        "",
+        "0\n9\n0 0\n",
+        "7\n1\n0 0\n",
+        "0\n1\nx y\n",
+        f"0\n1\n{2**31 - 1} 0\n",
+        "0\n1\n-5 0\n",
+        "0\n3\n1 0\n4 2\n6 1\n",
+        "0\n3\n1 0\n4 2\n6 3",
+        "0\n1\n7 -1\n",
+        None,
+    ],
 )
 def test_lost_leader_epochs_are_read_from_the_batches(tmp_path: Path, text: str | None) -> None:
     log = fresh(tmp_path / "t-0", segment_bytes=1_000)

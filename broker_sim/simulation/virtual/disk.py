@@ -9,9 +9,10 @@
 Rules:
 1. A file has two images: its bytes as everybody reads them, and those that are durable. A write is durable once its file was synced.
    After a loss of power the writes since then are there, or gone, or there up to some byte, or in some of their sectors.
-2. A directory's entries are durable once the directory was synced. Later creations, renames and removals survive up to one of them, in
-   their order, as in a journal; directories don't know of each other. A new file has its name before it has its bytes, but where it
-   takes the place of another by renaming, its bytes come first (ext4, ``auto_da_alloc``).
+2. A directory's entries are durable once the directory was synced. Later creations, renames and removals survive mostly up to one of
+   them, in their order, as in a journal, and now and then any of them without the others (btrfs); directories don't know of each other.
+   A new file has its name before it has its bytes; where it takes the place of another by renaming, its bytes come first (ext4,
+   ``auto_da_alloc``), but not always (XFS).
 3. After a sync that failed, what it was to make durable never will be (as Linux has it): only what is written again can.
 4. What happens to a path is drawn from (seed, path, how many times) and nothing else: a fault that is taken away leaves all other draws
    as they were.

@@ -132,9 +132,27 @@ class Directory:
         del self.pending[:count]
 
     def lose_power(self, chance: random.Random) -> None:
-        self.settle(chance.choice((0, len(self.pending), chance.randint(0, len(self.pending)))))
+        """Of what is pending nothing is there, or all, or a part from its beginning, or any part."""
+        count = chance.choice((0, len(self.pending), chance.randint(0, len(self.pending))))
+        if chance.random() < 0.25:
+            self._scatter(chance)
+        else:
+            self.settle(count)
         self.names = dict(self.durable)
         self.pending.clear()
+
+    def _scatter(self, chance: random.Random) -> None:
+        """Changes that nobody has waited for come in any order; half the time names come before bytes, too."""
+        share, bytes_first = chance.random(), chance.random() < 0.5
+        for names, first, operations in self.pending:
+            if chance.random() >= share:
+                continue
+            for _, node in names:  # it has had another name, of which nothing came
+                for name in [name for name, known in self.durable.items() if node is not None and known is node]:
+                    del self.durable[name]
+            _name(self.durable, names)
+            if first is not None and bytes_first:
+                first.settle(max(operations - first.done, 0))
 
 
 Node = File | Directory
