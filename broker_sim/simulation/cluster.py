@@ -79,6 +79,9 @@ def end_process(loop: SimLoop, process: Process) -> None:
         loop.stopped += 1
     process.state = DEAD
     process.tasks = sorted((t for t in asyncio.all_tasks(loop) if getattr(t, "process", None) is process), key=hash)
+    at_death, process.at_death = process.at_death, []
+    for told in at_death:
+        told(process)
 
 
 class SimCluster(Cluster):

@@ -134,6 +134,11 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "numpy's global generator": lambda: [float(np.random.random()), float(rand())],
     "numpy's default_rng()": lambda: int(default_rng().integers(10**9)),
     "numpy's generators of a module": lambda: [float(_numpys.random()), float(_old_numpys.random_sample())],
+    "sqlite's random()": _sql("select random(), hex(randomblob(4))"),
+    "sqlite's CURRENT_TIMESTAMP": _sql("select at, current_timestamp, current_date, current_time from t"),
+    "sqlite's 'now'": _sql(
+        "select datetime('now', '+1 day'), strftime('%s', 'now'), julianday(), date(0.0), unixepoch()"
+    ),
     "temporary names": lambda: os.path.basename(tempfile.mktemp()),
 }
 """By name; each is called by a program, on a host."""

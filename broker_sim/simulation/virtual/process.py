@@ -22,7 +22,7 @@ RUNNING, PAUSED, DEAD = 0, 1, 2
 class Process:
     """``host``: the name of the machine it runs on. ``number``: which one it is there, from 1."""
 
-    __slots__ = ("_chance", "_seed", "host", "kept", "number", "state", "tasks")
+    __slots__ = ("_chance", "_seed", "at_death", "host", "kept", "number", "state", "tasks")
 
     def __init__(self, host: str, number: int, seed: object) -> None:
         self.host, self.number, self.state = host, number, RUNNING
@@ -30,6 +30,8 @@ class Process:
         """Callbacks that came up since it was paused; of a dead process they are kept so that nothing of it is finalised early."""
         self.tasks: list[asyncio.Task[object]] = []
         """The tasks it had when it died, for the same reason."""
+        self.at_death: list[Callable[[Process], object]] = []
+        """What its kernel does when it dies."""
         self._seed = f"{seed}/process {host} {number}"
         self._chance: random.Random | None = None
 

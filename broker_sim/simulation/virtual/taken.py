@@ -4,8 +4,8 @@
 Rules:
 1. The garbage collector knows who refers to a function. Every reference that can be written is replaced by the function's door for the
    run, and given back at its end, to the same object. What can't be is told (``Patches.reasons``).
-2. A search goes over all objects of the process, so it is made once, and again only where somebody new holds a function: more
-   references than there were, or more modules. Until then a run replaces what the last search has found.
+2. A search goes over all objects of the process, so it is made once, and again only where somebody new may hold a function: there are
+   other numbers of references than when the last run ended, or other modules. Until then a run replaces what the last search has found.
 3. What runs a test around the simulation keeps real time, so do waits of Python's own for other threads: `_EXEMPT`.
 4. A generator that a module, a class, a default argument or an object of a module holds is seeded for the run, by the name of its
    place, and has its state back afterwards; whether it had a seed of its own can't be told. numpy's likewise.
@@ -36,7 +36,8 @@ __all__ = ["replace", "seed", "settle"]
 _EXEMPT = (
     *("broker_sim.simulation", "threading", "queue", "subprocess", "multiprocessing", "concurrent", "selectors"),
     *("_pytest", "pytest", "pluggy", "pytest_timeout", "xdist", "execnet", "hypothesis", "coverage"),
-    *("posix", "nt", "_signal", "_socket", "_ssl", "_random", "bdb", "pdb", "pydevd", "debugpy", "cProfile", "profile"),
+    *("posix", "nt", "_signal", "_socket", "_ssl", "_random", "_io", "_sqlite3", "tokenize"),
+    *("bdb", "pdb", "pydevd", "debugpy", "cProfile", "profile"),
 )
 """Modules that keep what they have taken, with those below them."""
 
@@ -63,8 +64,11 @@ class _Place:
     real: Any
     stands_in: Any
 
+    def has(self, value: Any) -> bool:
+        return self.read(self.holder, self.key) is value
+
     def swap(self, old: Any, new: Any) -> None:
-        if self.read(self.holder, self.key) is old:
+        if self.has(old):
             self.write(self.holder, self.key, new)
 
 
@@ -78,6 +82,19 @@ def _item(holder: Any, key: Any) -> Any:
 def _write_item(holder: Any, key: Any, value: Any) -> None:
     kind: Any = dict if isinstance(holder, dict) else list
     kind.__setitem__(holder, key, value)
+
+
+@dataclass(slots=True)
+class _Member(_Place):
+    """Of a set."""
+
+    def has(self, value: Any) -> bool:
+        return value in self.holder
+
+    def swap(self, old: Any, new: Any) -> None:
+        if self.has(old):
+            self.holder.remove(old)
+            self.holder.add(new)
 
 
 def _cell(holder: Any, key: Any) -> Any:
@@ -185,6 +202,9 @@ class _Search:
             self._later[id(holder)] = holder
         elif isinstance(holder, list):
             self._found(_item, _write_item, holder, enumerate(holder))
+        elif isinstance(holder, set):
+            entries = [self.wanted[id(one)] for one in holder if id(one) in self.wanted]
+            self.places += [_Member(_item, _write_item, holder, None, *entry) for entry in entries]
         elif isinstance(holder, types.CellType):
             self._found(_cell, _write_cell, holder, [(None, _cell(holder, None))])
         elif isinstance(holder, functools.partial):
@@ -247,7 +267,6 @@ class _Memory:
         self.searched: set[str] = set()
         """Doors whose functions have been looked for."""
         self.modules: tuple[int, str] = (0, "")
-        self.stale = False
 
 
 _memory = _Memory()
@@ -267,10 +286,12 @@ def _is_new() -> bool:
     counts, count = _memory.counts, sys.getrefcount
     if _memory.modules != _modules_now():
         return True
-    if _memory.untouchable and any(count(door.real) < counts.get(door.key, 0) for door in _doors()):
-        counts.clear()  # one of them may be gone
-        return True
-    return any(door.key not in _memory.searched or count(door.real) > counts.get(door.key, 0) for door in _doors())
+    for door in _doors():
+        known, there = counts.get(door.key), count(door.real)
+        # fewer: somebody may have let go, and somebody else taken; who sleeps holds on to sleep meanwhile
+        if known is None or there > known or (there < known and door.key != ".time.sleep"):
+            return True
+    return not all(place.has(place.real) for place in _memory.places)
 
 
 def replace(p: Patches) -> None:
@@ -292,7 +313,9 @@ def replace(p: Patches) -> None:
 
 def _search(p: Patches) -> None:
     doors = list(_doors())
-    wanted = {id(door.real): (door.real, door.function) for door in doors}
+    wanted: dict[int, tuple[Any, Any]] = {}
+    for door in doors:  # of several doors to one function the first, which is not of threads alone
+        wanted.setdefault(id(door.real), (door.real, door.function))
     generators = []
     for each in gc.get_referrers(*_classes(datetime.datetime), *_classes(random.Random)):
         if isinstance(each, types.BuiltinMethodType) and each.__name__ in _DATES and isinstance(each.__self__, type):
@@ -311,7 +334,6 @@ def _search(p: Patches) -> None:
         for one, holder in search.untouchable
     )
     _memory.searched = {door.key for door in doors}
-    _memory.stale = True
 
 
 def _classes(kind: type) -> list[type]:
@@ -333,13 +355,10 @@ def _kind(holder: Any) -> str:
 
 
 def settle() -> None:
-    """All is given back: so many references there are of old."""
-    if _memory.stale or _memory.modules != _modules_now():
-        _memory.stale = False
+    """All is given back: so many references there are, and whoever finds others at the next run searches again."""
+    if _memory.searched:
         _memory.modules = _modules_now()
-        counts = _memory.counts
-        for door in _doors():
-            counts[door.key] = max(counts.get(door.key, 0), sys.getrefcount(door.real))
+        _memory.counts = {door.key: sys.getrefcount(door.real) for door in _doors() if door.key in _memory.searched}
 
 
 # --- generators ----------------------------------------------------------------------------------------------------------

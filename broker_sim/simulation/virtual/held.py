@@ -1,0 +1,198 @@
+"""What a simulated process holds of the real world: its files, and its connections to SQLite databases. Files are real.
+
+Rules:
+1. When a process dies its kernel closes its files: what was not flushed is lost, and locks on them (flock, lockf) are gone. Until the
+   run ends the file's number stays taken, by nothing (``os.devnull``): what is left of the dead writes to no file of somebody living.
+2. A connection to a database is closed with its cursors, and so its transaction is rolled back.
+3. SQLite's clock and chance are the simulation's: ``random()``, ``CURRENT_TIMESTAMP``, ``datetime('now')`` and their like.
+4. Who holds a lock can't give it back while somebody waits in C: that a database is locked is told at once.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import gc
+import io
+import os
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.virtual.process import PROCESS, Process
+
+try:
+    import sqlite3
+except ImportError:  # a Python that was built without it
+    sqlite3 = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.patches import Patches
+
+__all__ = ["PINS"]
+
+_ENTROPY = ("/dev/random", "/dev/urandom", "/dev/hwrng")
+
+
+class _Files:
+    """Who has opened which file, by its number: one that is given out again belongs to its new owner."""
+
+    def __init__(self, p: Patches) -> None:
+        self.p = p
+        self._owners: dict[int, tuple[Process, _Identity, weakref.ref[Any] | None]] = {}
+        self._of_the_dead: list[Any] = []  # numbers, and references to files
+        p.then(self._end)
+
+    def open(self, file: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the built-in ``open``."""
+        opened = self.p.real(builtins, "open")(file, *args, **kwargs)
+        self._taken(opened.fileno(), file, weakref.ref(opened))
+        return opened
+
+    def os_open(self, path: Any, *args: Any, **kwargs: Any) -> int:
+        """As ``os.open``."""
+        number: int = self.p.real(os, "open")(path, *args, **kwargs)
+        self._taken(number, path)
+        return number
+
+    def _taken(self, number: int, path: object, opened: weakref.ref[Any] | None = None) -> None:
+        process = PROCESS.get()
+        if process is None:
+            self._owners.pop(number, None)
+            return
+        if path in _ENTROPY:
+            self.p.not_pinned(f"{path} was opened: take os.urandom")
+        self._owners[number] = process, _identity(number), opened
+        if self.dies not in process.at_death:
+            process.at_death.append(self.dies)
+
+    def dies(self, process: Process) -> None:
+        """Close what is its own."""
+        for number in [number for number, (owner, *_) in self._owners.items() if owner is process]:
+            _, identity, opened = self._owners.pop(number)
+            with contextlib.suppress(OSError):  # it is closed already
+                if _identity(number) == identity:
+                    self._close(number)
+                    self._of_the_dead.append(number if opened is None else opened)
+
+    def _close(self, number: int) -> None:
+        nothing = self.p.real(os, "open")(os.devnull, os.O_RDWR)
+        try:
+            os.dup2(nothing, number, inheritable=False)
+        finally:
+            os.close(nothing)
+
+    def _end(self) -> None:
+        nothing = os.stat(os.devnull)
+        for one in self._of_the_dead:
+            with contextlib.suppress(OSError):
+                if not isinstance(one, int):
+                    file = one()
+                    if file is not None:
+                        file.close()
+                elif _identity(one) == (nothing.st_dev, nothing.st_ino):
+                    os.close(one)
+
+
+_Identity = tuple[int, int]
+
+
+def _identity(number: int) -> _Identity:
+    stat = os.fstat(number)
+    return stat.st_dev, stat.st_ino
+
+
+def _opened_files(p: Patches) -> None:
+    """A process that dies has its files closed, without what it has not flushed, and with their locks."""
+    files = _Files(p)
+    p.door(builtins, "open", files.open)
+    p.door(io, "open", files.open)
+    p.door(os, "open", files.os_open)
+
+
+# --- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+class _Databases:
+    """Connections to SQLite databases. ``calendar``: a connection that computes dates."""
+
+    def __init__(self, p: Patches) -> None:
+        self.p = p
+        self._of: dict[Process, list[Any]] = {}
+        self._calendar: Any = None
+        p.then(self._end)
+
+    def connect(self, database: Any, timeout: float = 5.0, *args: Any, **kwargs: Any) -> Any:
+        """As ``sqlite3.connect``."""
+        if len(args) > 2:  # the thread that has the connection is one of many that take turns
+            args = (*args[:2], False, *args[3:])
+        else:
+            kwargs["check_same_thread"] = False
+        connection = self.p.real(sqlite3, "connect")(database, 0.0, *args, **kwargs)
+        self._pin(connection)
+        process = PROCESS.get()
+        if process is not None:
+            self._of.setdefault(process, []).append(connection)
+            if self.dies not in process.at_death:
+                process.at_death.append(self.dies)
+        return connection
+
+    def dies(self, process: Process) -> None:
+        """Close its connections, and first the cursors, which hold locks of their own."""
+        connections = self._of.pop(process, [])
+        for each in gc.get_referrers(*connections):
+            if isinstance(each, sqlite3.Cursor | sqlite3.Blob):
+                with contextlib.suppress(sqlite3.Error):
+                    each.close()
+        for each in connections:
+            with contextlib.suppress(sqlite3.Error):
+                each.close()
+
+    def _pin(self, connection: Any) -> None:
+        chance = self.p.chance
+
+        def random() -> int:
+            return chance().getrandbits(64) - (1 << 63)
+
+        connection.create_function("random", 0, random)
+        connection.create_function("randomblob", 1, lambda size: chance().randbytes(max(int(size), 1)))
+        for name in ("timestamp", "date", "time"):
+            of_now = self._at(name.replace("timestamp", "datetime"), 0)
+            connection.create_function(f"current_{name}", 0, of_now, deterministic=True)
+        for name, at in (
+            ("date", 0),
+            ("time", 0),
+            ("datetime", 0),
+            ("julianday", 0),
+            ("unixepoch", 0),
+            ("strftime", 1),
+        ):
+            connection.create_function(name, -1, self._at(name, at), deterministic=True)
+
+    def _at(self, name: str, at: int) -> Callable[..., Any]:
+        """A function of dates whose argument number ``at`` is the present where it is "now" or left out."""
+
+        def function(*args: Any) -> Any:
+            if len(args) <= at or (isinstance(args[at], str) and args[at].lower() == "now"):
+                args = (*args[:at], 2440587.5 + self.p.loop.wall() / 86400, *args[at + 1 :])
+            if self._calendar is None:
+                self._calendar = self.p.real(sqlite3, "connect")(":memory:", check_same_thread=False)
+            marks = ", ".join("?" * len(args))
+            return self._calendar.execute(f"select {name}({marks})", args).fetchone()[0]
+
+        return function
+
+    def _end(self) -> None:
+        if self._calendar is not None:
+            self._calendar.close()
+
+
+def _sqlite(p: Patches) -> None:
+    """SQLite's ``random()`` and ``datetime('now')`` are the simulation's; connections of a process that dies are rolled back."""
+    if sqlite3 is not None:
+        databases = _Databases(p)
+        p.door(sqlite3, "connect", databases.connect)
+        p.door(sqlite3.dbapi2, "connect", databases.connect)
+
+
+PINS: dict[str, Callable[[Patches], None]] = {"opened files": _opened_files, "SQLite": _sqlite}
