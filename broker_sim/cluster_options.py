@@ -140,7 +140,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "port": ((int,), "a port's number is meant, as in port=9092"),
     "advertised_host": ((str,), "a host name is meant, as in advertised_host='localhost'"),
     "clock": ((str,), "'real', 'scaled:10' or 'manual' is meant"),
-    "seed": ((int,), "a whole number is meant, as in seed=7"),
+    "seed": ((int, str), "a whole number or a text is meant, as in seed=7"),
     "journal": ((bool, *_PATH), "True, False or a directory is meant"),
     "rng": ((random.Random,), "a random.Random is meant"),
 }

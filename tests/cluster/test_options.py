@@ -27,7 +27,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"advertised_host": 1}, "advertised_host=1: a host name is meant"),
     ({"clock": 10}, "clock=10: 'real', 'scaled:10' or 'manual' is meant"),
     ({"clock": "manuel"}, "no clock 'manuel'; did you mean 'manual'?"),
-    ({"seed": "seven"}, "seed='seven': a whole number is meant, as in seed=7"),
+    ({"seed": 7.5}, "seed=7.5: a whole number or a text is meant, as in seed=7"),
     ({"journal": 1}, "journal=1: True, False or a directory is meant"),
     ({"rng": 7}, "rng=7: a random.Random is meant"),
     ({"topics": 6}, "topics=6: topics are meant, as in topics=['orders', 'payments:6'] or topics={'orders': 6}"),
