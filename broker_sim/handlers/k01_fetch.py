@@ -34,6 +34,9 @@ from kafka_wire.schema import ZERO_UUID
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
+_MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTITION: 2}
+"""What was not there when the fetch came is told behind what was read, in this order."""
+
 Asked = tuple[Key, FetchPartition]
 
 
@@ -43,12 +46,12 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
     }
     asked = list(fetched.items())
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request, b"" if ctx.broker.state.config.release >= (4, 0) else None)
     session: Session | None = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
+        if by_id and request.session_epoch == INITIAL_EPOCH and _nameless(request):
+            return _refused(ctx, request)
         incremental = False
     else:
         found = _resume(ctx, request, asked, by_id)
@@ -56,6 +59,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
             return FetchResponse(0, found, 0, [])
         session, asked = found
         incremental = session is not None
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, asked):
+        return _refused(ctx, request)
     return Fetch(ctx, request, asked, session, incremental).start()
 
 
@@ -76,6 +81,9 @@ def _resume(
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
     if isinstance(session, Err):
         return session
+    if by_id and _nameless(request):
+        session.epoch = request.session_epoch
+        return Err.UNKNOWN_SERVER_ERROR
     forgotten = [
         (topic.topic, topic.topic_id, one) for topic in request.forgotten_topics_data for one in topic.partitions
     ]
@@ -86,9 +94,20 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _refused(request: FetchRequest, records: bytes | None) -> FetchResponse:
-    """An isolation level that there is not: Kafka's broker falls over it."""
+def _nameless(request: FetchRequest) -> bool:
+    """Whether a topic has neither name nor id: Kafka's session can't keep it, and the broker falls over it."""
+    return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
+
+
+def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:
+    """Whether anything is to be read: before that Kafka does not look at the isolation level."""
+    return any(not isinstance(_find(ctx.broker.state, key, ctx.api_version >= 13), Err) for key, _ in asked)
+
+
+def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
+    """What Kafka's broker falls over: from v13 on the error stands at the top alone."""
     error = Err.UNKNOWN_SERVER_ERROR
+    records = b"" if ctx.broker.state.config.release >= (4, 0) else None
     topics = [
         FetchableTopicResponse(
             topic.topic,
@@ -97,7 +116,7 @@ def _refused(request: FetchRequest, records: bytes | None) -> FetchResponse:
         )
         for topic in request.topics
     ]
-    return FetchResponse(0, error, 0, topics)
+    return FetchResponse(0, error, 0, topics if ctx.api_version < 13 else [])
 
 
 def _find(state: ClusterState, key: Key, by_id: bool) -> Partition | Err:
@@ -117,6 +136,7 @@ class Fetch:
     """One fetch, from its reading to its answer."""
 
     __slots__ = (
+        "absent",
         "asked",
         "ctx",
         "incremental",
@@ -144,12 +164,16 @@ class Fetch:
         self.session = session
         self.incremental = incremental
         self.known: list[Partition] = []
+        self.absent: dict[Key, int] = {}
 
     def start(self) -> FetchResponse | None:
         """The response where it is due at once; else the fetch is parked."""
         request = self.request
         self.min_bytes = min(request.min_bytes, self._max_bytes())
         answers, size, due = self._read()
+        if due:
+            told = zip(self.asked, answers, strict=True)
+            self.absent = {key: _MISSING[one.error_code] for (key, _), one in told if one.error_code in _MISSING}
         if due or request.max_wait_ms <= 0 or size >= self.min_bytes or not answers:
             return self._response(answers)
         state = self.ctx.broker.state
@@ -207,8 +231,6 @@ class Fetch:
         error = access_error(partition, broker.node_id, epoch, version >= 11)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             error = Err.NOT_LEADER_OR_FOLLOWER  # all brokers share the log: nobody follows
-        elif limit < 0:
-            error = Err.UNKNOWN_SERVER_ERROR
         if error is not Err.NONE:
             answer = _unread(asked.partition, error)
             if version >= 16 and error in (Err.NOT_LEADER_OR_FOLLOWER, Err.FENCED_LEADER_EPOCH):
@@ -226,6 +248,8 @@ class Fetch:
         end = partition.last_stable_offset if committed else high_watermark
         records = b""
         if offset < end:
+            if limit < 0:
+                return _unread(asked.partition, Err.UNKNOWN_SERVER_ERROR)
             try:
                 records = log.read(offset, limit, up_to_offset=end, min_one_batch=first)
             except StorageError as problem:
@@ -279,6 +303,8 @@ class Fetch:
         topics: list[FetchableTopicResponse] = []
         session_id = 0
         told = [(key, answer) for (key, _), answer in zip(self.asked, answers, strict=True)]
+        if self.absent:
+            told.sort(key=lambda one: self.absent.get(one[0], 0))
         if session is not None:
             session_id = session.session_id
             told = _news(session, told)

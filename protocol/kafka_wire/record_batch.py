@@ -88,6 +88,7 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+KNOWN_BITS = 0x7F
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qii")  # base offset, length, leader epoch: all before the magic
@@ -365,8 +366,11 @@ def stamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
 
 
 def stamp_append_time(batch: bytes, now_ms: int) -> bytes:
-    """One batch as message.timestamp.type=LogAppendTime stores it: type bit and max timestamp set, CRC anew."""
-    attributes = (batch[21] << 8 | batch[22]) | TIMESTAMP_TYPE_BIT
+    """One batch as message.timestamp.type=LogAppendTime stores it: type bit and max timestamp set, CRC anew.
+
+    Bits that no version has given a meaning are gone then: Kafka puts the attributes together from those that it knows.
+    """
+    attributes = (batch[22] & KNOWN_BITS) | TIMESTAMP_TYPE_BIT
     return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:35] + now_ms.to_bytes(8, "big") + batch[43:])
 
 

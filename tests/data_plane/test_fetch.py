@@ -129,8 +129,12 @@ def test_the_brokers_own_limit() -> None:
     assert len(found) == 1024 // batch_size()
 
 
-def test_a_negative_limit() -> None:
-    assert read(Sim(topics={"t": 1}), 0, partition_max_bytes=-1) == (Err.UNKNOWN_SERVER_ERROR, [])
+def test_a_negative_limit_is_met_where_there_is_something_to_read() -> None:
+    sim = Sim(topics={"t": 1})
+    assert read(sim, 0, partition_max_bytes=-1) == (Err.NONE, [])
+    fill(sim, "t", 1)
+    assert read(sim, 0, partition_max_bytes=-1) == (Err.UNKNOWN_SERVER_ERROR, [])
+    assert read(sim, 5, partition_max_bytes=-1) == (Err.OFFSET_OUT_OF_RANGE, [])
 
 
 def test_a_partition_that_stands_twice_is_read_once() -> None:
@@ -216,8 +220,33 @@ def test_read_committed_tells_the_aborted_transactions_which_are_none() -> None:
 
 
 def test_an_isolation_level_that_there_is_not() -> None:
-    response = Sim(topics={"t": 1}).call(fetch(isolation_level=9), VERSION)
+    sim = Sim(topics={"t": 1})
+    response = sim.call(fetch(isolation_level=9), VERSION)
     assert (response.error_code, only(response).error_code) == (-1, -1)
+    by_id = FetchTopic("", sim.state.topics["t"].topic_id, [FetchPartition(0)])
+    response = sim.call(FetchRequest(isolation_level=9, topics=[by_id]), 13)
+    assert (response.error_code, response.responses) == (-1, [])
+
+
+def test_an_isolation_level_counts_only_where_there_is_something_to_read() -> None:
+    sim = Sim(topics={"t": 1})
+    assert only(sim.call(fetch({("u", 0): 0}, isolation_level=9), VERSION)).error_code == Err.UNKNOWN_TOPIC_OR_PARTITION
+    answer = sim.call(FetchRequest(isolation_level=9, session_epoch=5), VERSION)
+    assert answer.error_code == Err.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_what_is_not_there_is_told_last() -> None:
+    sim = Sim(topics={"t": 1})
+    answer = sim.call(fetch({("u", 0): 0, ("t", 7): 0, ("t", 0): 0}), VERSION)
+    assert list(fetched(answer)) == [("t", 0), ("u", 0), ("t", 7)]
+
+
+def test_a_topic_with_neither_name_nor_id() -> None:
+    nameless = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition()])], session_epoch=0)
+    response = Sim(topics={"t": 1}).call(nameless, 13)
+    assert (response.error_code, response.session_id, response.responses) == (-1, 0, [])
+    nameless.session_epoch = -1
+    assert only(Sim(topics={"t": 1}).call(nameless, 13)).error_code == Err.UNKNOWN_TOPIC_ID
 
 
 # ------------------------------------------------------------------------------------------------ long polls

@@ -66,8 +66,9 @@ class Difference:
 
 
 def _kind(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return "".join(c for c in text if not c.isdigit())[:60] if isinstance(value, str) else text[:60]
+    if isinstance(value, str):
+        return value if value in ("not answered", "closed") else "text"
+    return repr(value) if isinstance(value, int | None) else type(value).__name__
 
 
 @dataclass

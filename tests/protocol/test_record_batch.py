@@ -231,6 +231,12 @@ def test_append_time_is_the_time_of_every_record() -> None:
     assert [row.timestamp for row in records(again)] == [5, 6]
 
 
+def test_append_time_takes_bits_away_that_mean_nothing() -> None:
+    data = stamp_append_time(build_batch([(None, b"a")], NOW_MS, attributes=0x4080), NOW_MS)
+    check_crc(data, 0, parse_header(data))
+    assert parse_header(data).attributes == 8
+
+
 def test_batches_of_a_buffer_come_one_after_the_other() -> None:
     one, two = build_batch([(None, b"a")], NOW_MS), build_batch([(None, b"b")] * 2, NOW_MS)
     assert [pos for pos, _ in batches(one + two + one)] == [0, len(one), len(one + two)]

@@ -12,7 +12,8 @@ from tests.differential.generators.data import NO_ID
 from tests.differential.generators.draw import Draw
 from tests.differential.sequence import Step
 
-LEFT_OUT = ("FindCoordinator",)  # of transactions, which would be made
+LEFT_OUT = ("FindCoordinator", "DescribeTopicPartitions")
+"""Coordinators of transactions would be made; a page of all topics shows those of others."""
 GROUPS = ("{p}g", "{p}g", "{p}h")
 TOPICS = ("t0", "t1", "{p}made", "{p}compact", "{p}none", "")
 NUMBERS = {
