@@ -270,7 +270,6 @@ def _search(item: pytest.Item, options: dict[str, Any]) -> Search:
     return Search(
         body,
         caught=(Exception, pytest.fail.Exception),
-        interrupts=lambda error: "from pytest-timeout" in str(error),
         between=lambda: _forget_output(item.config),
         **options,
     )

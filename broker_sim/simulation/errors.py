@@ -47,20 +47,25 @@ class LibraryMoved(SimError):
     """A library has no longer the place where simulation pins it: a run could not be repeated."""
 
 
-_NOT_THEIRS = tuple(
-    {
-        str(Path(__file__).parents[2] / "broker_sim"),
-        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")),
-    }
-)
+_OURS = str(Path(__file__).parents[2] / "broker_sim")
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib")})
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether code of this package runs in ``frame``."""
+    return frame.f_code.co_filename.startswith(_OURS)
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether the user's code runs in ``frame``: nobody's package."""
+    return not frame.f_code.co_filename.startswith((_OURS, *_LIBRARIES, "<"))
 
 
 def caller(frame: FrameType | None = None) -> str:
     """`` at consumer.py:17``: where the user's code stands that has called this, or that runs in ``frame``; "" for nowhere."""
     frame = frame or sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((*_NOT_THEIRS, "<")):
-            return f" at {Path(name).name}:{frame.f_lineno}"
+        if is_users(frame):
+            return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

@@ -35,8 +35,9 @@ import random
 import warnings
 from asyncio import events
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from types import TracebackType
 from typing import Any, TypeVar
 
 from broker_sim.cluster import Cluster
@@ -48,6 +49,7 @@ from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
+from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
@@ -474,24 +476,56 @@ def _text_of(condition: Callable[[], object]) -> str:
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else name
 
 
-@contextmanager
 def simulate(
     seed: object = 0, *, without: Collection[str] = (), patience: object = "30s", **options: Any
-) -> Iterator[Simulation]:
+) -> AbstractContextManager[Simulation]:
     """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
     ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
     ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``instead``: plans that
     take the place of all that are given or injected, in their order. ``patience``: real time that code may take without coming back.
-    ``without``: pins to leave out (``ambient.PINS``). Raises UsageError; RuntimeError inside a running event loop."""
-    if events._get_running_loop() is not None:
-        raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
-    sim = Simulation(seed, **options)
-    try:
-        patience_s = duration_ms(patience, "patience") / 1000
-        with guarded(sim.loop, patience_s), _surroundings(sim, tuple(without)), _inside(sim):
-            yield sim
-    finally:
-        sim.loop.close()
+    ``without``: pins to leave out (``ambient.PINS``). The block raises UsageError; RuntimeError inside a running event loop."""
+    return _Block(seed, tuple(without), patience, options)
+
+
+class _Block:
+    """A simulation from end to end: what `simulate` returns. An alarm is raised when all of it is there, or nothing."""
+
+    def __init__(self, seed: object, without: tuple[str, ...], patience: object, options: dict[str, Any]) -> None:
+        self._seed, self._without, self._patience, self._options = seed, without, patience, options
+        self._alarms = Alarms()
+        self._undo = ExitStack()
+
+    @uninterrupted
+    def __enter__(self) -> Simulation:
+        if events._get_running_loop() is not None:
+            raise RuntimeError("simulate() has a loop of its own: use it in a function that is no coroutine")
+        with ExitStack() as undo:
+            alarms = self._alarms = undo.enter_context(self._alarms)
+            sim = Simulation(self._seed, **self._options)
+            undo.callback(sim.loop.close)
+            patience_s = duration_ms(self._patience, "patience") / 1000
+            undo.enter_context(guarded(sim.loop, alarms, patience_s))
+            undo.enter_context(_surroundings(sim, self._without))
+            undo.enter_context(_inside(sim))
+            alarms.due()
+            self._undo = undo.pop_all()
+        alarms.loop = sim.loop
+        return sim
+
+    @uninterrupted
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        alarms = self._alarms
+        alarms.loop = None
+        try:
+            self._undo.__exit__(kind, error, traceback)
+            alarms.due(error)
+        except BaseException as raised:
+            give_lines(raised)
+            raise
+        if error is not None:
+            give_lines(error)
 
 
 def _surroundings(sim: Simulation, without: tuple[str, ...]) -> AbstractContextManager[None]:
@@ -511,14 +545,6 @@ def _inside(sim: Simulation) -> Iterator[None]:
             sim.close()
         finally:
             events._set_running_loop(None)
-            _collect(sim.loop)
-
-
-def _collect(loop: SimLoop) -> None:
-    """A world that has ended is garbage, in cycles. Raises what an alarm has raised meanwhile: in a finaliser it would be lost."""
-    loop.ends = True
-    with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
-        warnings.simplefilter("ignore")
-        gc.collect()
-    if loop.forbidden is not None:
-        raise loop.forbidden
+            with warnings.catch_warnings():  # a crash leaves clients unclosed; that is its nature
+                warnings.simplefilter("ignore")
+                gc.collect()  # a world that has ended is garbage, in cycles

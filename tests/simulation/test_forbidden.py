@@ -185,6 +185,23 @@ def test_code_that_does_not_come_back_is_told_with_its_stack(reach: Callable[[],
     assert signal.getsignal(signal.SIGVTALRM) is before
 
 
+def test_what_other_threads_of_the_process_compute_is_not_the_simulations() -> None:
+    enough = threading.Event()
+
+    def compute() -> None:
+        while not enough.is_set():
+            pass
+
+    other = threading.Thread(target=compute)
+    other.start()
+    try:
+        with pytest.raises(SimStuck, match="waits for the real world"):
+            on_a_host(_wait_for_a_lock, patience="400ms")
+    finally:
+        enough.set()
+        other.join()
+
+
 def test_a_synchronous_program_that_does_not_come_back_is_told_with_its_own_stack() -> None:
     enough = threading.Event()
 

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import datetime
+import logging
 import queue
 import select
 import socket
@@ -269,6 +270,24 @@ def test_a_task_that_is_cancelled_ends_its_thread() -> None:
         task.cancel()
         sim.run_for(5)
         assert (clock.noted, clock.cleaned_up) == ([1], 1)
+
+
+def test_what_a_thread_logs_at_its_end_is_not_shown_and_its_logger_is_heard_afterwards(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger = logging.getLogger("a logger that nobody has asked before")
+
+    def program() -> None:
+        try:
+            time.sleep(1000)
+        finally:
+            logger.error("ended")
+
+    with simulate(1) as sim:
+        sim.host("sync").spawn_sync(program)
+        sim.run_for(1)
+    logger.error("afterwards")
+    assert caplog.messages == ["afterwards"]
 
 
 @pytest.mark.parametrize("code", [None, 0, 3, "why"])

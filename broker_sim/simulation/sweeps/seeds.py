@@ -27,6 +27,7 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Plan, plan_from
 from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
+from broker_sim.simulation.virtual.alarms import Alarms
 from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
 from broker_sim.simulation.world import Simulation, simulate
 
@@ -95,12 +96,12 @@ class _Spent(Exception):
 
 
 class Interrupted(Exception):
-    """A run was ended by somebody who has no more time; its cause is what he raised."""
+    """An alarm has ended a run; its cause is what that raised."""
 
 
 class Search:
-    """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through, and what
-    ``interrupts`` as `Interrupted`. ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
+    """``body(sim)`` with ``faults`` and ``options`` of `simulate`. ``caught``: what is a failure; anything else goes through, and
+    what an alarm raises as `Interrupted`. ``between``: called before every run. Raises UsageError for a plan that can't be meant."""
 
     def __init__(
         self,
@@ -111,13 +112,13 @@ class Search:
         budget: int = 100,
         budget_s: float = 30.0,
         caught: tuple[type[BaseException], ...] = (Exception,),
-        interrupts: Callable[[BaseException], bool] = lambda error: False,
         between: Callable[[], object] = lambda: None,
         **options: Any,
     ) -> None:
         self.body, self.faults, self.options = body, faults, options
         self.repeat, self.budget, self.budget_s = repeat, budget, budget_s
-        self.caught, self.interrupts, self.between = caught, interrupts, between
+        self.caught, self.between = caught, between
+        self._alarms = Alarms()
         self.runs, self.virtual_s = 0, 0.0
         """How many, and the virtual seconds of all of them."""
         if faults is not None:
@@ -125,6 +126,10 @@ class Search:
 
     def first(self, seeds: Iterable[object]) -> Found | None:
         """The first seed that fails, made small; None where all are clean."""
+        with Alarms() as self._alarms:
+            return self._first(seeds)
+
+    def _first(self, seeds: Iterable[object]) -> Found | None:
         for clean, seed in enumerate(seeds):
             twice = self.repeat > 0 and (clean == 0 or random.Random(f"{seed}/twice").random() < self.repeat)
             recording = Recording() if twice else None
@@ -148,6 +153,7 @@ class Search:
         self.runs += 1
         run = Run(seed)
         instead = None if placed is None else _by_plan(placed)
+        alarms = self._alarms
         try:
             with simulate(
                 seed, faults=self.faults, instead=instead, recording=recording, **{**self.options, **options}
@@ -166,10 +172,13 @@ class Search:
                     raise
                 finally:
                     self._take(run, sim)
-        except self.caught as error:
-            if self.interrupts(error):
+        except BaseException as error:
+            if error is alarms.error:
+                alarms.taken()
                 error.add_note(f"seed {seed!r} was running")
                 raise Interrupted from error
+            if not isinstance(error, self.caught):
+                raise
             run.error, run.failure = error, failure_line(error)
         return run
 

@@ -511,16 +511,16 @@ class SimRLock(SimLock):
 @contextmanager
 def _silence() -> Iterator[None]:
     """What a thread logs while it is ended is no part of the run, nor what its finalisers can't do any more."""
-    manager, hook = logging.root.manager, sys.unraisablehook
+    hook, before = sys.unraisablehook, logging.root.manager.disable
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:
         if not isinstance(what.exc_value, _Ended):
             hook(what)
 
-    before, manager.disable = manager.disable, logging.CRITICAL
+    logging.disable()  # which also makes loggers forget what they took for enabled: they must not remember this
     sys.unraisablehook = unraisable
     try:
         yield
     finally:
-        manager.disable = before
+        logging.disable(before)
         sys.unraisablehook = hook

@@ -31,6 +31,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
+from broker_sim.simulation.virtual.alarms import uninterrupted
 from broker_sim.simulation.virtual.process import PROCESS, RUNNING, Process
 from broker_sim.words import duration_text
 
@@ -162,8 +163,6 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Called after every turn; what it raises ends the run."""
         self.stopped = 0
         """Processes that are paused or dead."""
-        self.ends = False
-        """Whether its world is being taken apart."""
         self.forbidden: BaseException | None = None
         """What simulated code tried, even where it has swallowed the exception; or why the run is to end."""
         self._thread = threading.get_ident()
@@ -307,6 +306,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
 
         return self.run(wait())
 
+    @uninterrupted
     def _drive(self, deadline: float, until: Callable[[], object] | None, *, idles: bool) -> None:
         if deadline < math.inf:
             deadline = math.ceil(deadline * TICKS) * _TICK
@@ -315,6 +315,12 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             self.run_forever()
         finally:
             self._deadline, self._until, self._idles = math.inf, None, False
+        self._raise_forbidden()
+
+    def _raise_forbidden(self) -> None:
+        if self.forbidden is not None:
+            forbidden, self.forbidden = self.forbidden, None
+            raise forbidden
 
     def _run_once(self) -> None:
         """Turns, until somebody stops the loop."""
@@ -358,8 +364,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
                 except (Exception, asyncio.CancelledError) as error:  # not what ends a test: its time is up, Ctrl-C
                     self._failed(handle, error)
             if self.forbidden is not None:
-                forbidden, self.forbidden = self.forbidden, None
-                raise forbidden
+                self._raise_forbidden()
             if after_turn is not None:
                 after_turn()
             if self.steps - self._window[0] > _BUSY:

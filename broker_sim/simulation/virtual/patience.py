@@ -4,7 +4,7 @@ Rules:
 1. A thread outside of the simulation looks every second whether callbacks have run. Where none has for ``patience_s`` real seconds, a
    signal interrupts the main thread, wherever it stands, and `SimStuck` is raised there. It ends the run, swallowed or not.
 2. Who stands at a debugger's prompt has time. So has the test's own code between two runs.
-3. An alarm (pytest-timeout's) ends the run after the callback in which it came, whatever that was.
+3. Once an alarm has rung (``alarms``), the first look that finds it waiting still has no patience: what it raised is raised there.
 4. Signals reach the main thread alone: a simulation in another one, or on a system without them, is not guarded.
 """
 
@@ -16,15 +16,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from broker_sim.simulation.errors import SimStuck, caller
 from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual.alarms import Alarms, is_uninterrupted
 from broker_sim.simulation.virtual.process import PROCESS
 from broker_sim.words import duration_text
 
@@ -39,8 +39,8 @@ _IDLE = 10
 _DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
 _LOOP = str(Path(__file__).with_name("loop.py"))
 _THREADS = str(Path(__file__).parents[1] / "sync" / "threads.py")
-_times = os.times
-"""The real one: what is looked at in the simulation's own thread has its time."""
+_times, _gettime = os.times, getattr(time, "clock_gettime", None)
+"""The real ones: what is looked at in the simulation's own thread has its time."""
 _SHOWN = 6
 """Frames that the error shows."""
 
@@ -52,43 +52,52 @@ class _Insists(BaseException):
 class _Guard:
     """One simulation, as long as it is there."""
 
-    def __init__(self, loop: SimLoop, patience_s: float) -> None:
-        self.loop, self.patience_s = loop, patience_s
+    def __init__(self, loop: SimLoop, alarms: Alarms, patience_s: float) -> None:
+        self.loop, self.alarms, self.patience_s = loop, alarms, patience_s
         self.look_s = min(_LOOK_S, patience_s / 4)
         self.main = threading.get_ident()
-        self.steps, self.waited_s, self.cpu_s = -1, 0.0, 0.0
+        self.steps, self.waited_s = -1, 0.0
+        self.main_s = self.all_s = 0.0
         self.calls = 0
 
     def look(self) -> None:
         """In the thread. Looks are counted, not seconds: while the whole process is stopped nobody loses patience."""
-        steps = self.loop.steps
-        if steps != self.steps or not self.loop.is_running():
-            self.steps, self.waited_s, self.cpu_s, self.calls = steps, 0.0, _cpu_s(), 0
+        steps, running = self.loop.steps, self.loop.is_running()
+        if steps != self.steps or not (running or self.alarms.late):
+            self.steps, self.waited_s, self.calls = steps, 0.0, 0
+            self.main_s, self.all_s = _thread_s(self.main), _process_s()
             return
         self.waited_s += self.look_s
-        if self.waited_s >= self.patience_s:
+        if self.waited_s >= self.patience_s or self.alarms.error is not None:
             signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """In the main thread."""
-        frame = _running(frame)
+        alarm = self.alarms.error
+        if not self.loop.is_running():
+            if self.alarms.late and not is_uninterrupted(frame):
+                self.alarms.due()
+            return
+        interrupted, frame = frame, _running(frame)
         stack = traceback.extract_stack(frame)
-        if not self.loop.is_running() or any(
+        if any(
             each.filename.endswith(f"{name}.py") or f"/{name}/" in each.filename
             for each in stack
             for name in _DEBUGGERS
         ):
             return
         self.calls += 1
-        self.loop.forbidden = self._error(frame, stack)
+        ends = self.alarms.loop is None
+        used_s = _thread_s(self.main) - self.main_s if frame is interrupted else _process_s() - self.all_s
+        busy = used_s > self.patience_s / 8
+        self.loop.forbidden = self._error(frame, stack, busy) if alarm is None or ends else alarm
         if self.calls > 2:
             raise _Insists
         raise self.loop.forbidden
 
-    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
+    def _error(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimStuck:
         process = PROCESS.get()
         host = f" on host {process.host}" if process is not None else ""
-        busy = _cpu_s() - self.cpu_s > self.patience_s / 8
         what = "computes" if busy else "waits for the real world"
         instead = "let it yield: await asyncio.sleep(0) now and then" if busy else "use asyncio's means"
         lasted = duration_text(self.patience_s * 1000)
@@ -110,9 +119,18 @@ def _running(frame: FrameType | None) -> FrameType | None:
     return next((each for each in theirs if each.f_code.co_filename != _THREADS), frame)
 
 
-def _cpu_s() -> float:
+def _process_s() -> float:
     times = _times()
     return times.user + times.system
+
+
+def _thread_s(ident: int) -> float:
+    """CPU seconds of the main thread: what other threads of the process compute is not the simulation's. Of no other one is this
+    asked, since it must not be of one that has just ended."""
+    if _gettime is None or not hasattr(time, "pthread_getcpuclockid"):
+        return _process_s()
+    used: float = _gettime(time.pthread_getcpuclockid(ident))
+    return used
 
 
 class _Watch:
@@ -153,35 +171,16 @@ _watch = _Watch()
 
 
 @contextmanager
-def patience(loop: SimLoop, patience_s: float) -> Iterator[None]:
-    """Guard a simulation while the block runs; to be entered before anything is pinned."""
+def patience(loop: SimLoop, alarms: Alarms, patience_s: float) -> Iterator[None]:
+    """Guard a simulation while the block runs; to be entered before anything is pinned, in a block that keeps ``alarms``."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_kill"):
         yield
         return
-    guard = _Guard(loop, patience_s)
+    guard = _Guard(loop, alarms, patience_s)
     before = signal.signal(signal.SIGVTALRM, guard.interrupt)
-    alarm = signal.getsignal(signal.SIGALRM)
-    ring = partial(_ring, loop, alarm) if callable(alarm) else None
-    if ring is not None:
-        signal.signal(signal.SIGALRM, ring)
     _watch.begin(guard)
     try:
         yield
     finally:
         _watch.guard = None
         signal.signal(signal.SIGVTALRM, before)
-        if ring is not None and signal.getsignal(signal.SIGALRM) is ring:
-            signal.signal(signal.SIGALRM, alarm)
-
-
-def _ring(
-    loop: SimLoop, alarm: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None
-) -> None:
-    """Somebody's alarm: a test's time is up. What it raises would end no more than the task or finaliser that happens to run, so the
-    simulation raises it."""
-    try:
-        alarm(number, frame)
-    except BaseException as error:
-        if not loop.is_running() and not loop.ends:
-            raise
-        loop.forbidden = error
