@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,16 +200,19 @@ class SavedCluster:
 
     # -------------------------------------------------------------------------------------------- disk
 
-    def changed(self, *topics: Topic) -> None:
+    def changed(self, *topics: Topic, adding: Sequence[Partition] = ()) -> None:
         """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
 
-        `topics` are those that have changed, none stands for all of them. Raises KAFKA_STORAGE_ERROR: then the disk has the
-        state as it was before.
+        `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
+        gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
         """
         for name in [topic.name for topic in topics] or list(self._texts):
             self._texts.pop(name, None)
         self.version += 1
         self.answers.clear()
+        if adding and self.data_dir is not None:
+            [topic] = topics
+            self._texts[topic.name] = self._text(topic, adding)
         try:
             self._save()
         except KafkaError:
@@ -230,8 +233,8 @@ class SavedCluster:
             with contextlib.suppress(KafkaError):
                 self._save()
 
-    def _text(self, topic: Topic) -> str:
-        return store.topic_text(topic.topic_id, topic.configs, [entry(p) for p in topic.partitions])
+    def _text(self, topic: Topic, adding: Sequence[Partition] = ()) -> str:
+        return store.topic_text(topic.topic_id, topic.configs, [entry(p) for p in (*topic.partitions, *adding)])
 
     def _save(self) -> None:
         if self.data_dir is None:

@@ -265,19 +265,21 @@ class ClusterState(SavedCluster):
         first = len(topic.partitions)
         leaders = [next((node for node in nodes if self.brokers[node].alive), -1) for nodes in replicas]
         logs: list[PartitionLog] = []
+        added: list[Partition] = []
         try:
             settings = log_config(self.config, topic)
             for number, nodes in enumerate(replicas):
                 logs.append(self._make_log(topic, first + number, settings))
-                topic.partitions.append(Partition(topic, first + number, nodes, leaders[number], 0, logs[-1]))
-            self.changed(topic)
+                added.append(Partition(topic, first + number, nodes, leaders[number], 0, logs[-1]))
+            self.changed(topic, adding=added)
         except (KafkaError, OSError) as error:
-            del topic.partitions[first:]
             for made in logs:
                 self._drop_log(made)
             self.answers.clear()
             raise error if isinstance(error, KafkaError) else KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+        topic.partitions.extend(added)
         self._next_leader += len(logs)
+        self.answers.clear()
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""

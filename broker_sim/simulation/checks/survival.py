@@ -4,8 +4,8 @@
     lost(before, kafka.state, disk, all_of_it=True) # after the start: None, or what is not as it was
 
 Rules:
-1. What was committed is there after a kill; after a loss of power if appends are synced (``all_of_it``), else a part from its
-   beginning.
+1. Every partition is there. What was committed is there after a kill; after a loss of power if appends are synced
+   (``all_of_it``), else a part from its beginning.
 2. What is there is what was there: no hole, no other record. Behind its old end there may be what was on its way.
 3. Of a compacted log the last record of every key counts, as compaction may have got on.
 """
@@ -93,9 +93,7 @@ def lost(before: Mapping[str, Standing], state: ClusterState, disk: SimDisk, *, 
     for name, old in before.items():
         new = now.get(name)
         if new is None:
-            if all_of_it and name.rpartition("-")[0] not in state.topics:
-                return f"{name} is gone; it ended at {old.end}"
-            continue
+            return f"{name} is gone; it ended at {old.end}"
         told = _differs(old, new, all_of_it)
         if told is not None:
             return told
