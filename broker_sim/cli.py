@@ -19,7 +19,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.commandline import Parser, add_command, setting
+from broker_sim.commandline import Parser, add_command, complain, setting
+from broker_sim.words import visible, visible_lines
 
 if TYPE_CHECKING:
     import asyncio
@@ -329,9 +330,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     from broker_sim.memory import keep_freed
     from broker_sim.words import UsageError
 
-    logging.basicConfig(
-        level=arguments.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    class Visible(logging.Formatter):
+        """Nothing that a client chose does something to a terminal."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            return visible_lines(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Visible("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
     _allow_many_connections()
     keep_freed()
     try:
@@ -352,7 +359,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))
     except (ClusterError, UsageError) as error:
-        print(f"broker-sim serve: {error}", file=sys.stderr)
+        complain("broker-sim serve", error)
         return 2
     return 0
 
@@ -397,7 +404,7 @@ def _import(cluster: Cluster, files: Sequence[str]) -> None:
     from broker_sim import importing
 
     for line in importing.apply(cluster.state, cluster.runtime, importing.read_files(files)):
-        print(f"imported {line}", file=sys.stderr)
+        print(f"imported {visible(line)}", file=sys.stderr)
 
 
 async def _serve_until_signal(

@@ -21,6 +21,8 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from broker_sim.words import visible
+
 __all__ = [
     "BROKEN",
     "CONTROL_PORT",
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
     """Errors are one line, not the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
 
 
 def add_command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], **options: Any) -> Parser:
@@ -96,7 +98,7 @@ def seeds(text: str) -> range:
 def complain(command: str, error: object) -> None:
     """Tell on stderr what went wrong, each line with the command's name."""
     for line in str(error).split("\n"):
-        sys.stderr.write(f"{command}: {line}\n")
+        sys.stderr.write(f"{command}: {visible(line)}\n")
 
 
 @contextmanager

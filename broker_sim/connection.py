@@ -27,6 +27,7 @@ from typing import Any
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
 from broker_sim.pieces import WRITE_ALONE, write_pieces
+from broker_sim.words import short
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 
 READ_AHEAD = 65_536
@@ -569,12 +570,14 @@ class Connection(asyncio.Protocol):
     def refuse(self, reason: str) -> None:
         """Close, with one log line; what was answered before is still written."""
         self.reason = reason
-        log.warning("closing the connection of %s (client id %s): %s", self.client_host, self.client_id, reason)
+        self._owner.refusals.tell(self.client_host, self.client_id, reason)
         self.close()
 
     def failed(self, what: object) -> None:
         """Close after an exception in our own code, which goes into the log."""
-        log.exception("closing the connection of %s (client id %s): %r failed", self.client_host, self.client_id, what)
+        log.exception(
+            "closing the connection of %s (client id %s): %r failed", self.client_host, short(str(self.client_id)), what
+        )
         self.close()
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_sim.connection import Connection, log
 from broker_sim.handlers import Routes
+from broker_sim.refusals import Refusals
 
 if TYPE_CHECKING:
     from broker_sim.clock import Clock, Timer
@@ -83,6 +84,7 @@ class BrokerServer:
         self.broker, self.clock, self.routes = broker, clock.wire, routes
         self.max_request_bytes = config.int("socket.request.max.bytes")
         self.tick = 0
+        self.refusals = Refusals(log, self.clock.now_ms)
         self.tap: Tap | None = None
         """Whoever watches or breaks this broker's requests."""
         self.connections: dict[Connection, None] = {}
@@ -128,6 +130,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
         await self._hang_up(graceful=True)
+        self.refusals.end()
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None

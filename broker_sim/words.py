@@ -1,12 +1,25 @@
-"""What people write in files, on the command line and in calls: durations, and names that are nearly right."""
+"""What people write in files, on the command line and in calls - durations, and names that are nearly right - and what they are shown.
+
+Ids, names and notes come from anybody. Whatever is shown to people goes through ``visible`` (a field: a name can't begin a line of its
+own) or ``visible_lines`` (a text of ours that holds such fields), so that nothing in it does something to a terminal.
+"""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["UsageError", "duration_ms", "duration_text", "installing", "nearest", "unknown"]
+__all__ = [
+    "UsageError",
+    "duration_ms",
+    "duration_text",
+    "installing",
+    "nearest",
+    "short",
+    "unknown",
+    "visible",
+    "visible_lines",
+]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
@@ -57,6 +70,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     by_lower = {name.lower(): name for name in names}
     if word.lower() in by_lower:
         return by_lower[word.lower()]
+    import difflib  # an error is rare, and every command imports this module
+
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
@@ -88,3 +103,22 @@ def installing(module: str | None) -> str | None:
     """``python -m pip install 'broker-sim[spark]'``: what brings a module that is missing; None for one that must be there."""
     package = _PACKAGES.get((module or "").partition(".")[0])
     return None if package is None else f"python -m pip install {package}"
+
+
+def visible(text: str) -> str:
+    """``text`` with whatever is no visible character spelled out: control characters, what changes the direction of writing, halves of
+    surrogate pairs; ``\\x1b``, ``\\n``, ``\\u202e``."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text whose lines stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def short(text: str, most: int = 100) -> str:
+    """``visible``, and cut where it is longer than ``most`` characters."""
+    shown = visible(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."

@@ -24,7 +24,7 @@ from broker_sim.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, 
 from broker_sim.control import on_groups, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
 from broker_sim.control.operations import Operation, Parameter, find
-from broker_sim.words import UsageError, unknown
+from broker_sim.words import UsageError, unknown, visible_lines
 
 __all__ = ["register", "spelled_out"]
 
@@ -352,11 +352,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _failed(arguments: argparse.Namespace, text: str, code: int) -> int:
-    sys.stderr.write(f"{arguments.parser.prog}: {text}\n")
+    sys.stderr.write(f"{arguments.parser.prog}: {visible_lines(text)}\n")
     return code
 
 
 def _print(text: str) -> None:
+    text = visible_lines(text)
     sys.stdout.write(f"{text}\n" if text and not text.endswith("\n") else text)
     sys.stdout.flush()
 

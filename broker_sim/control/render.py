@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_sim.words import duration_text
+from broker_sim.words import duration_text, visible
 
 __all__ = ["event_line", "group_line", "text"]
 
@@ -21,7 +21,7 @@ def text(operation: str, answer: Any) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns, as wide as need be; a line of its own where there are no rows."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[visible(str(cell)) for cell in row] for row in rows]
     if not cells:
         return "none"
     lines = [list(head), *cells]
@@ -36,7 +36,7 @@ def _plain(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return value if isinstance(value, str) else json.dumps(value)
+    return visible(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _fields(answer: Any) -> str:
@@ -71,22 +71,22 @@ def _fault(one: Mapping[str, Any]) -> str:
     hits = f"{one['hits']} hit{'' if one['hits'] == 1 else 's'}"
     return "\n".join(
         [
-            f"fault {one['id']}, {hits}{state}: {one['text']}",
-            *(f"  holds {text}" for text in one["waiting"]),
+            f"fault {one['id']}, {hits}{state}: {visible(one['text'])}",
+            *(f"  holds {visible(text)}" for text in one["waiting"]),
             *_note(one),
         ]
     )
 
 
 def _note(one: Mapping[str, Any]) -> list[str]:
-    return [f"  note: {one['note']}"] if "note" in one else []
+    return [f"  note: {visible(one['note'])}"] if "note" in one else []
 
 
 def _hold(one: Mapping[str, Any]) -> str:
     return "\n".join(
         [
-            f"hold {one['id']}: {one['text']}; {len(one['waiting'])} waiting",
-            *(f"  {each}" for each in one["waiting"]),
+            f"hold {one['id']}: {visible(one['text'])}; {len(one['waiting'])} waiting",
+            *(f"  {visible(each)}" for each in one["waiting"]),
             *_note(one),
         ]
     )
@@ -112,7 +112,7 @@ def _group_summary(one: Mapping[str, Any]) -> str:
 
 def group_line(ts_ms: int, group: Mapping[str, Any]) -> str:
     """A group in a line, as it was at a time of the brokers' clock."""
-    return f"{clock(ts_ms)}  {group['group']}: {_group_summary(group)}"
+    return f"{clock(ts_ms)}  {visible(group['group'])}: {_group_summary(group)}"
 
 
 def clock(ts_ms: int) -> str:
@@ -123,7 +123,7 @@ def clock(ts_ms: int) -> str:
 
 def _group(one: Mapping[str, Any]) -> str:
     where = f"{one['log'] or 'no offsets topic yet'}, coordinator {one['coordinator'] if one['coordinator'] is not None else 'none'}"
-    lines = [f"{one['group']}: {_group_summary(one)} ({where})"]
+    lines = [f"{visible(one['group'])}: {_group_summary(one)} ({where})"]
     if one["members"]:
         rows = [
             (

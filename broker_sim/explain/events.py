@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.words import visible
+
 __all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
 
 Event = Mapping[str, Any]
@@ -19,17 +21,10 @@ Event = Mapping[str, Any]
 _NOTHING: Mapping[str, Any] = {}
 
 
-def clean(words: str) -> str:
-    """``words`` without what would do something to a terminal or can't be encoded: control characters, halves of surrogate pairs."""
-    if words.isprintable():
-        return words
-    return "".join(" " if one.isspace() else one if one.isprintable() else "\ufffd" for one in words)
-
-
 def text(event: Event, key: str) -> str | None:
-    """A field that is text and not empty, ``clean``."""
+    """A field that is text and not empty, ``visible``."""
     value = event.get(key)
-    return clean(value) if isinstance(value, str) and value else None
+    return visible(value) if isinstance(value, str) and value else None
 
 
 def number(event: Event, key: str) -> int | None:
@@ -57,8 +52,8 @@ def items(event: Event, key: str) -> list[Any]:
 
 
 def names_in(event: Event, key: str) -> list[str]:
-    """The texts of an array, ``clean``."""
-    return [clean(one) for one in items(event, key) if isinstance(one, str)]
+    """The texts of an array, ``visible``."""
+    return [visible(one) for one in items(event, key) if isinstance(one, str)]
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from broker_sim.explain.causes import Causes
-from broker_sim.explain.events import Call, Event, Snapshot, clean, items, names_in, number, table, text
+from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import (
     COMPLETING,
     DEAD,
@@ -34,6 +34,7 @@ from broker_sim.explain.model import (
 from broker_sim.explain.names import short_names
 from broker_sim.explain.stretches import stretches
 from broker_sim.explain.surroundings import Surroundings
+from broker_sim.words import visible
 
 __all__ = ["history"]
 
@@ -43,7 +44,7 @@ ASKS_TO_REJOIN = "REBALANCE_IN_PROGRESS"
 
 def history(events: Iterable[Event], group: str) -> History:
     """Read everything that concerns ``group``. An event that is not an object is passed over."""
-    reader = _Reader(clean(group))
+    reader = _Reader(visible(group))
     for event in events:
         if isinstance(event, Mapping):
             reader.take(event)

@@ -15,7 +15,7 @@ from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
 from broker_sim.explain.phrases import clock, count, date, incident_words, joined, listed, span_words
 from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
-from broker_sim.words import duration_text, nearest
+from broker_sim.words import duration_text, nearest, visible
 
 __all__ = ["explain", "recent"]
 
@@ -167,8 +167,8 @@ def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
     past = history(events, group)
     if not past.existed and not past.calls:
-        return f"group {group}: the journal holds nothing of it"
-    lines = [f"group {group}: {standing(past)}"]
+        return f"group {visible(group)}: the journal holds nothing of it"
+    lines = [f"group {past.group}: {standing(past)}"]
     on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
     lines += [f"  now: {words}" for words in on]
     told = moments(past)

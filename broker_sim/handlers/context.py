@@ -59,6 +59,7 @@ from kafka_wire.codec import EncodeError
 if TYPE_CHECKING:
     from broker_sim.handlers import Route, Routes
     from broker_sim.metadata import Broker
+    from broker_sim.refusals import Refusals
 
 __all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "Owner", "RequestContext", "Tap", "TappedContext"]
 
@@ -138,6 +139,8 @@ class Owner(Protocol):
     """Counts the looks for idle connections."""
     call_soon: Callable[..., object]
     tap: Tap | None
+    refusals: Refusals
+    """Told of connections that are closed because of what they sent."""
 
     def opened(self, connection: Any) -> None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.recording import Recording
 
 from broker_sim.commandline import add_command, complain, seeds, terminable, whole
+from broker_sim.words import visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
 
@@ -313,7 +315,7 @@ async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 def _clients(given: list[str]) -> dict[str, str]:
@@ -332,7 +334,7 @@ def _show(outcome: Outcome, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(outcome.to_dict()), flush=True)
     else:
-        print(outcome.report(), flush=True)
+        print(visible_lines(outcome.report()), flush=True)
     if arguments.timeline:
         picture(outcome, Path(arguments.timeline))
 
@@ -343,9 +345,10 @@ def picture(outcome: Outcome, path: Path) -> None:
 
     draw = svg if path.suffix == ".svg" else html
     for group in outcome.groups:
-        target = path if len(outcome.groups) == 1 else path.with_stem(f"{path.stem}-{group}")
+        name = re.sub(r"[^\w.-]", "_", group)[:100]  # a group id may be anything
+        target = path if len(outcome.groups) == 1 else path.with_stem(f"{path.stem}-{name}")
         target.write_text(draw(outcome.events, group), encoding="utf-8")
-        print(f"{target}: the timeline of {group}", file=sys.stderr)
+        print(f"{target}: the timeline of {visible(group)}", file=sys.stderr)
 
 
 def scenario(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,8 +17,14 @@ import pytest
 from broker_sim import cli
 from broker_sim.control.commands import VERBS, spelled_out
 from broker_sim.control.operations import OPERATIONS
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.control.conftest import FAST_GROUPS
 from tests.control.outside import DEADLINE_S, Outside
+from tests.support.wire import Wire
 
 GROUP = "billing"
 
@@ -171,6 +178,39 @@ def test_a_name_that_is_not_there_breaks_nothing_and_is_told(kafka: Outside) -> 
     assert "is stuck" in kafka.run("state", "offsets(biling)", "stuck", "--ahead").stdout
     done = kafka.run("journal", "--group", "nobody")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "broker-sim journal read: no event fits that\n")
+
+
+def test_nothing_that_a_client_chose_does_something_to_the_terminal(
+    outside: Callable[..., Outside], tmp_path: Path
+) -> None:
+    kafka = outside("--topic", "orders:2", *FAST_GROUPS, "--journal", str(tmp_path / "journal"), "--log-level", "debug")
+    nasty = "a\x1b[2J\x07\r\nforged line\u202e"
+
+    async def come() -> None:
+        wire = await Wire.connect(kafka.bootstrap, client_id=nasty)
+        partition = OffsetCommitRequestPartition(0, 5, committed_metadata="")
+        topics = [OffsetCommitRequestTopic("orders", [partition])]
+        await wire.send(OffsetCommitRequest(group_id=nasty, generation_id_or_member_epoch=-1, topics=topics), 8)
+        await wire.close()
+        reader, writer = await asyncio.open_connection(*kafka.bootstrap.split(":"))
+        header = struct.pack(">hhih", 12, 99, 1, len(nasty.encode())) + nasty.encode()
+        writer.write(struct.pack(">i", len(header)) + header)
+        await reader.read()
+        writer.close()
+
+    asyncio.run(come())
+    commands = [
+        *(["group"], ["group", nasty], ["explain", nasty], ["timeline", nasty], ["journal"], ["journal", "story"]),
+        *(["journal", "mark", nasty], ["fault", "add", "Fetch", f"client_id={nasty}", "hang=yes"], ["fault"]),
+        *(["state", f"offsets({nasty}x)", "stuck"], ["topic", nasty], ["order", "hold", "Fetch", f"group={nasty}x"]),
+        *(["explain", nasty, "--journal", str(tmp_path / "journal")], ["group", "list", nasty]),
+    ]
+    for words in commands:
+        done = kafka.run(*words)
+        told = done.stdout + done.stderr
+        assert told, words
+        assert all(one.isprintable() or one == "\n" for one in told), (words, told)
+        assert not any(line.startswith("forged") for line in told.splitlines()), (words, told)
 
 
 def test_an_incident_on_the_command_line(kafka: Outside, tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ def test_what_clients_send_does_nothing_to_the_terminal() -> None:
     for words in (explain(script.events, "billing"), recent(script.events, "billing")):
         assert all(one.isprintable() or one == "\n" for one in words)
         words.encode()
-    assert 'Mark: "one two\ufffd".' in said(script)
+    assert 'Mark: "one two\\x07".' in said(script)
 
 
 def test_a_topic_that_grows_is_seen_in_what_clients_are_told() -> None:
