@@ -53,6 +53,10 @@ class Clock(Protocol):
     def call_at_ms(self, deadline_ms: int, callback: Callable[..., object], *args: Any) -> Timer:
         """Call ``callback(*args)`` once ``now_ms() >= deadline_ms``, from the loop."""
 
+    def call_after_reading(self, callback: Callable[[], object]) -> bool:
+        """Call ``callback()`` once all that lies in the loop's sockets by now has been read and handled. False, and it is not called,
+        on a clock that stands still meanwhile: nothing can have come while nobody looked."""
+
 
 class RealClock:
     """The clock of an asyncio loop. ``epoch_ms``: the wall time that its start stands for (default: the machine's)."""
@@ -76,6 +80,9 @@ class RealClock:
 
     def call_at_ms(self, deadline_ms: int, callback: Callable[..., object], *args: Any) -> Timer:
         return _LoopTimer(self, self._loop, deadline_ms, callback, args)
+
+    def call_after_reading(self, callback: Callable[[], object]) -> bool:
+        return _call_after_reading(self._loop, callback)
 
     def loop_time_s(self, at_ms: int) -> float:
         """The loop's time at which it is ``at_ms``."""
@@ -105,9 +112,19 @@ class ScaledClock:
     def call_at_ms(self, deadline_ms: int, callback: Callable[..., object], *args: Any) -> Timer:
         return _LoopTimer(self, self._loop, deadline_ms, callback, args)
 
+    def call_after_reading(self, callback: Callable[[], object]) -> bool:
+        return _call_after_reading(self._loop, callback)
+
     def loop_time_s(self, at_ms: int) -> float:
         """The loop's time at which it is ``at_ms``."""
         return self._start_s + (at_ms - self._start_ms) / 1000 / self.rate
+
+
+def _call_after_reading(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
+    """A loop polls its sockets between two turns: asyncio before what was scheduled for the turn, uvloop behind it. So the second turn
+    from now has seen them; and what a turn defers to its end is done one later."""
+    loop.call_soon(loop.call_soon, loop.call_soon, callback)
+    return True
 
 
 class _LoopTimer:
@@ -166,6 +183,9 @@ class ManualClock:
         timer = _ManualTimer(max(deadline_ms, self._now_ms), self._armed, callback, args)
         heapq.heappush(self._heap, timer)
         return timer
+
+    def call_after_reading(self, callback: Callable[[], object]) -> bool:
+        return False
 
     def next_deadline_ms(self) -> int | None:
         """The deadline of the timer that fires next; None where none is armed."""

@@ -3,6 +3,13 @@
 Moving an armed key to a later time only notes the new deadline; its place in the order stays, and when that comes up the noted deadline
 decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. ``cancel`` takes the key out: a group that is gone
 leaves nothing behind.
+
+Where the loop was held up past a deadline - by work of ours, by a process that got no processor - two things must hold. Nobody's
+session may end while its heartbeat lies unread in a socket: so what is late fires only after the sockets were read once more
+(``Clock.call_after_reading``). And a request that came behind the deadline must not see the time before it: so whoever handles one
+that is no sign of life asks ``overdue`` first, and waits by ``then``. Loops give neither: which of timers and sockets they look at
+first differs, and a timer that rings late would take along all that came due since the sockets were last read. Time that stands still
+while code runs, moved by hand or virtual, is never late.
 """
 
 from __future__ import annotations
@@ -37,6 +44,8 @@ class KeyedTimers(Generic[K]):
         self._number = 0
         self._alarm: Timer | None = None
         self._alarm_ms = 0
+        self._reading_ms: int | None = None  # what is due by then fires as soon as the sockets were read
+        self._waiting: list[Callable[[], object]] = []
 
     def __len__(self) -> int:
         return len(self._armed)
@@ -79,6 +88,7 @@ class KeyedTimers(Generic[K]):
             one.alive = False
         self._armed.clear()
         self._order.clear()
+        self._waiting.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -97,9 +107,51 @@ class KeyedTimers(Generic[K]):
         self._alarm_ms = deadline_ms
         self._alarm = self._clock.call_at_ms(deadline_ms, self._run)
 
+    def overdue(self) -> bool:
+        """Whether a timer should have fired before this very millisecond, and will have when a callback given to :meth:`then` is
+        called."""
+        if self._reading_ms is None:
+            now = self._clock.now_ms()
+            return self._late(now) and self._read_first(now)
+        return True
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call ``callback()`` once the timers that are overdue have fired."""
+        self._waiting.append(callback)
+
     def _run(self) -> None:
         self._alarm = None
         now = self._clock.now_ms()
+        if self._reading_ms is None and not (self._late(now) and self._read_first(now)):
+            self._fire_due(now)
+
+    def _late(self, now: int) -> bool:
+        """Whether a deadline has passed, and not just now."""
+        order = self._order
+        while order and order[0][0] < now:
+            one: Armed[K] = order[0][2]
+            if one.deadline_ms < now:
+                return True
+            order.pop(0)
+            self._enter(one)
+        return False
+
+    def _read_first(self, now: int) -> bool:
+        if not self._clock.call_after_reading(self._caught_up):
+            return False
+        self._reading_ms = now
+        return True
+
+    def _caught_up(self) -> None:
+        """The sockets were read: what was due when that began fires. What has come due since then is another matter."""
+        due_ms, self._reading_ms = self._reading_ms, None
+        assert due_ms is not None
+        self._fire_due(due_ms)
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _fire_due(self, now: int) -> None:
         order = self._order
         while order and order[0][0] <= now:
             one: Armed[K] = order.pop(0)[2]

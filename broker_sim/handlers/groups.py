@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
+
+C = TypeVar("C", bound=RequestContext)
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+def behind_timers(handle: Callable[[C, Q], R]) -> Callable[[C, Q], R | None]:
+    """A handler whose requests are no sign of life of a member: one that comes while timers are overdue (``timers``) is handled once
+    they have fired, so that nobody who asks later finds a member that should be gone."""
+
+    def handled(ctx: C, request: Q) -> R | None:
+        if not waits_for_timers(ctx, request):
+            return handle(ctx, request)
+        return None
+
+    return handled
+
+
+def waits_for_timers(ctx: RequestContext, request: Any) -> bool:
+    """Whether timers are overdue; if so, ``request`` comes to its handler again when they have fired."""
+    timers = ctx.broker.runtime.timers
+    if not timers.overdue():
+        return False
+    timers.then(lambda: ctx.connection.run_handler(ctx, request))
+    return True
 
 
 class _Topic(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
-from broker_sim.handlers.groups import gate, merged
+from broker_sim.handlers.groups import gate, merged, waits_for_timers
 from broker_sim.handlers.scratch import scratch_of
 from broker_sim.runtime import Slot
 from kafka_wire.api_keys import ApiKey
@@ -33,6 +33,8 @@ _FOR_EVER_MS = (1 << 63) - 1
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | None:
     """Sort out what can't be committed, then ask the group for the rest."""
+    if request.generation_id_or_member_epoch < 0 and waits_for_timers(ctx, request):
+        return None  # whether the group has members makes the answer, and this is no sign of life of one
     runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
     now_ms = runtime.clock.now_ms()
     max_metadata = runtime.max_metadata_chars

@@ -8,7 +8,7 @@ import logging
 from broker_sim.again import Place, Rejoin, rejoin
 from broker_sim.coordinator.rebalance import join_error
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import gate, waits_for_timers
 from broker_sim.handlers.scratch import LARGEST, scratch_of
 from kafka_wire.codec import decode
 from kafka_wire.errors import Err
@@ -19,6 +19,8 @@ log = logging.getLogger("broker_sim.coordinator")
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     """The gate and the session timeout's range, then the group."""
+    if not request.member_id and request.group_instance_id is None and waits_for_timers(ctx, request):
+        return None
     settings = ctx.broker.runtime.settings
     shard = gate(ctx, request.group_id)
     in_range = settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms

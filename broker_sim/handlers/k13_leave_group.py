@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 
+@behind_timers
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
     """The gate, then the group; ids and instance ids come back as they were asked."""
     shard = gate(ctx, request.group_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -13,6 +13,7 @@ _ALL_GROUP_OPERATIONS = (
 )  # READ, DELETE, DESCRIBE: what a broker without an authorizer grants
 
 
+@behind_timers
 def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Each group in the order asked."""
     groups = [_describe(ctx, group_id) for group_id in request.groups]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import behind_timers
 from kafka_wire.errors import Err
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
+@behind_timers
 def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """All groups that pass the filters; while a partition loads, the Scala coordinator lists those it knows, the Java one none."""
     groups: list[ListedGroup] = []

@@ -6,11 +6,12 @@ from functools import partial
 
 from broker_sim.coordinator.outcome import DeleteGroup
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
+@behind_timers
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
     """Ask every shard; the answer goes out with the last result."""
     results = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(request.groups_names)]

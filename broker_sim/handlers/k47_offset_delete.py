@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.groups import gate, merged
+from broker_sim.handlers.groups import behind_timers, gate, merged
 from kafka_wire.errors import Err
 from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -14,6 +14,7 @@ from kafka_wire.messages.k47_offset_delete import (
 )
 
 
+@behind_timers
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Topics first, then the gate, then the group; an error of the whole carries no topics."""
     shard = gate(ctx, request.group_id)
