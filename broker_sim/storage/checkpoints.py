@@ -1,7 +1,7 @@
 """Kafka's checkpoint files: a version line, a count line, one row a line; written whole and renamed into place.
 
 `leader-epoch-checkpoint` (epoch, start offset) lies beside a log; `log-start-offset-checkpoint` (topic, partition,
-offset) lies in the data directory and names the logs whose start is not that of their first segment, and so does
+offset) lies in the data directory and names the logs whose start has moved since they began, and so does
 `cleaner-offset-checkpoint` with the offsets at which compaction last ended.
 Source: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """

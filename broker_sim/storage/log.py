@@ -11,6 +11,7 @@ Source: UnifiedLog, LocalLog (storage).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from bisect import bisect_right
@@ -465,7 +466,10 @@ class PartitionLog:
                     self._roll(now_ms)  # even the active segment is old: it ends here
                     before += 1
                 if count:
-                    self._start_at(max(self.log_start_offset, self._bases[count]))
+                    start = max(self.log_start_offset, self._bases[count])
+                    with contextlib.suppress(OSError):  # on a full disk, which this is to make room on
+                        self._note(checkpoints.LOG_START_FILE, start)
+                    self._start_at(start)
         except FAILURES as error:
             raise self._failure(error) from error
         return before - len(self.segments)
@@ -479,7 +483,7 @@ class PartitionLog:
             self._files.sync_dir(self.directory)
 
     def _start_at(self, offset: int) -> None:
-        """Move the log's start, and remove the segments that end before it (never the last one)."""
+        """Move the log's start, and remove the segments that end before it (never the last one); a start goes on with that."""
         self.log_start_offset = offset
         self._drop_first(max(bisect_right(self._bases, offset) - 1, 0))
         self.epochs.truncate_from_start(offset)
@@ -499,7 +503,7 @@ class PartitionLog:
             while self._bases[-1] > offset:
                 self.segments.pop().delete()
                 self._bases.pop()
-            self._sync_names()  # before what is new: nothing of the old comes back behind it
+                self._sync_names()  # each before the one in front of it, and all before what is new: else a hole could be left
             self.segments[-1].truncate_to(offset)
             self.segments[-1].sync()
             if self.segments[-1].next_offset < start:

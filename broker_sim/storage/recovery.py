@@ -74,9 +74,9 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
         if base != bases[-1]:
             segment.close()
         found.segments.append(segment)
+    _recover_start(directory, found, config, files, now_ms)
     if not config.compacts:
         _tell_gaps(directory, found.segments)
-    _recover_start(directory, found, config, files, now_ms)
     _recover_epochs(found, saved, scanned)
     return found
 
@@ -238,7 +238,9 @@ def _copy(segment: DiskSegment, start: int, end: int, target: Path, files: Files
 
 
 def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: Files, now_ms: int) -> None:
-    """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka."""
+    """The log's start from its checkpoint; a start beyond the end leaves an empty log there, as in Kafka. Segments that end before
+    it were about to be removed.
+    """
     saved = _saved_offset(directory, checkpoints.LOG_START_FILE, files)
     found.clean_end_offset = _saved_offset(directory, checkpoints.CLEANER_FILE, files) or 0
     if not found.segments:
@@ -257,6 +259,8 @@ def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: 
             segment.delete()
         found.segments[:] = [fresh]
         found.producers = ProducerState()
+    while len(found.segments) > 1 and found.segments[1].base_offset <= found.log_start_offset:
+        found.segments.pop(0).delete()
 
 
 def _saved_offset(directory: Path, name: str, files: Files) -> int | None:

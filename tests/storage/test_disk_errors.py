@@ -14,7 +14,7 @@ import pytest
 from broker_sim.storage import KafkaStorageError, PartitionLog
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
-from tests.storage.batches import FailingFiles, add, batch, config, content, fill, idempotent, values
+from tests.storage.batches import NOW_MS, FailingFiles, add, batch, config, content, fill, idempotent, values
 
 
 def test_a_disk_that_fills_up_within_a_batch_loses_that_batch_alone(tmp_path: Path) -> None:
@@ -90,6 +90,33 @@ def test_a_segment_that_cannot_be_begun_leaves_the_log_as_it_was(tmp_path: Path,
     log.close()
     again = PartitionLog(tmp_path / "t-0", config(segment_bytes=1000))
     assert content(again) == content(log)
+
+
+def test_retention_makes_room_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = PartitionLog(tmp_path / "t-0", config(segment_bytes=1000, retention_bytes=1500), files=files)
+    fill(log, 40)
+    before = log.segment_count
+    files.space = 0
+    with pytest.raises(KafkaStorageError):  # room was made, and this disk does not notice
+        log.apply_retention(NOW_MS)
+    assert log.segment_count < before - 5
+    assert log.log_start_offset == int(min((tmp_path / "t-0").glob("*.log")).stem) > 0
+
+
+def test_a_removal_that_was_cut_short_is_finished_and_leaves_no_hole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = PartitionLog(tmp_path / "t-0", config(segment_bytes=1000))
+    fill(log, 40)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close()
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[3]}\n")
+    (tmp_path / "t-0" / f"{bases[1]:020d}.log").unlink()
+    again = PartitionLog(tmp_path / "t-0", config(segment_bytes=1000))
+    assert [segment.base_offset for segment in again.segments] == bases[3:]
+    assert len(values(again)) == 40 - bases[3]
+    assert caplog.messages == []
 
 
 def test_a_sync_that_fails_takes_the_batch_back(tmp_path: Path) -> None:
