@@ -173,6 +173,7 @@ class Cluster(Incidents):
         servers, self.servers = self.servers, []
         for server in servers:
             await server.stop()
+        self.state.slices.clear()
         self._end_incidents(self._close)
 
     def _close(self) -> None:

@@ -28,6 +28,7 @@ from broker_sim.clock import Clock
 from broker_sim.cluster_saved import SavedCluster
 from broker_sim.cluster_store import uuid_text
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.slices import Slices
 from broker_sim.storage import PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
 from broker_sim.topics import (
@@ -89,6 +90,8 @@ class ClusterState(SavedCluster):
     ) -> None:
         super().__init__(config, clock, data_dir, cluster_id, rng, sync, files)
         self.brokers: dict[int, Broker] = {}
+        self.slices = Slices()
+        """Requests that take longer than others should wait."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
+from broker_sim.storage.validation import checking
 from kafka_wire.errors import Err
 from kafka_wire.record_batch import BatchHeader
 
@@ -136,15 +137,22 @@ class Partition:
         return self.high_watermark
 
     def append(
-        self, batches: bytes, *, now_ms: int, origin: Origin = Origin.CLIENT, header: BatchHeader | None = None
+        self,
+        batches: bytes,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
+        checked: int | None = None,
     ) -> AppendInfo:
-        """Append whole v2 batches under the current leader epoch; `header` is the first one's. Raises as
-        `PartitionLog.append`.
+        """Append whole v2 batches under the current leader epoch; `header` is the first one's, `checked` what `checking`
+        said of it. Raises as `PartitionLog.append`.
         """
         log = self.log
         if self.gate is not None:
             self.gate.before(len(batches))
-        info = log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, header=header)
+        epoch = self.leader_epoch
+        info = log.append(batches, leader_epoch=epoch, now_ms=now_ms, origin=origin, header=header, checked=checked)
         self.appended_bytes += len(batches)
         if not self.held:
             self.high_watermark = log.log_end_offset
@@ -153,6 +161,12 @@ class Partition:
         if self._waiters:
             self._call()
         return info
+
+    def checking(self, batch: bytes, *, now_ms: int, header: BatchHeader) -> Generator[None, None, int]:
+        """The checks that `append` makes of a client's batch, in pieces of some milliseconds: yields after each, returns what
+        `append` takes as `checked`. Raises as `append`.
+        """
+        return checking(batch, 0, header, self.log.config, now_ms, self.name)
 
     def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
         """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
@@ -262,8 +276,7 @@ def log_config(config: BrokerConfig, topic: Topic, node_id: int | None = None) -
     if "message.timestamp.after.max.ms" not in known:  # before 3.6 one bound stood for both directions
         both = config.topic_value("message.timestamp.difference.max.ms", topic.configs, node_id)
         values["message.timestamp.after.max.ms"] = values["message.timestamp.before.max.ms"] = both
-    values["strict.timestamp.type"] = config.release < (3, 6)
-    return LogConfig.of(values)
+    return LogConfig.of({**values, "release": config.release})
 
 
 # ------------------------------------------------------------------------------------------------ names

@@ -354,6 +354,14 @@ Handlers are below `broker_sim/`, tests below `tests/`. A test file stands here 
 Not advertised. A client that asks all the same loses its connection, as at a Kafka without the API.
 
 {not_done}
+
+## Done in part
+
+* **Records inside compressed batches** are looked at as Kafka does: those of gzip always, of snappy, lz4 and zstd where cramjam is
+  installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
+  answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
+* **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
+  answer that may be a thousand times the request.
 """
 
 

@@ -4,7 +4,7 @@ A handler is one synchronous function, in the file of its API (``kNN_name.py``):
 
     def handle(ctx: RequestContext, request: XRequest) -> XResponse | None | Deferred
 
-It answers in one of four ways, and exactly once:
+It answers in one of five ways, and exactly once:
 
 1. *Now*: it returns the response.
 2. *Later*: it returns None and somebody calls ``ctx.reply(response)``. The request is *parked*: the connection
@@ -14,6 +14,9 @@ It answers in one of four ways, and exactly once:
 3. *Never*: it calls ``ctx.no_reply()`` and returns None (Produce with acks=0); the next request goes on.
 4. *At the end of this turn*: it returns ``DEFERRED`` after it handed ``ctx`` to the runtime, which calls
    ``ctx.reply`` from ``flush_turn()``.
+5. *In pieces*: what may take more than some milliseconds is a generator that yields between its pieces (``slices``), and
+   the handler returns ``ctx.in_pieces(generator)``: the response where one piece was enough, else None, and the request
+   is parked as in 2. The world may have changed at each yield: who leads, what exists.
 
 The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
 append of many OffsetCommits to one offsets partition - is collected during the turn and done at its end by
@@ -54,6 +57,7 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker_sim.slices import Job
 from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
@@ -210,6 +214,28 @@ class RequestContext:
         if self._open():
             self.frames = []
             self.connection.replied(self)
+
+    def in_pieces(self, job: Job) -> Any:
+        """The result of ``job``, where its first piece is all of it; else None, and the result is the reply when it is there."""
+        try:
+            next(job)
+        except StopIteration as done:
+            return done.value
+        self.broker.state.slices.add(job, self._piece)
+        return None
+
+    def _piece(self, job: Job) -> bool:
+        """One piece of a job; whether it was the last. What it raises costs the connection, as it does in a handler."""
+        try:
+            next(job)
+        except StopIteration as done:
+            if done.value is not None:
+                self.reply(done.value)
+        except Exception:
+            self.connection.failed(self)
+        else:
+            return False
+        return True
 
     def _open(self) -> bool:
         if self.frames is None:

@@ -4,18 +4,21 @@ v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LE
 ids. Answered with acks=0: never, and an error costs the connection, so that the producer asks for metadata; acks=1:
 once appended; acks=-1: once the high watermark has passed the batch, or with REQUEST_TIMED_OUT. There are no
 transactions yet: a transactional batch gets INVALID_PRODUCER_ID_MAPPING, as from a broker that knows no such
-transactional id, and all of a request that names none TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+transactional id, and all of a request that names none TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A batch of many records,
+or one that unpacks to much, is looked at in pieces, while others are served.
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, cast
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.produce_fast import FAST
 from broker_sim.metadata import ClusterState, Partition
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
+from broker_sim.storage.validation import is_quick
 from broker_sim.topics import INTERNAL_TOPICS
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import (
@@ -29,7 +32,7 @@ from kafka_wire.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_wire.record_batch import CorruptRecord, InvalidTimestamp, RecordBatchError, TruncatedBatch, produce_batch
+from kafka_wire.record_batch import CorruptRecord, RecordBatchError, TruncatedBatch, produce_batch
 
 __all__ = ["FAST", "handle"]
 
@@ -38,8 +41,18 @@ ADMIN_CLIENT = "__admin_client"
 
 ALL, LEADER, NONE = -1, 1, 0
 
+_PIECE = 262_144
+"""Bytes of batches that are a piece of work (`slices`); of one batch the records are counted as well (`is_quick`)."""
+_PARTITION_COST = 2048
+"""What a partition costs beside its bytes."""
+
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    response: ProduceResponse | None = ctx.in_pieces(_produce(ctx, request))
+    return response
+
+
+def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, ProduceResponse | None]:
     state = ctx.broker.state
     by_id = ctx.api_version >= 13
     acks = request.acks
@@ -49,15 +62,20 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     topics: list[TopicProduceResponse] = []
     failed = False
+    looked_at = 0
     for data in data_of:
         answers: list[PartitionProduceResponse] = []
         topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
         for one in data.partition_data:
+            looked_at += len(one.records or b"") + _PARTITION_COST
+            if looked_at >= _PIECE:
+                looked_at = 0
+                yield
             partition, error = _find(ctx, data, one.index, by_id)
             if partition is None:
                 answer = PartitionProduceResponse(one.index, error, -1)
             else:
-                answer = _append(ctx, partition, one, request)
+                answer = yield from _append(ctx, partition, one, request)
                 if answer.error_code == Err.NONE and acks == ALL:
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
@@ -92,36 +110,52 @@ def _find(ctx: RequestContext, data: TopicProduceData, index: int, by_id: bool) 
 
 def _append(
     ctx: RequestContext, partition: Partition, data: PartitionProduceData, request: ProduceRequest
-) -> PartitionProduceResponse:
+) -> Generator[None, None, PartitionProduceResponse]:
     """Every check in Kafka's order, then the append; the answer carries the error or the offsets."""
-    index = data.index
+    index, now_ms = data.index, ctx.broker.state.clock.now_ms()
     try:
         header = produce_batch(data.records or b"", ctx.api_version)
     except RecordBatchError as problem:
         text = str(problem) if isinstance(problem, CorruptRecord) and not isinstance(problem, TruncatedBatch) else None
         return PartitionProduceResponse(index, problem.error, -1, error_message=text)
-    refusal = _refusal(ctx, partition, request.acks)
-    if refusal is not Err.NONE:
-        answer = PartitionProduceResponse(index, refusal, -1)
-        if refusal is Err.NOT_ENOUGH_REPLICAS:
-            answer.log_start_offset = partition.log_start_offset
-        if refusal is Err.NOT_LEADER_OR_FOLLOWER:
-            answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-        return answer
+    refused = _refused(ctx, partition, index, request.acks)
+    if refused is not None:
+        return refused
     if header.is_transactional:
         named = request.transactional_id is not None
         error = Err.INVALID_PRODUCER_ID_MAPPING if named else Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return PartitionProduceResponse(index, error, -1)
+    batch = cast(bytes, data.records)
     try:
-        info = partition.append(cast(bytes, data.records), now_ms=ctx.broker.state.clock.now_ms(), header=header)
+        checked = None
+        if not is_quick(header):
+            checked = yield from partition.checking(batch, now_ms=now_ms, header=header)
+            refused = _refused(ctx, partition, index, request.acks)
+            if refused is not None:
+                return refused
+        info = partition.append(batch, now_ms=now_ms, header=header, checked=checked)
     except (RecordBatchError, StorageError) as problem:
         return _rejected(partition, index, problem)
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms
     return PartitionProduceResponse(index, Err.NONE, info.base_offset, time_ms, partition.log.log_start_offset)
 
 
+def _refused(ctx: RequestContext, partition: Partition, index: int, acks: int) -> PartitionProduceResponse | None:
+    """The answer where this broker does not take a batch for the partition, whatever is in it."""
+    error = _refusal(ctx, partition, acks)
+    if error is Err.NONE:
+        return None
+    answer = PartitionProduceResponse(index, error, -1)
+    if error is Err.NOT_ENOUGH_REPLICAS:
+        answer.log_start_offset = partition.log_start_offset
+    if error is Err.NOT_LEADER_OR_FOLLOWER:
+        answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+    return answer
+
+
 def _refusal(ctx: RequestContext, partition: Partition, acks: int) -> Err:
-    """Why this broker does not take a batch for the partition, before the batch is looked at."""
+    if partition.deleted:
+        return Err.UNKNOWN_TOPIC_OR_PARTITION
     if acks not in (ALL, LEADER, NONE):
         return Err.INVALID_REQUIRED_ACKS
     if partition.topic.name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
@@ -138,11 +172,9 @@ def _rejected(partition: Partition, index: int, problem: RecordBatchError | Stor
     answer = PartitionProduceResponse(index, problem.error, -1)
     if not isinstance(problem, CorruptRecord | RecordTooLarge | RecordListTooLarge | KafkaStorageError):
         answer.log_start_offset = partition.log_start_offset
-    if isinstance(problem, RecordBatchError) and problem.batch_index is not None:
-        answer.record_errors = [BatchIndexAndErrorMessage(problem.batch_index, problem.record_message)]
+    if isinstance(problem, RecordBatchError) and problem.record_errors:
+        answer.record_errors = [BatchIndexAndErrorMessage(*one) for one in problem.record_errors]
         answer.error_message = str(problem)
-        if isinstance(problem, InvalidTimestamp):
-            answer.error_message = "One or more records have been rejected due to invalid timestamp"
     return answer
 
 

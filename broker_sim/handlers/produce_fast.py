@@ -2,8 +2,8 @@
 
 Rules:
 1. It answers what `k00_produce.handle` would answer, to the byte, or leaves the request to it: anything but a plain
-   success - acks=0, several partitions, tagged fields, a held partition, any error - is left, before anything has
-   happened.
+   success - acks=0, several partitions, tagged fields, a held partition, many records, any error - is left, before
+   anything has happened.
 2. A batch that the log refuses has left no trace, so the refusal too is left to the general path, which finds it again.
 """
 
@@ -16,6 +16,7 @@ from typing import cast
 from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata import Broker, Partition
 from broker_sim.storage import StorageError
+from broker_sim.storage.validation import is_quick
 from broker_sim.topics import INTERNAL_TOPICS
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
 from kafka_wire.wire import read_uvarint
@@ -104,7 +105,7 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
     records = frame[at:-3] if flexible else frame[at:]
     try:
         header = produce_batch(records, version)
-        if header.attributes & TRANSACTIONAL_BIT:
+        if header.attributes & TRANSACTIONAL_BIT or not is_quick(header):
             return None
         info = partition.append(records, now_ms=state.clock.now_ms(), header=header)
     except (RecordBatchError, StorageError):

@@ -42,6 +42,7 @@ from kafka_wire.record_batch import (
     stamp,
     stamp_append_time,
     stamp_create_time,
+    stamp_max_timestamp,
 )
 
 __all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"]
@@ -127,9 +128,10 @@ class PartitionLog:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
+        checked: int | None = None,
     ) -> AppendInfo:
         """Add one or more concatenated batches at the end, under `leader_epoch`. `header` is that of the (first) batch,
-        where the caller has read it.
+        where the caller has read it; `checked` is what `checking` returned for it.
 
         Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, OutOfOrderSequence,
         InvalidProducerEpoch, KafkaStorageError (nothing was appended in any of these cases).
@@ -150,20 +152,19 @@ class PartitionLog:
         if first.length + LENGTH_END == len(batch):
             own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
             if own_time and origin is Origin.CLIENT:
-                return self._append_one(batch, first, leader_epoch, now_ms)
+                return self._append_one(batch, first, leader_epoch, now_ms, checked)
             found = [(0, first)]
         else:
             found = list(batches(batch))
-        if origin is Origin.CLIENT:
-            for pos, header in found:
-                check_client_batch(batch, pos, header, config, now_ms, self.name)
-                if header.producer_id >= 0:
-                    earlier = self.producers.check(header)
-                    if earlier is not None:
-                        return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
-        else:
-            for _, header in found:
+        for pos, header in found:
+            if origin is not Origin.CLIENT:
                 check_size(header, config, self.name)
+            elif checked is None:
+                check_client_batch(batch, pos, header, config, now_ms, self.name)
+            if origin is Origin.CLIENT and header.producer_id >= 0:
+                earlier = self.producers.check(header)
+                if earlier is not None:
+                    return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
         base = end = self.log_end_offset
         parts: list[bytes] = []
         marks: list[Mark] = []
@@ -190,16 +191,20 @@ class PartitionLog:
             offset += header.last_offset_delta + 1
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
 
-    def _append_one(self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def _append_one(
+        self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int, checked: int | None
+    ) -> AppendInfo:
         """The way of nearly every Produce: one batch, with its producer's times."""
-        check_client_batch(batch, 0, header, self.config, now_ms, self.name)
+        latest = check_client_batch(batch, 0, header, self.config, now_ms, self.name) if checked is None else checked
+        if latest != header.max_timestamp:  # it lies, and Kafka puts the truth there
+            batch, header = stamp_max_timestamp(batch, latest), header._replace(max_timestamp=latest)
         idempotent = header.producer_id >= 0
         if idempotent:
             earlier = self.producers.check(header)
             if earlier is not None:
                 return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
         base = self.log_end_offset
-        last, latest = base + header.last_offset_delta, header.max_timestamp
+        last = base + header.last_offset_delta
         self._write(stamp(batch, base, leader_epoch), [(len(batch), last, latest)], leader_epoch, latest, now_ms)
         if idempotent:
             self.producers.update(header, base)
@@ -345,16 +350,12 @@ class PartitionLog:
         """
         at = self.log_start_offset if offset is None else offset
         while data := self.read(at, READ_BYTES):
-            found = batches(data)
-            while True:
-                try:
-                    pos, header = next(found)
-                except StopIteration:
-                    break
-                except RecordBatchError as error:
-                    raise self._failure(error) from error
-                yield LogBatch(header, data, pos)
-                at = header.next_offset
+            try:
+                for pos, header in batches(data):
+                    yield LogBatch(header, data, pos)
+                    at = header.next_offset
+            except RecordBatchError as error:
+                raise self._failure(error) from error
 
     def _segments_from(self, offset: int) -> list[Segment]:
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]

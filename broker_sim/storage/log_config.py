@@ -14,8 +14,8 @@ class LogConfig:
     """Settings of one log; a log's `config` may be replaced at any time (source: LogConfig.java).
 
     `producer_id_expiration_ms` is the broker's producer.id.expiration.ms, `compression_max_bytes` the bound on what
-    one compressed batch may unpack to where the broker has to look inside. `strict_timestamp_type` is how Kafka was up
-    to 3.5: a batch that a producer marked as LogAppendTime is refused by CreateTime topics as well.
+    one compressed batch may unpack to where the broker has to look inside. `release` is the Kafka as which the log looks at
+    what clients send.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -35,7 +35,7 @@ class LogConfig:
     segment_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
     compression_max_bytes: int = 64 * 1024 * 1024
-    strict_timestamp_type: bool = False
+    release: tuple[int, int] = (4, 1)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:

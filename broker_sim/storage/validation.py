@@ -1,38 +1,104 @@
 """What the log checks of a batch that a client sends, in Kafka's order.
 
+Rules:
+1. Every record is looked at. One that is none refuses the batch, whatever else is wrong; else the records to blame are
+   named, each with its first fault: the missing key, then the time.
+2. Compressed records are unpacked as far as `compression_max_bytes` and where the codec's library is there. What can't
+   be looked into is believed, but by a compacted topic, which could never be compacted then.
+3. `checking` does it in pieces of STEP_RECORDS and some milliseconds; `check_client_batch` does the same at once.
 Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
 """
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Generator
 
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
+from kafka_wire import compression
 from kafka_wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_END,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    Codec,
+    DecompressedTooLarge,
     InvalidRecord,
     InvalidTimestamp,
     RecordBatchError,
+    UnreadableRecords,
+    UnsupportedCompression,
     check_crc,
-    records,
 )
-from kafka_wire.record_checks import check_packed_records, check_record_lengths
+from kafka_wire.record_checks import Bare, Bytes, record_at, scan
+from kafka_wire.record_errors import SHOWN_RECORDS
 
-UNPACKED_BYTES = 4 * 1024 * 1024
+STEP_RECORDS = 4096
+"""Records of one piece of work: some two milliseconds where each is looked at by itself."""
+_QUICK_BYTES = 8192
 
 
-def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
-    """Raises what Kafka answers for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
+def is_quick(header: BatchHeader) -> bool:
+    """Whether all checks of the batch take some milliseconds at most."""
+    return header.record_count <= STEP_RECORDS and (not header.attributes & CODEC_MASK or header.length <= _QUICK_BYTES)
 
-    Compressed records are unpacked as Kafka does, but only up to UNPACKED_BYTES and where the codec's library is there:
-    what can't be looked into is believed. Offsets inside a compressed batch are not compared with their places.
+
+def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
+    """The latest time of the batch's records (ms, -1 without), which its header should tell.
+
+    Raises what Kafka answers for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
     """
+    count, end = header.record_count, pos + header.length + LENGTH_END
+    if not header.attributes and 0 < count <= STEP_RECORDS:  # nearly every batch
+        _check_header(data, pos, header, config, name)
+        at, earliest, latest, keyless, _ = scan(data, pos + HEADER_BYTES, end, 0, count, True)
+        base = header.base_timestamp
+        if (
+            at == end
+            and base + latest <= now_ms + config.message_timestamp_after_max_ms
+            and base + earliest >= now_ms - config.message_timestamp_before_max_ms
+            and not (keyless and config.compacts)
+            and -1 <= base + latest < 1 << 63
+            and not config.is_log_append_time
+        ):
+            return base + latest
+    work = checking(data, pos, header, config, now_ms, name)
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return int(done.value)
+
+
+def checking(
+    data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str
+) -> Generator[None, None, int]:
+    """`check_client_batch` in pieces: yields after each."""
+    _check_header(data, pos, header, config, name)
+    end = pos + header.length + LENGTH_END
+    if not header.attributes & CODEC_MASK:
+        return (yield from _Records(data, pos + HEADER_BYTES, end, True, header, config, now_ms, name).check())
+    plain = yield from _unpacked(data[pos + HEADER_BYTES : end], header, config)
+    if plain is None:
+        return header.max_timestamp
+    records = _Records(plain, 0, len(plain), config.release < (3, 6), header, config, now_ms, name)
+    return (yield from records.check())
+
+
+def check_size(header: BatchHeader, config: LogConfig, name: str) -> None:
+    """Raises RecordTooLarge for a batch above max.message.bytes."""
+    if header.size > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"The record batch size in the append to {name} is {header.size} bytes which exceeds the maximum configured value "
+            f"of {config.max_message_bytes}."
+        )
+
+
+def _check_header(data: bytes, pos: int, header: BatchHeader, config: LogConfig, name: str) -> None:
     if header.base_offset != 0:
         raise InvalidRecord(
             f"The baseOffset of the record batch in the append to {name} should be 0, but it is {header.base_offset}"
@@ -48,69 +114,124 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
         raise InvalidRecord(
             f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {count}"
         )
-    attributes = header.attributes
-    if attributes & CONTROL_BIT:
+    if header.attributes & CONTROL_BIT:
         raise InvalidRecord("Clients are not allowed to write control records.")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         raise InvalidRecord(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
         )
-    _check_timestamps(data, pos, header, config, now_ms)
-    if attributes & CODEC_MASK:
-        check_packed_records(data, pos, header, UNPACKED_BYTES)
-    else:
-        check_record_lengths(data, pos, header)
-    if config.compacts:
-        _check_keys(data, pos, header, config, name)
 
 
-def check_size(header: BatchHeader, config: LogConfig, name: str) -> None:
-    """Raises RecordTooLarge for a batch above max.message.bytes."""
-    if header.size > config.max_message_bytes:
-        raise RecordTooLarge(
-            f"The record batch size in the append to {name} is {header.size} bytes which exceeds the maximum configured value "
-            f"of {config.max_message_bytes}."
+def _unpacked(packed: bytes, header: BatchHeader, config: LogConfig) -> Generator[None, None, Bytes | None]:
+    """The records of a compressed batch; None where they are believed."""
+    if not packed:
+        kind = InvalidRecord if header.codec is Codec.ZSTD else UnreadableRecords
+        raise kind("a compressed batch without a byte")
+    try:
+        return (yield from compression.unpacking(header.codec, packed, config.compression_max_bytes))
+    except compression.DecompressedTooLarge as error:
+        if config.compacts:
+            raise DecompressedTooLarge(str(error)) from None
+    except compression.CodecUnavailable as error:
+        if config.compacts:
+            raise UnsupportedCompression(str(error)) from None
+    except compression.CompressionError as error:
+        raise UnreadableRecords(str(error)) from None
+    return None
+
+
+class _Records:
+    """The records of one batch, data[at:end], before the log `name`."""
+
+    def __init__(
+        self,
+        data: Bytes,
+        at: int,
+        end: int,
+        sized: bool,
+        header: BatchHeader,
+        config: LogConfig,
+        now_ms: int,
+        name: str,
+    ) -> None:
+        self.data, self.at, self.end, self.sized = data, at, end, sized
+        self.header, self.config, self.name = header, config, name
+        self.packed = bool(header.attributes & CODEC_MASK)
+        self.by_broker = bool(header.attributes & TIMESTAMP_TYPE_BIT)
+        self.wrong_type = self.by_broker and (
+            config.is_log_append_time or config.release < (3, 6) or header.max_timestamp == NO_TIMESTAMP
         )
+        self.bounds = (now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms)
 
+    def check(self) -> Generator[None, None, int]:
+        """The latest time of the records. Raises as `checking`."""
+        count, at = self.header.record_count, self.at
+        earliest, latest, keyless, in_order = 1 << 63, -1 << 63, False, True
+        for first in range(0, count, STEP_RECORDS):
+            if first:
+                yield
+            found = scan(self.data, at, self.end, first, min(first + STEP_RECORDS, count), self.sized)
+            at = found.end
+            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
+            keyless, in_order = keyless or found.keyless, in_order and found.in_order
+        if at != self.end:
+            raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+        earliest, latest = self._time(earliest), self._time(latest)
+        low, high = self.bounds
+        timely = self.config.is_log_append_time or low <= earliest <= latest <= high
+        if not timely or (keyless and self.config.compacts) or self.wrong_type or self.by_broker:
+            latest = yield from self._blame()
+        if self.packed and not in_order:  # it would write the batch anew, out of records that it has only skimmed
+            raise UnreadableRecords("the offsets of a compressed batch are not 0, 1, 2 ...")
+        return max(latest, NO_TIMESTAMP)
 
-def _check_timestamps(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """By the header, which holds the largest; only for a batch that fails the records are read, to name the first."""
-    if header.attributes & TIMESTAMP_TYPE_BIT and (
-        config.is_log_append_time or config.strict_timestamp_type or header.max_timestamp == NO_TIMESTAMP
-    ):
-        raise InvalidTimestamp.of_record(
-            0, "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
-        )
-    if config.is_log_append_time:
-        return
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
+    def _time(self, delta: int) -> int:
+        """As Java adds, in 64 bits."""
+        if self.by_broker:
+            return self.header.max_timestamp
+        return (self.header.base_timestamp + delta + (1 << 63)) % (1 << 64) - (1 << 63)
 
-    base, largest = header.base_timestamp, header.max_timestamp
-    if (earliest <= base <= latest or base == NO_TIMESTAMP) and (
-        earliest <= largest <= latest or largest == NO_TIMESTAMP
-    ):
-        return
+    def _blame(self) -> Generator[None, None, int]:
+        """The latest time where no record is to blame; raises InvalidTimestamp, InvalidRecord where some are."""
+        at, latest, count = self.at, NO_TIMESTAMP, 0
+        kind: type[RecordBatchError] = InvalidRecord
+        faults: list[tuple[int, str]] = []
+        for index in range(self.header.record_count):
+            if index % STEP_RECORDS == STEP_RECORDS - 1:
+                yield
+            record = record_at(self.data, at, self.end, self.sized)
+            at = record.end
+            time = self._time(record.timestamp_delta)
+            latest = max(latest, time)
+            if self.config.compacts and record.key_size < 0:
+                text = f"Compacted topic cannot accept message without key in topic partition {self.name}"
+                fault = text + ("." if self.config.release < (3, 5) else "")
+            else:
+                fault = self._fault_in_time(record, time)
+                if fault:
+                    kind = InvalidTimestamp
+            if fault:
+                count += 1
+                if count <= SHOWN_RECORDS:
+                    faults.append((index, fault))
+        if faults:
+            raise kind.of_records(faults, count)
+        return latest
 
-    def bad(timestamp: int) -> bool:
-        return timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
-
-    index, timestamp = 0, header.max_timestamp
-    with contextlib.suppress(RecordBatchError):
-        rows = records(data, pos, header, max_bytes=config.compression_max_bytes)
-        index, timestamp = next(
-            ((i, row.timestamp) for i, row in enumerate(rows) if bad(row.timestamp)), (0, timestamp)
-        )
-    raise InvalidTimestamp.of_record(
-        index,
-        f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within "
-        f"[{earliest}, {latest}]",
-    )
-
-
-def _check_keys(data: bytes, pos: int, header: BatchHeader, config: LogConfig, name: str) -> None:
-    for index, record in enumerate(records(data, pos, header, max_bytes=config.compression_max_bytes)):
-        if record.key is None:
-            raise InvalidRecord.of_record(
-                index, f"Compacted topic cannot accept message without key in topic partition {name}"
+    def _fault_in_time(self, record: Bare, time: int) -> str:
+        """What is wrong with a record's time, or ""."""
+        low, high = self.bounds
+        if not (self.config.is_log_append_time or time == NO_TIMESTAMP or low <= time <= high):
+            return (
+                f"Timestamp {time} of message with offset {record.offset_delta} is out of range. The timestamp should be "
+                f"within [{low}, {high}]"
             )
+        if self.wrong_type:
+            kind, key, value = "PartialDefaultRecord", record.key_size, record.value_size
+            if not self.packed:
+                kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
+            return (
+                f"Invalid timestamp type in message {kind}(offset={record.offset_delta}, timestamp={time}, key={key} bytes, "
+                f"value={value} bytes). Producer should not set timestamp type to LogAppendTime."
+            )
+        return ""

@@ -5,6 +5,8 @@ Rules:
    comes here, and pays for the import then.
 2. No input makes more than `max_bytes` of output: a zip bomb ends in DecompressedTooLarge, not in memory.
 3. gzip is the standard library's; the others need cramjam (the extra `broker-sim[compression]`).
+4. `unpacking` gives the turn away after each piece of work (some milliseconds); `decompress` does it all at once. gzip
+   and snappy come in pieces; lz4 and zstd unpack in one call of the library, whose bound is all that limits it.
 """
 
 from __future__ import annotations
@@ -12,12 +14,19 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
+from collections.abc import Generator
 from typing import Any
 
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_PIECE_BYTES = 1024 * 1024
+"""Bytes of output that are a piece of work."""
+_STEP_COST = 1024
+"""What a call of a library costs beside its output, in bytes of output."""
+_GZIP_WINDOW = 4096
+"""Bytes of input that zlib is given at once: what a member leaves is copied, and there may be a member every 20 bytes."""
 _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic, independent blocks, of 64 KiB, checksum of these two bytes
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED_BIT = 1 << 31
@@ -61,14 +70,26 @@ def decompress(codec: Codec, data: bytes, max_bytes: int = MAX_DECOMPRESSED_BYTE
 
     Raises CompressionError (bad bytes), DecompressedTooLarge (more than max_bytes), CodecUnavailable (no library).
     """
+    work = unpacking(codec, data, max_bytes)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return bytes(end.value)
+
+
+def unpacking(
+    codec: Codec, data: bytes, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Generator[None, None, bytes | bytearray]:
+    """`decompress` in pieces: yields after each, returns the plain bytes. Raises what `decompress` raises."""
     if codec == Codec.NONE:
         return data
     if codec == Codec.GZIP:
-        return _gunzip(data, max_bytes)
+        return (yield from _gunzip(data, max_bytes))
     library = _library(codec)
     if codec == Codec.SNAPPY:
-        return _unsnappy(library, data, max_bytes)
-    return _decompress_frame(library, data, max_bytes)
+        return (yield from _unsnappy(library, data, max_bytes))
+    return (yield from _decompress_frame(library, data, max_bytes))
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
@@ -117,31 +138,40 @@ def _library(codec: Codec) -> Any:
     return getattr(cramjam, codec.name.lower())
 
 
-def _gunzip(data: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    room = max_bytes
-    while data:
-        member = zlib.decompressobj(wbits=31)
+def _gunzip(data: bytes, max_bytes: int) -> Generator[None, None, bytearray]:
+    """All members, as Java's GZIPInputStream: what follows the first and begins no other is passed over."""
+    out = bytearray()
+    member, whole, spent, pos, rest = zlib.decompressobj(wbits=31), False, 0, 0, b""
+    while rest or pos < len(data):
+        if not rest:
+            rest, pos = data[pos : pos + _GZIP_WINDOW], pos + _GZIP_WINDOW
         try:
-            part = member.decompress(data, room + 1)
+            part = member.decompress(rest, min(_PIECE_BYTES, max_bytes - len(out) + 1))
         except zlib.error as error:
+            if whole and "header" in str(error):
+                break
             raise CompressionError(f"gzip: {error}") from None
-        room -= len(part)
-        if room < 0:
+        out += part
+        spent += len(part) + _STEP_COST
+        if len(out) > max_bytes:
             raise DecompressedTooLarge(f"gzip: more than {max_bytes} bytes when unpacked")
-        if not member.eof:
-            raise CompressionError("gzip: the stream ends early")
-        parts.append(part)
-        data = member.unused_data
-    return b"".join(parts)
+        rest = member.unconsumed_tail
+        if member.eof:
+            rest, member, whole = member.unused_data, zlib.decompressobj(wbits=31), True
+            spent += 8 * _STEP_COST
+        if spent >= _PIECE_BYTES:
+            spent = 0
+            yield
+    if not whole:
+        raise CompressionError("gzip: the stream ends early")
+    return out
 
 
-def _unsnappy(library: Any, data: bytes, max_bytes: int) -> bytes:
+def _unsnappy(library: Any, data: bytes, max_bytes: int) -> Generator[None, None, bytes | bytearray]:
     if not data.startswith(_XERIAL_MAGIC):
         return _unsnappy_block(library, data, max_bytes)
-    parts: list[bytes] = []
-    room = max_bytes
-    pos = len(_XERIAL_HEADER)
+    out = bytearray()
+    spent, pos = 0, len(_XERIAL_HEADER)
     while pos < len(data):
         if pos + 4 > len(data):
             raise CompressionError("snappy: the stream ends within a block's length")
@@ -149,11 +179,14 @@ def _unsnappy(library: Any, data: bytes, max_bytes: int) -> bytes:
         pos += 4
         if size < 0 or pos + size > len(data):
             raise CompressionError(f"snappy: a block of {size} bytes where {len(data) - pos} are left")
-        part = _unsnappy_block(library, data[pos : pos + size], room)
-        room -= len(part)
-        parts.append(part)
+        part = _unsnappy_block(library, data[pos : pos + size], max_bytes - len(out))
+        out += part
         pos += size
-    return b"".join(parts)
+        spent += len(part) + _STEP_COST
+        if spent >= _PIECE_BYTES:
+            spent = 0
+            yield
+    return out
 
 
 def _unsnappy_block(library: Any, block: bytes, max_bytes: int) -> bytes:
@@ -170,8 +203,8 @@ def _unsnappy_block(library: Any, block: bytes, max_bytes: int) -> bytes:
         raise CompressionError(f"snappy: {error}") from None
 
 
-def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> bytes:
-    """lz4 and zstd do not tell the size reliably: try buffers that double up to the bound."""
+def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[None, None, bytes]:
+    """lz4 and zstd do not tell the size reliably: try buffers that grow up to the bound."""
     size = min(max_bytes, max(4096, 4 * len(data)))
     while True:
         out = bytearray(size)
@@ -182,4 +215,5 @@ def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> bytes:
                 raise CompressionError(f"{library.__name__}: {error}") from None
         if size >= max_bytes:
             raise DecompressedTooLarge(f"{library.__name__}: more than {max_bytes} bytes when unpacked")
-        size = min(max_bytes, size * 2)
+        yield
+        size = min(max_bytes, size * 4)

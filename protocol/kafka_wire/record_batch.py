@@ -68,6 +68,7 @@ __all__ = [
     "stamp",
     "stamp_append_time",
     "stamp_create_time",
+    "stamp_max_timestamp",
     "unsigned_varint",
 ]
 
@@ -378,6 +379,11 @@ def stamp_create_time(batch: bytes) -> bytes:
     """One batch without the LogAppendTime bit that its producer has set, CRC anew."""
     attributes = (batch[21] << 8 | batch[22]) & ~TIMESTAMP_TYPE_BIT
     return _checksummed(batch, attributes.to_bytes(2, "big") + batch[23:])
+
+
+def stamp_max_timestamp(batch: bytes, timestamp: int) -> bytes:
+    """One batch whose header tells of the latest time of its records (ms), CRC anew."""
+    return _checksummed(batch, batch[21:35] + timestamp.to_bytes(8, "big", signed=True) + batch[43:])
 
 
 def _checksummed(batch: bytes, covered: bytes) -> bytes:

@@ -1,93 +1,242 @@
-"""Whether a batch holds the records that its header tells of: what a broker checks of a client's batch without decoding it."""
+"""What a broker looks at in the records of a batch that a client sends, without making an object of any.
+
+Rules:
+1. `record_at` is the truth about one record: what Kafka reads of it, in its order, and what it refuses. `scan` says the
+   same of many: neighbours of one layout by their columns (all that is not key, value or a header's content), others
+   field by field, rare shapes by `record_at`. The columns of a whole batch are kept: a producer that sends the same
+   layout again pays a comparison for each.
+2. A record is *sized* where its declared length counts: in uncompressed batches, and up to Kafka 3.6 in compressed ones.
+   From 3.7 on Kafka reads compressed records field by field and never looks at their lengths.
+3. Nothing here runs longer than the number of records it was given; who has many gives them in steps.
+Source: DefaultRecord.readFrom and readPartiallyFrom, DefaultRecordBatch, ByteUtils (clients).
+"""
 
 from __future__ import annotations
 
-from kafka_wire import compression
-from kafka_wire.record_batch import (
-    CODEC_MASK,
-    HEADER_BYTES,
-    LENGTH_END,
-    BatchHeader,
-    Codec,
-    InvalidRecord,
-    UnreadableRecords,
-    unsigned_varint,
-)
+from typing import NamedTuple
+
+from kafka_wire.record_errors import InvalidRecord, UnreadableRecords
+
+_RUN = 8
+"""Neighbours of one length that are worth a look at their columns."""
+_COLUMN_OFFSETS = 8192
+"""Offset deltas below this have one or two bytes, and a place in the tables of what their columns should be."""
+_ONE_BYTE = bytes(2 * n for n in range(64))
+_LOW = bytes(2 * n & 0x7F | 0x80 for n in range(_COLUMN_OFFSETS))
+_HIGH = bytes(n >> 6 for n in range(_COLUMN_OFFSETS))
+_LAYOUTS = 256
+"""Batches whose columns are kept."""
+_BEYOND = "a record reaches beyond the end of its batch"
+
+Bytes = bytes | bytearray
+Column = tuple[slice, bytes | bytearray]
+"""Where bytes of the same meaning stand in neighbours of one layout, and what they have to be."""
 
 
-def check_record_lengths(data: bytes, pos: int, header: BatchHeader) -> None:
-    """Raises InvalidRecord unless an uncompressed batch holds exactly `count` records that fill it.
+class Bare(NamedTuple):
+    """One record, as far as a broker looks. Sizes are negative for null, times in ms."""
 
-    Walks the length prefixes only (some 0.1 us a record, next to nothing where they are equal). For a compressed batch
-    there is `check_packed_records`.
+    end: int
+    """Where the next one begins."""
+    offset_delta: int
+    timestamp_delta: int
+    key_size: int
+    value_size: int
+
+
+class Scanned(NamedTuple):
+    """What some neighbouring records of a batch add up to; times in ms, relative to the batch's base."""
+
+    end: int
+    """Where the next record begins."""
+    earliest: int
+    latest: int
+    keyless: bool
+    """Whether one has no key."""
+    in_order: bool
+    """Whether each one's offset delta is its number in the batch."""
+
+
+_layouts: dict[tuple[int, int, int, bytes], tuple[list[Column], Scanned]] = {}
+"""By begin and end of the records, their number and the first bytes: what `scan` found in batches of neighbours alone."""
+
+
+def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool) -> Scanned:
+    """The records numbered from `first` up to `last` (exclusive, at least one), the first of them at `at`.
+
+    Raises what `record_at` raises, for the first record that is no record.
     """
-    if not header.attributes & CODEC_MASK:
-        check_lengths(data, pos + HEADER_BYTES, pos + header.length + LENGTH_END, header.record_count)
-
-
-def check_packed_records(data: bytes, pos: int, header: BatchHeader, max_bytes: int) -> None:
-    """The same of a compressed batch, as far as its codec's library is there and no more than max_bytes come out.
-
-    Raises InvalidRecord, UnreadableRecords (the bytes are not of their codec), UnknownCodec.
-    """
-    packed = data[pos + HEADER_BYTES : pos + header.length + LENGTH_END]
-    if not packed:
-        kind = InvalidRecord if header.codec is Codec.ZSTD else UnreadableRecords
-        raise kind("a compressed batch without a byte")
-    try:
-        plain = compression.decompress(header.codec, packed, max_bytes)
-    except (compression.DecompressedTooLarge, compression.CodecUnavailable):
-        return
-    except compression.CompressionError as error:
-        raise UnreadableRecords(str(error)) from None
-    check_lengths(plain, 0, len(plain), header.record_count)
-
-
-def check_lengths(data: bytes, at: int, end: int, left: int) -> None:
-    """Raises InvalidRecord unless exactly `left` records fill data[at:end]."""
-    while left > 1:  # a batch of records of one length has runs of them: their offset deltas grow at 64 and at 8192
-        run, at = _run_of_equal_lengths(data, at, end, left)
-        left -= run
-        if run < 16:
-            break
-    try:
-        for _ in range(left):
-            byte = data[at]
-            if byte < 128:
-                length = byte
-                at += 1
-            elif data[at + 1] < 128:
-                length = (byte & 0x7F) | data[at + 1] << 7
-                at += 2
+    if first == 0 and last >= _RUN:
+        known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
+        if known is not None:
+            for column, expected in known[0]:
+                if data[column] != expected:
+                    break
             else:
-                length, at = unsigned_varint(data, at, 5)
-            if length & 1:
-                raise InvalidRecord(f"Invalid record size: {-(length >> 1) - 1}")
-            at += length >> 1
-            if at > end:
-                raise InvalidRecord("a record reaches beyond the end of its batch")
-    except IndexError:
-        raise InvalidRecord("a record reaches beyond the end of its batch") from None
-    if at != end:
-        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+                return known[1]
+    start, index = at, first
+    earliest, latest, keyless, in_order = 1 << 63, -1 << 63, False, True
+    columns: list[Column] = []
+    while last - index >= _RUN:
+        try:
+            found = _neighbours(data, at, end, index, last, columns)
+        except IndexError:
+            found = None
+        if found is None:
+            break
+        count, at, low, high, bare = found
+        index += count
+        earliest, latest, keyless = min(earliest, low), max(latest, high), keyless or bare
+    if index == last and first == 0 and earliest == latest:
+        whole = Scanned(at, earliest, latest, keyless, True)
+        if len(_layouts) >= _LAYOUTS:
+            _layouts.clear()
+        _layouts[start, end, last, bytes(data[start : start + 8])] = columns, whole
+        return whole
+    for number in range(index, last):
+        try:
+            size, pos = data[at], at + 1
+            if size > 127:
+                size, pos = size & 0x7F | data[pos] << 7, pos + 1
+            stop = pos + (size >> 1)
+            time, delta, pos = data[pos + 1], data[pos + 2], pos + 3
+            if time > 127:
+                time, delta, pos = time & 0x7F | delta << 7, data[pos], pos + 1
+            if delta > 127:
+                delta, pos = delta & 0x7F | data[pos] << 7, pos + 1
+                if delta > 0x3FFF:
+                    delta, pos = delta & 0x3FFF | data[pos] << 14, pos + 1
+            key, pos = data[pos], pos + 1
+            if key == 1:
+                keyless, key = True, 0
+            pos += key >> 1
+            value, pos = data[pos], pos + 1
+            if value > 127:
+                value, pos = value & 0x7F | data[pos] << 7, pos + 1
+            pos += 1 + (value >> 1)
+            plain = pos == stop <= end and not data[pos - 1] and key < 128 and delta < 0x200000
+            plain = plain and (size | time | value) < 0x4000 and not (size | time | delta | key | value) & 1
+        except IndexError:
+            plain = False
+        if plain:
+            at, time, delta = stop, time >> 1, delta >> 1
+        else:
+            at, delta, time, key, _ = record_at(data, at, end, sized)
+            keyless = keyless or key < 0
+        if delta != number:
+            in_order = False
+        if time < earliest:
+            earliest = time
+        if time > latest:
+            latest = time
+    return Scanned(at, earliest, latest, keyless, in_order)
 
 
-def _run_of_equal_lengths(data: bytes, at: int, end: int, limit: int) -> tuple[int, int]:
-    """How many records from `at` on have the length of the first (as far as one or two bytes tell it), and what follows.
+def _neighbours(
+    data: Bytes, at: int, end: int, index: int, last: int, columns: list[Column]
+) -> tuple[int, int, int, int, bool] | None:
+    """How many records from `at` on have the layout of the first, where they end, their earliest and latest time, and
+    whether they have no keys, with their columns in `columns`; None where a look at each is needed.
 
-    One slice takes the length bytes of all of them; 0 where the first one is none of these.
+    A batch of records of one size has runs of them: their offset deltas grow by a byte at 64 and at 8192.
     """
-    head = data[at : at + 2]
-    if len(head) < 2 or (head[0] > 127 and head[1] > 127) or head[0] & 1:
-        return 0, at
-    if head[0] < 128:
-        step = 1 + (head[0] >> 1)
-    else:
-        step = 2 + ((head[0] & 0x7F | head[1] << 7) >> 1)
-    run = min(limit, (end - at) // step)
-    firsts = data[at : at + run * step : step]
-    run = len(firsts) - len(firsts.lstrip(head[:1]))
-    if head[0] > 127:
-        seconds = data[at + 1 : at + run * step : step]
-        run = len(seconds) - len(seconds.lstrip(head[1:]))
-    return run, at + run * step
+    size, pos = data[at], at + 1
+    if size > 127:
+        size, pos = size & 0x7F | data[pos] << 7, pos + 1
+    limit = 64 if index < 64 else _COLUMN_OFFSETS
+    step = pos - at + (size >> 1)
+    count = min(last, limit, index + (end - at) // step) - index
+    if count < _RUN or size & 1 or size > 0x3FFF:
+        return None
+    stop = at + count * step
+    times = data[pos + 1 : stop : step]
+    same = [at, pos - 1, pos + 1]
+    pos += 2
+    numbers: list[Column] = [(slice(pos, stop, step), (_ONE_BYTE if limit == 64 else _LOW)[index : index + count])]
+    if limit > 64:
+        pos += 1
+        numbers.append((slice(pos, stop, step), _HIGH[index : index + count]))
+    key, pos = data[pos + 1], pos + 2
+    same.append(pos - 1)
+    if key != 1:
+        pos += key >> 1
+    value, pos = data[pos], pos + 1
+    same.append(pos - 1)
+    if value > 127:
+        value, pos = value & 0x7F | data[pos] << 7, pos + 1
+        same.append(pos - 1)
+    pos += value >> 1
+    same.append(pos)
+    if pos + 1 != at + step or data[pos] or value & 1 or value > 0x3FFF or (key != 1 and key & 0x81):
+        return None
+    low = high = times[0]
+    if times.count(low) != count:
+        same.remove(at + (1 if data[at] < 128 else 2) + 1)
+        low, high = min(times), max(times)
+        if any(time & 1 for time in set(times)):
+            return None
+    if high > 127 or low & 1:
+        return None
+    numbers += [(slice(place, stop, step), data[place : place + 1] * count) for place in same]
+    for column, expected in numbers:
+        if data[column] != expected:
+            return None
+    columns += numbers
+    return count, stop, low >> 1, high >> 1, key == 1
+
+
+def record_at(data: Bytes, at: int, end: int, sized: bool) -> Bare:
+    """The record at `at` of records that end at `end`.
+
+    Raises InvalidRecord (no record), UnreadableRecords (a sized one whose length is no varint: Kafka stumbles over it).
+    """
+    try:
+        try:
+            size, start = varint_at(data, at, 5)
+        except InvalidRecord as error:
+            if sized:
+                raise UnreadableRecords(str(error)) from None
+            raise
+        if sized and (size < 0 or start + size > end):
+            raise InvalidRecord(f"Invalid record size: {size}")
+        time, pos = varint_at(data, start + 1, 10)
+        offset, pos = varint_at(data, pos, 5)
+        key, pos = varint_at(data, pos, 5)
+        value, pos = varint_at(data, pos + max(key, 0), 5)
+        pos = _headers_end(data, pos + max(value, 0), end)
+    except IndexError:
+        raise InvalidRecord(_BEYOND) from None
+    if pos > end:
+        raise InvalidRecord(_BEYOND)
+    if sized and pos != start + size:
+        raise InvalidRecord(f"Invalid record size: {size} bytes declared, {pos - start} read")
+    return Bare(pos, offset, time, key, value)
+
+
+def _headers_end(data: Bytes, pos: int, end: int) -> int:
+    count, pos = varint_at(data, pos, 5)
+    if count < 0 or count > end - pos:
+        raise InvalidRecord(f"Found invalid number of record headers {count}")
+    for _ in range(count):
+        name, pos = varint_at(data, pos, 5)
+        if name < 0:
+            raise InvalidRecord(f"Invalid negative header key size {name}")
+        value, pos = varint_at(data, pos + name, 5)
+        pos += max(value, 0)
+    return pos
+
+
+def varint_at(data: Bytes, pos: int, most: int) -> tuple[int, int]:
+    """The zigzag varint of at most `most` bytes at `pos`, as wide as Java's int (5 bytes) or long (10), and its end.
+
+    Raises InvalidRecord (too long), IndexError.
+    """
+    value = shift = 0
+    for at in range(pos, pos + most):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            value &= 0xFFFFFFFF if most == 5 else 0xFFFFFFFF_FFFFFFFF
+            return (value >> 1) ^ -(value & 1), at + 1
+        shift += 7
+    raise InvalidRecord(f"Varint is too long, the most significant bit in byte {most} is set")

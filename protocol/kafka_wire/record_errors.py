@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from kafka_wire.errors import Err
+
+SHOWN_RECORDS = 10_000
+"""Records of one batch that are named; Kafka names them all, in an answer that may be a thousand times the request."""
 
 
 class RecordBatchError(ValueError):
     """A batch that the broker refuses; `error` is what goes to the client."""
 
     error: ClassVar[Err] = Err.CORRUPT_MESSAGE
-    batch_index: int | None = None
-    """Which record of the batch is to blame, where one is."""
-    record_message: str = ""
-    """What is wrong with that record."""
+    record_errors: Sequence[tuple[int, str]] = ()
+    """Which records of the batch are to blame, by their place in it, and what is wrong with each; at most SHOWN_RECORDS."""
     rejected: ClassVar[str] = ""
     """The text for the whole batch, where it is always the same."""
 
     @classmethod
-    def of_record(cls, batch_index: int, message: str) -> Self:
-        """A batch refused for one of its records; the text is RecordValidationException's."""
+    def of_records(cls, faults: Sequence[tuple[int, str]], count: int = 0) -> Self:
+        """A batch refused for its records, `count` of them where `faults` does not name all, in RecordValidationException's
+        words.
+        """
+        first = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in faults[:3])
         error = cls(
             cls.rejected
             or (
-                "One or more records have been rejected due to 1 record errors in total, and only showing the first "
-                f"three errors at most: [RecordError(batchIndex={batch_index}, message='{message}')]"
+                f"One or more records have been rejected due to {count or len(faults)} record errors in total, and only "
+                f"showing the first three errors at most: [{first}]"
             )
         )
-        error.batch_index = batch_index
-        error.record_message = message
+        error.record_errors = faults
         return error
 
 

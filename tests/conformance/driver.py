@@ -34,7 +34,7 @@ from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRes
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest
-from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.recording import Recording
 from tests.support.wire import DEADLINE_S, Wire, within
@@ -221,14 +221,18 @@ class Kafka:
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Creates a topic and waits until its leader, the only broker, answers for it (not recorded)."""
-        await create_topic(self.watch, name, partitions)
+        await create_topic(self.watch, name, partitions, configs)
         await topic_known(self.watch, name, partitions)
         return name
 
 
-async def create_topic(watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int) -> None:
+async def create_topic(
+    watch: Callable[[Any, int], Awaitable[Any]], name: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> None:
     """CreateTopics. It may take a while until a broker knows the new topic: `topic_known`."""
-    response = await watch(CreateTopicsRequest([CreatableTopic(name, partitions, 1)], timeout_ms=10000), 5)
+    settings = [CreatableTopicConfig(*one) for one in (configs or {}).items()]
+    topic = CreatableTopic(name, partitions, 1, [], settings)
+    response = await watch(CreateTopicsRequest([topic], timeout_ms=10000), 5)
     assert response.topics[0].error_code in (Err.NONE, Err.TOPIC_ALREADY_EXISTS), response
 
 

@@ -36,6 +36,7 @@ MODULES = {
     "test_groups_admin": "DescribeGroups, ListGroups, DeleteGroups",
     "test_find_coordinator": "FindCoordinator, versions, order of answers",
     "test_moved": "Two brokers",
+    "test_produce": "Produce",
     "test_list_offsets": "ListOffsets",
     "test_offsets_log": "Records of `__consumer_offsets`",
     "test_load": "Loading `__consumer_offsets`",

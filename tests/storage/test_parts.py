@@ -133,7 +133,7 @@ def test_settings_are_read_under_kafkas_names_typed_or_as_text() -> None:
             "segment.bytes": "1000",
             "retention.ms": -1,
             "min.cleanable.dirty.ratio": "0.25",
-            "strict.timestamp.type": "true",
+            "release": (3, 4),
             "unclean.leader.election.enable": "false",
             "segment.ms": None,
         }
@@ -142,7 +142,7 @@ def test_settings_are_read_under_kafkas_names_typed_or_as_text() -> None:
     assert settings.compacts
     assert settings.deletes
     assert (settings.segment_bytes, settings.retention_ms, settings.min_cleanable_dirty_ratio) == (1000, -1, 0.25)
-    assert settings.strict_timestamp_type
+    assert settings.release == (3, 4)
     assert settings.segment_ms == LogConfig().segment_ms
     assert LogConfig.of({"cleanup.policy": ["delete"]}) == LogConfig()
     with pytest.raises(ValueError, match="invalid literal"):

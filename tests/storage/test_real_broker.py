@@ -207,7 +207,7 @@ async def test_the_same_batches_get_the_same_answers(kafka: RealKafka, course: o
 
     async with connected(kafka) as wire:
         await create(wire, topic, max_message_bytes=5000)
-        log = PartitionLog(None, config(max_message_bytes=5000, strict_timestamp_type=kafka.version < "3.6"))
+        log = PartitionLog(None, config(max_message_bytes=5000, release=(3, 4) if kafka.version < "3.6" else (4, 1)))
         there, here = [], []
         for name, data in course():
             if (kafka.version, name) in QUIRKS:
@@ -222,21 +222,17 @@ async def test_the_same_batches_get_the_same_answers(kafka: RealKafka, course: o
 async def test_a_compacted_topic_refuses_a_missing_key_alike(kafka: RealKafka) -> None:
     async with connected(kafka) as wire:
         await create(wire, "compacted", cleanup_policy="compact")
-        log = PartitionLog(None, config(cleanup_policy="compact"), name="compacted-0")
+        release = (3, 4) if kafka.version < "3.5" else (4, 1)
+        log = PartitionLog(None, config(cleanup_policy="compact", release=release), name="compacted-0")
         data = build_batch([(b"k", b"v"), (None, b"v")], NOW_MS)
         answer = await produce(wire, "compacted", data)
         with pytest.raises(RecordBatchError) as caught:
             log.append(data, leader_epoch=0, now_ms=NOW_MS)
         assert answer.error_code == caught.value.error
-        assert [
-            (one.batch_index, (one.batch_index_error_message or "").rstrip(".")) for one in answer.record_errors
-        ] == [
-            (
-                caught.value.batch_index,
-                caught.value.record_message.replace("key.", "key in topic partition compacted-0."),
-            )
-        ]
-        assert (answer.error_message or "").replace(".'", "'") == str(caught.value)
+        assert [(one.batch_index, one.batch_index_error_message) for one in answer.record_errors] == list(
+            caught.value.record_errors
+        )
+        assert answer.error_message == str(caught.value)
 
 
 def node_of(kafka: RealKafka) -> Node:

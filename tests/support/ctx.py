@@ -63,6 +63,14 @@ class FakeContext:
         assert not self.answered, "answered twice"
         self.silent = True
 
+    def in_pieces(self, job: Any) -> Any:
+        """All at once."""
+        while True:
+            try:
+                next(job)
+            except StopIteration as done:
+                return done.value
+
     def on_disconnect(self, callback: Callable[[], object]) -> None:
         self._on_disconnect = callback
 
