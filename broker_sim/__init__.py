@@ -17,9 +17,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker_sim.cluster import Cluster, ClusterError, ClusterThread
-    from broker_sim.faults.registry import NeverHit
-    from broker_sim.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
-    from broker_sim.journal import Journal, WaitTimeout
+    from broker_sim.faults.order import Hold
+    from broker_sim.faults.registry import Fault, NeverHit
+    from broker_sim.handles import (
+        BrokerHandle,
+        CommitProbe,
+        GroupHandle,
+        Lag,
+        LogHandle,
+        MemberView,
+        Pending,
+        StateGuard,
+        TopicHandle,
+    )
+    from broker_sim.journal import Journal, Seen, WaitTimeout
     from broker_sim.simulation import simulate
     from broker_sim.words import UsageError
     from kafka_wire.errors import Err
@@ -31,11 +42,19 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "ClusterThread",
+    "CommitProbe",
     "Err",
+    "Fault",
     "GroupHandle",
+    "Hold",
     "Journal",
+    "Lag",
     "LogHandle",
+    "MemberView",
     "NeverHit",
+    "Pending",
+    "Seen",
+    "StateGuard",
     "TopicHandle",
     "UsageError",
     "WaitTimeout",
@@ -48,11 +67,19 @@ _HOMES = {
     "Cluster": "broker_sim.cluster",
     "ClusterError": "broker_sim.cluster",
     "ClusterThread": "broker_sim.cluster",
+    "CommitProbe": "broker_sim.handles",
     "Err": "kafka_wire.errors",
+    "Fault": "broker_sim.faults.registry",
     "GroupHandle": "broker_sim.handles",
+    "Hold": "broker_sim.faults.order",
     "Journal": "broker_sim.journal",
+    "Lag": "broker_sim.handles",
     "LogHandle": "broker_sim.handles",
+    "MemberView": "broker_sim.handles",
     "NeverHit": "broker_sim.faults.registry",
+    "Pending": "broker_sim.handles",
+    "Seen": "broker_sim.journal",
+    "StateGuard": "broker_sim.handles",
     "TopicHandle": "broker_sim.handles",
     "UsageError": "broker_sim.words",
     "WaitTimeout": "broker_sim.journal",
@@ -60,10 +87,12 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
 
-    return getattr(importlib.import_module(home), name)
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        return getattr(importlib.import_module(home), name)

@@ -11,7 +11,8 @@ Rules:
 2. Plain are: None, numbers, texts, bytes, enums, exceptions, frozen dataclasses, journal events, and lists, tuples, sets and dicts
    (copied over there).
 3. ``with`` enters and leaves what can be entered, asynchronous or not. An exception comes through as it is.
-4. On the cluster's own thread, as in a listener of the journal, a call would wait for itself: that is a RuntimeError.
+4. A handle's `Blocking` is of a class that has the handle's name: those of `FACES`, whose types stand in sync.pyi.
+5. On the cluster's own thread, as in a listener of the journal, a call would wait for itself: that is a RuntimeError.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
-__all__ = ["Blocking", "LoopThread", "plain"]
+__all__ = ["FACES", "Blocking", "LoopThread", "plain"]
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, enum.Enum, BaseException, type)
 
@@ -118,6 +119,16 @@ class Blocking:
         return _brought(self._thread._await(call()), self)
 
 
+FACES = {
+    name: type(name, (Blocking,), {"__slots__": (), "__module__": "broker_sim.sync"})
+    for name in (
+        *("Cluster", "GroupHandle", "LogHandle", "StateGuard", "Pending", "TopicHandle", "BrokerHandle", "Down"),
+        *("Fault", "Faults", "Order", "Hold", "Recording", "Replay", "TimeControl", "Journal"),
+    )
+}
+"""Class by the name of the class that it stands for."""
+
+
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
@@ -147,7 +158,8 @@ def _carried(value: Any, thread: LoopThread) -> Any:
     if isinstance(value, list | set | frozenset | deque):
         kind = type(value) if isinstance(value, set | frozenset) else list
         return kind(_carried(each, thread) for each in value)
-    return Blocking(thread, value)
+    kind = next((FACES[each.__name__] for each in type(value).__mro__ if each.__name__ in FACES), Blocking)
+    return kind(thread, value)
 
 
 def _brought(value: Any, owner: Blocking) -> Any:

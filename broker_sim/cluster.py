@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     from broker_sim.metadata import Broker, Topic
     from broker_sim.storage.files import Closable, Files
+    from broker_sim.sync import Cluster as _OnItsThread
+else:
+    _OnItsThread = object
 
 __all__ = ["Cluster", "ClusterError", "ClusterThread"]
 
@@ -295,8 +298,12 @@ class _RuntimeToBe:
         return getattr(self._cluster.runtime, name)
 
 
-class ClusterThread:
-    """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s."""
+class ClusterThread(_OnItsThread):
+    """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s.
+
+    It has all that a `Cluster` has, done on that thread and waited for: ``kafka.group("billing").stable(members=3)``. The handles'
+    types are those of `broker_sim.sync`.
+    """
 
     def __init__(self, brokers: int = 1, topics: Topics | None = None, **options: Unpack[Options]) -> None:
         self._make: Callable[[], Cluster] = lambda: Cluster(brokers, topics, **options)
@@ -343,19 +350,29 @@ class ClusterThread:
 
         return self._await(call())
 
-    def create_topic(self, name: str, partitions: int = -1, **options: Any) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+    ) -> None:
         """As `Cluster.create_topic`."""
+        options: dict[str, Any] = {"replication_factor": replication_factor, "configs": configs}
         self.run(lambda kafka: kafka.create_topic(name, partitions, **options))
 
-    def __getattr__(self, name: str) -> Any:
-        """All else that a `Cluster` has, for use from this thread: see ``blocking``."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        from broker_sim.blocking import Blocking
+    if not TYPE_CHECKING:  # the types are those of _OnItsThread
 
-        if self._thread is None or self._cluster is None:
-            raise ClusterError("the cluster is not running")
-        return getattr(Blocking(self, self._cluster), name)
+        def __getattr__(self, name: str) -> Any:
+            """All else that a `Cluster` has, for use from this thread: see ``blocking``."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            from broker_sim.blocking import Blocking
+
+            if self._thread is None or self._cluster is None:
+                raise ClusterError("the cluster is not running")
+            return getattr(Blocking(self, self._cluster), name)
 
     def __enter__(self) -> Self:
         return self.start()

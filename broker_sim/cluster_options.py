@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -19,7 +19,7 @@ from broker_sim.words import UsageError, unknown
 
 __all__ = ["ARGUMENTS", "NewTopic", "Options", "Topics", "check", "known", "topics_of"]
 
-Topics = Mapping[str, int | Mapping[str, object]] | Iterable[str] | str
+Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
 """How topics may be given: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
 "payments:6"]``, ``"orders"``. A name alone is one partition; -1 is the broker's num.partitions."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from broker_sim.clock import Timer
 from broker_sim.server import BrokerServer
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from broker_sim.faults.conditions import Conditions
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults
+    from broker_sim.faults.rules import RuleKeys
+    from broker_sim.faults.selectors import ApiName
     from broker_sim.faults.tap import RequestTap
     from broker_sim.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
     from broker_sim.journal import Journal
@@ -197,7 +199,7 @@ class Incidents:
         assert self._faults is not None
         return self._faults
 
-    def fault(self, api: object = None, **keys: Any) -> Fault:
+    def fault(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
         """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It is in force at
         once, until its ``with`` block ends or ``remove()``. Raises UsageError."""
         return self.faults.add(api, **keys)

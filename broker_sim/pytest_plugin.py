@@ -145,7 +145,8 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
-    """A fresh simulated cluster for this test."""
+    """A fresh simulated cluster for this test: an async one gets a started `Cluster` on its event loop, others what
+    ``kafka_server`` is."""
     node: pytest.Item = request.node
     test = getattr(node, "obj", None)
     test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
@@ -194,7 +195,7 @@ def _in_one_line() -> Iterator[None]:
 
 @pytest.fixture
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
-    """A cluster on a thread of its own, for code without an event loop."""
+    """A fresh simulated cluster on a thread of its own, for code that blocks or has no event loop."""
     from broker_sim.cluster import ClusterThread
 
     with _in_one_line():
@@ -208,7 +209,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
 
 @pytest.fixture
 def kafka_bootstrap(kafka_server: ClusterThread) -> str:
-    """The address of ``kafka_server``."""
+    """The address of ``kafka_server``: ``"127.0.0.1:40001"``, with commas between several brokers."""
     return kafka_server.bootstrap
 
 

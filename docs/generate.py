@@ -38,7 +38,7 @@ from kafka_wire.api_keys import KAFKA_VERSIONS, ApiKey, advertised
 from kafka_wire.errors import Err
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 COVERAGE = ROOT / "docs" / "coverage.md"
 README = ROOT / "README.md"
@@ -429,9 +429,13 @@ def openapi() -> str:
 
 def rendered() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
+    import api_reference
+    import sync_types
+
     from tests.scenarios import faults_doc
 
     whole = {COVERAGE: coverage(), JOURNAL: journal(), OPENAPI: openapi(), FAULTS: faults_doc.render()}
+    whole |= {sync_types.TARGET: sync_types.render(), api_reference.TARGET: api_reference.render()}
     return {**{path: redrawn(path) for path in BLOCKS}, **whole}
 
 

@@ -109,7 +109,7 @@ async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A rule and its hits; with wait_hits once it has hit that often."""
     fault = _fault(cluster, given)
     if "wait_hits" in given:
-        await fault.hit(given["wait_hits"], timeout=given["timeout"])
+        await fault.wait(given["wait_hits"], timeout=given["timeout"])
     return fault.to_dict()
 
 
@@ -125,7 +125,7 @@ async def get_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def wait_fault(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until a rule has hit that often."""
     fault = _fault(cluster, given)
-    await fault.hit(given["hits"], timeout=given["timeout"])
+    await fault.wait(given["hits"], timeout=given["timeout"])
     return fault.to_dict()
 
 

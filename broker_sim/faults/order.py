@@ -28,10 +28,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from broker_sim.faults.recorded import Diverged, Entry, Guard, Held, Recording, Replay, entry_from, load
-from broker_sim.faults.selectors import Asked, Selector, api_key_of, selector_from
+from broker_sim.faults.selectors import ApiName, Asked, Selector, SelectorKeys, api_key_of, selector_from
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError, duration_ms
 from kafka_wire.api_keys import DEFAULT_VERSION
@@ -88,7 +88,9 @@ class Hold(Guard):
         finally:
             self._watchers.remove(watcher)
 
-    def release(self, n: int | str = 1, match: Mapping[str, object] | None = None, **selectors: object) -> int:
+    def release(
+        self, n: int | str = 1, match: Mapping[str, object] | None = None, **selectors: Unpack[SelectorKeys]
+    ) -> int:
         """Let the first ``n`` (or ``"all"``) go on, of those that fit the selectors where there are any; returns how many went."""
         if n != "all" and (isinstance(n, bool) or not isinstance(n, int) or n < 0):
             raise UsageError(f"release: {n!r} is neither a number of requests nor 'all'")
@@ -99,7 +101,7 @@ class Hold(Guard):
             self._let_go(held)
         return len(chosen)
 
-    def step(self, timeout: object = "10s", **selectors: object) -> Coroutine[Any, Any, str]:
+    def step(self, timeout: object = "10s", **selectors: Unpack[SelectorKeys]) -> Coroutine[Any, Any, str]:
         """Let the next one go on, waiting for it to come if need be, until its handler has had it: it is answered then, or parked.
         Returns what it was, in words. Raises WaitTimeout after ``timeout`` of real time."""
         return self._step(self._owner.selector(selectors), duration_ms(timeout, "timeout"))
@@ -172,7 +174,7 @@ class Order:
         self._as_version, self._brokers = as_version, brokers
         self._parked: dict[int, Held] = {}
 
-    def hold(self, api: object = None, **selectors: object) -> Hold:
+    def hold(self, api: ApiName | None = None, **selectors: Unpack[SelectorKeys]) -> Hold:
         """Requests that fit wait from now on; ``selectors`` are those of rules. Raises UsageError."""
         hold = Hold(self, self.selector({"api": api, **selectors}))
         self.holds.append(hold)

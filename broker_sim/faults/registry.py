@@ -2,7 +2,7 @@
 
     with kafka.fault("OffsetCommit", group="billing", times=2, error="NOT_COORDINATOR") as moved:
         ...
-        await moved.hit(2)
+        await moved.wait(2)
 
 What a rule is stands in ``rules``; what its verdict does to a request is done by ``tap``. Rules of this module:
 
@@ -22,11 +22,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from broker_sim.clock import Clock
-from broker_sim.faults.rules import Rule, rule_from
-from broker_sim.faults.selectors import Asked
+from broker_sim.faults.rules import Rule, RuleKeys, rule_from
+from broker_sim.faults.selectors import ApiName, Asked
 from broker_sim.journal import WaitTimeout
 from broker_sim.words import UsageError, duration_ms
 from kafka_wire.api_keys import DEFAULT_VERSION
@@ -68,11 +68,15 @@ class Fault:
 
     # --- for its user -------------------------------------------------------------------------------------------------
 
-    def hit(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
+    def wait(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
         """Wait until it has hit ``n`` times in all. Raises WaitTimeout after ``timeout`` of real time."""
-        return self._hit(n, duration_ms(timeout, "timeout"))
+        return self._wait(n, duration_ms(timeout, "timeout"))
 
-    async def _hit(self, n: int, timeout_ms: int) -> None:
+    def hit(self, n: int = 1, timeout: object = "10s") -> Coroutine[Any, Any, None]:
+        """The old name of `wait`."""
+        return self.wait(n, timeout)
+
+    async def _wait(self, n: int, timeout_ms: int) -> None:
         if self.hits >= n:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -236,8 +240,8 @@ class Faults:
         self._numbers = count(1)
         self._installed: dict[int, Fault] = {}
 
-    def add(self, api: object = None, **keys: object) -> Fault:
-        """Install a rule; ``keys`` are those of ``rules.RULE_KEYS``. Raises UsageError."""
+    def add(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
+        """Install a rule: an API by Kafka's name, and the keys of ``rules.RuleKeys``. Raises UsageError."""
         return self.add_from({"api": api, **keys})
 
     def add_from(self, values: Mapping[str, object]) -> Fault:

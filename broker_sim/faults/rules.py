@@ -39,12 +39,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_sim.faults.selectors import KEYS as SELECTOR_KEYS
-from broker_sim.faults.selectors import Selector, selector_from
+from broker_sim.faults.selectors import Selector, SelectorKeys, selector_from
 from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 from kafka_wire.api_keys import DEFAULT_VERSION
 from kafka_wire.errors import Err
 
-__all__ = ["RULE_KEYS", "VERDICTS", "Kind", "Rule", "Verdict", "error_from", "rule_from"]
+__all__ = ["RULE_KEYS", "VERDICTS", "Kind", "Rule", "RuleKeys", "Verdict", "error_from", "rule_from"]
 
 DEFAULT_GAP_MS = 100
 LARGEST = 2**31 - 1
@@ -76,8 +76,31 @@ _FLAGS = {Kind.HANG, Kind.DROP, Kind.DROP_AFTER}
 _ERRORS = {Kind.ERROR, Kind.ERROR_AFTER}
 
 VERDICTS = tuple(kind.value for kind in Kind)
-BUDGET_KEYS = ("nth", "times", "probability", "after", "during")
-RULE_KEYS = (*SELECTOR_KEYS, *BUDGET_KEYS, *VERDICTS, "gap", "must_hit")
+
+
+class RuleKeys(SelectorKeys, total=False):
+    """Every key of a rule but ``api``: which requests, how often, what happens; see the module's text. What is None is not given."""
+
+    nth: int | None
+    times: int | None
+    probability: float | None
+    after: float | str | None
+    during: float | str | None
+    error: str | int | Err | None
+    error_after: str | int | Err | None
+    delay: float | str | None
+    reply_delay: float | str | None
+    hang: bool | None
+    drop: bool | None
+    drop_after: bool | None
+    truncate: int | None
+    split: int | None
+    throttle_ms: int | None
+    gap: float | str | None
+    must_hit: bool | None
+
+
+RULE_KEYS = ("api", *RuleKeys.__annotations__)
 """Every key of a rule."""
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from broker_sim.words import UsageError, nearest, unknown
 from kafka_wire.api_keys import DEFAULT_VERSION, ApiKey, advertised
@@ -27,14 +27,41 @@ if TYPE_CHECKING:
     from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
     from kafka_wire.messages.k13_leave_group import LeaveGroupRequest
 
-__all__ = ["API_NAMES", "KEYS", "Asked", "Facts", "Selector", "api_key_of", "facts_of", "selector_from"]
+__all__ = [
+    "API_NAMES",
+    "KEYS",
+    "ApiName",
+    "Asked",
+    "Facts",
+    "Selector",
+    "SelectorKeys",
+    "api_key_of",
+    "facts_of",
+    "selector_from",
+]
 
 API_NAMES: dict[str, ApiKey] = {"".join(map(str.capitalize, key.name.split("_"))): key for key in ApiKey}
 """Kafka's name of an API -> its key."""
 
 NAMES: dict[int, str] = {int(key): name for name, key in API_NAMES.items()}
 
-KEYS = ("api", "version", "client_id", "group", "member", "topic", "partition", "broker")
+ApiName = str | Iterable[str]
+"""An API by Kafka's name in any case (``OffsetCommit``); several, with commas or as a list; ``*`` stands for any characters."""
+
+
+class SelectorKeys(TypedDict, total=False):
+    """Which requests: those that fit all that is given; what is None is not given."""
+
+    version: int | str | None
+    client_id: str | None
+    group: str | None
+    member: str | None
+    topic: str | None
+    partition: int | str | None
+    broker: int | str | None
+
+
+KEYS = ("api", *SelectorKeys.__annotations__)
 """The keys of a selector in mappings and calls."""
 
 TopicNames = Callable[[bytes], str | None]

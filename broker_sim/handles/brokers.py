@@ -63,7 +63,7 @@ class BrokerHandle:
 
     @property
     def alive(self) -> bool:
-        """Whether it is up."""
+        """Whether it is up, as metadata tells clients."""
         return self.cluster.state.brokers[self.node_id].alive
 
     @property

@@ -61,7 +61,7 @@ class Lag(Offsets):
 
     @property
     def total(self) -> int:
-        """The sum."""
+        """The records of all its partitions."""
         return sum(self.values())
 
 
@@ -75,7 +75,7 @@ class CommitProbe:
 
     @property
     def ok(self) -> bool:
-        """Whether it took it."""
+        """Whether the coordinator took it: there was no error."""
         return self.error is Err.NONE
 
 

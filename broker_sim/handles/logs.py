@@ -64,7 +64,7 @@ class StateGuard:
         return self._condition.active
 
     def heal(self) -> None:
-        """End it."""
+        """End the state: what waited for the log goes on, and requests are answered as ever."""
         self.log.cluster.conditions.heal(self._condition)
 
     async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
@@ -109,22 +109,22 @@ class LogHandle:
 
     @property
     def leader(self) -> int:
-        """Node id, -1 for none."""
+        """The node id of the broker that leads it, -1 for none."""
         return self.partition.leader
 
     @property
     def leader_epoch(self) -> int:
-        """Counts the leaders that it has had."""
+        """Which leader it is, counted from 0: as in Kafka's leader epochs."""
         return self.partition.leader_epoch
 
     @property
     def start_offset(self) -> int:
-        """The first record's."""
+        """The offset of the first record that is still there."""
         return self.partition.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """The next record's."""
+        """The offset that the next record will have."""
         return self.partition.log_end_offset
 
     @property

@@ -1,0 +1,16 @@
+"""The handles of a `ClusterThread`, for annotations and for type checkers: the asyncio ones' names and methods, without the awaits.
+
+    from broker_sim.sync import GroupHandle
+
+    def billed(group: GroupHandle) -> None:
+        group.committed_at_least("orders", 0, 100)
+
+What they are stands in sync.pyi, which is drawn from the asyncio classes; what they do in ``blocking``.
+"""
+
+from __future__ import annotations
+
+from broker_sim.blocking import FACES
+
+__all__ = list(FACES)
+globals().update(FACES)

@@ -1,0 +1,265 @@
+"""Writes docs/api.md, the reference of the Python API, out of signatures and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sync_types import FACES, INNER, Source
+
+import broker_sim.simulation as simulation
+
+TARGET = Path(__file__).resolve().parent / "api.md"
+
+HEAD = """\
+# The Python API
+
+Written by `make docs` (docs/api_reference.py) out of the code's signatures and docstrings; a test keeps it current.
+
+`from broker_sim import ...` has the names of this page, and those of its last part are in `broker_sim.simulation`. What is marked
+*await* is a coroutine of asyncio. On a [`ClusterThread`](#clusterthread) the same methods wait themselves, and `async with` is `with`:
+the types there have the same names in `broker_sim.sync`. `mypy --strict` knows all of them.
+
+- A **duration** is a text, `"40s"`, `"500ms"`, `"1m30s"`, `"7d"`, or a number of seconds.
+- A **`timeout`** is real time, 10 s if not said: what does not come by then is a `WaitTimeout`, which tells what was waited for, how it
+  stands and what happened. All other durations (`for_`, `after`, `delay`, ...) pass on the broker's clock: [time.md](time.md).
+- Names ending in `_ms` are whole milliseconds; times of day are milliseconds since 1970. A partition is its number, from 0.
+- A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin when they are called. `with` or `async with` ends them with the block;
+  else they last until `heal()`, `remove()` or the cluster's end. A broker that is taken down (`kafka.broker(2).down()`) has to be
+  awaited or entered.
+- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the test.
+"""
+
+FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")
+
+EXAMPLES = {
+    "Cluster": """\
+async with Cluster(brokers=3, topics={"orders": 6}, clock="manual") as kafka:
+    print(kafka.bootstrap)  # "127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003"
+    await kafka.restart(2)""",
+    "ClusterThread": """\
+with ClusterThread(topics=["orders", "payments:6"]) as server:
+    server.group("billing").stable(members=3)
+    with server.offsets_log("billing").stuck() as jam:
+        jam.pending(1)""",
+    "GroupHandle": """\
+billing = await kafka.group("billing").stable(members=3)
+await billing.committed_at_least("orders", 0, 100)
+print(billing.explain())""",
+    "LogHandle": """\
+async with kafka.log("orders", 0).slow("200ms", jitter="50ms"):
+    ...
+kafka.log("orders", 0).move_to(3)""",
+    "StateGuard": """\
+async with kafka.offsets_log("billing").stuck() as jam:
+    await jam.pending(1)
+assert not jam.active""",
+    "Pending": """\
+(commit,) = await kafka.offsets_log("billing").pending(1)
+assert (await commit.answer()).error is Err.REQUEST_TIMED_OUT""",
+    "TopicHandle": """\
+orders = kafka.topic("orders", partitions=6).fill(600)
+orders.grow_to(12)""",
+    "BrokerHandle": """\
+async with kafka.broker(2).down():
+    ...
+await kafka.broker(2).restart()""",
+    "Down": """\
+down = await kafka.broker(2).down(graceful=True)
+await down.heal()""",
+    "Fault": """\
+async with kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR", times=2) as moved:
+    await moved.wait(2)""",
+    "Faults": """\
+for fault in kafka.faults.list():
+    print(fault.describe())""",
+    "Order": """\
+async with kafka.order.hold("JoinGroup", group="billing") as hold:
+    await hold.arrived(3)
+    await hold.step(client_id="app-3")""",
+    "Hold": """\
+hold = kafka.order.hold("SyncGroup")
+await hold.arrived(1, timeout="5s")
+hold.release("all")""",
+    "Recording": """\
+with kafka.order.record() as recording:
+    ...
+recording.save("order.ndjson")""",
+    "Replay": """\
+async with kafka.order.replay("order.ndjson") as replay:
+    await replay.done()""",
+    "TimeControl": """\
+fired = await kafka.time.advance("46s", expire=["app-2"])
+await kafka.time.advance("5m", wait=0)  # who holds up a rebalance is out at once""",
+    "Journal": """\
+coming = kafka.journal.next("OffsetCommit", group="billing", answered=True)
+assert (await coming).ok""",
+}
+"""Played by a type checker: ``kafka`` is a `Cluster`."""
+
+SIMULATED = {
+    "Simulation": """\
+with simulate(seed=7, faults=Swarm(during="30s")) as sim:
+    kafka = sim.cluster(brokers=3, topics={"orders": 6})
+    sim.run_for(40)""",
+    "Host": """\
+app = sim.host("app-1")
+app.spawn(bill, again="1s")""",
+}
+
+LEADS = {
+    "Cluster": "broker_sim.cluster.Cluster",
+    "ClusterThread": "broker_sim.cluster.ClusterThread",
+}
+
+VALUES = {
+    "MemberView": "broker_sim.handles.groups",
+    "Lag": "broker_sim.handles.groups",
+    "CommitProbe": "broker_sim.handles.groups",
+    "Seen": "broker_sim.journal",
+}
+ERRORS = {
+    "ClusterError": "broker_sim.incidents",
+    "UsageError": "broker_sim.words",
+    "WaitTimeout": "broker_sim.journal",
+    "NeverHit": "broker_sim.faults.registry",
+    "Diverged": "broker_sim.faults.recorded",
+    "Livelock": "broker_sim.time_control",
+}
+
+DEFAULTS = {"TIMEOUT": "'10s'", "WAIT": "'10s'", "FREE": "('ApiVersions', 'Fetch', 'Heartbeat', 'Metadata')"}
+
+
+def prose(node: ast.AsyncFunctionDef | ast.FunctionDef | ast.ClassDef | ast.Module, name: str) -> str:
+    """A docstring as Markdown. Whatever is on this page has one."""
+    text = ast.get_docstring(node)
+    if not text:
+        raise SystemExit(f"api.md: {name} has no docstring")
+    return re.sub(r"``+", "`", text)
+
+
+def one_line(text: str) -> str:
+    """A docstring's paragraphs in one."""
+    return " ".join(text.split())
+
+
+def called(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """A function's call with its types, and what it gives."""
+    arguments = node.args
+    first = [each for each in arguments.args if each.arg not in ("self", "cls")]
+    shown = ast.arguments(**{**vars(arguments), "args": first})
+    text = re.sub(r"(?<=[\w\]])=", " = ", ast.unparse(shown))
+    for name, value in DEFAULTS.items():
+        text = text.replace(f"= {name}", f"= {value}")
+    gives = "None" if node.returns is None else ast.unparse(node.returns)
+    waits = isinstance(node, ast.AsyncFunctionDef) or gives.startswith("Coroutine[")
+    gives = re.sub(r"^Coroutine\[Any, Any, (.*)\]$", r"\1", gives)
+    return f"`{node.name}({text})" + (f" -> {gives}`" if gives != "None" else "`") + (" *await*" if waits else "")
+
+
+def members(owner: str, body: list[ast.stmt]) -> Iterator[str]:
+    """A line for each public member of a class."""
+    for node in body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        hidden = INNER.get(owner, set()) - {"start", "stop", "bootstrap", "create_topic"}
+        if node.name.startswith("_") or node.name in hidden:
+            continue
+        head = called(node)
+        if any(ast.unparse(each) == "property" for each in node.decorator_list):
+            head = f"`{node.name}: {ast.unparse(node.returns) if node.returns else 'Any'}`"
+        yield f"- {head}: {one_line(prose(node, f'{owner}.{node.name}'))}"
+
+
+def section(name: str, places: tuple[str, ...]) -> str:
+    """A class."""
+    lines = [f"### {name}", ""]
+    rows: list[str] = []
+    for place in reversed(places):  # what is the cluster's own comes first
+        module, _, inner = place.rpartition(".")
+        found = next(n for n in Source(module).tree.body if isinstance(n, ast.ClassDef) and n.name == inner)
+        if place == LEADS.get(name, places[0]):
+            lines += [prose(found, name), ""]
+            init = next((n for n in found.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+            if name in LEADS and init is not None:
+                lines += [called(init).replace("__init__", name), ""]
+        rows += members(name, found.body)
+    lines += ["```python", EXAMPLES[name], "```", "", *rows]
+    return "\n".join(lines)
+
+
+def values() -> Iterator[str]:
+    """What is handed out, with its fields."""
+    for name, module in VALUES.items():
+        found = next(n for n in Source(module).tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+        yield f"### {name}\n\n{prose(found, name)}\n"
+        for node in found.body:
+            if isinstance(node, ast.AnnAssign):
+                yield f"- `{ast.unparse(node.target)}: {ast.unparse(node.annotation)}`"
+        yield from members(name, found.body)
+        yield ""
+
+
+def keys() -> Iterator[str]:
+    """The keys of rules and of selectors."""
+    for name, module in (("SelectorKeys", "broker_sim.faults.selectors"), ("RuleKeys", "broker_sim.faults.rules")):
+        for node in Source(module).members(name):
+            if isinstance(node, ast.AnnAssign):
+                of = "rules, holds" if name == "SelectorKeys" else "rules"
+                kind = ast.unparse(node.annotation).replace(" | None", "")
+                kind = kind.replace("|", "\\|")
+                yield f"| `{ast.unparse(node.target)}` | `{kind}` | {of} |"
+
+
+def errors() -> Iterator[str]:
+    """What may be raised."""
+    for name, module in ERRORS.items():
+        found = next(n for n in Source(module).tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+        yield f"- `{name}`: {one_line(prose(found, name))}"
+
+
+def simulated() -> Iterator[str]:
+    """The public names of the simulation, a line each."""
+    for name in simulation.__all__:
+        text = (getattr(simulation, name).__doc__ or "").strip().split("\n\n")[0]
+        if not text or text.startswith(("dict(", "str(")):
+            raise SystemExit(f"api.md: broker_sim.simulation.{name} has no docstring")
+        yield f"- `{name}`: {one_line(re.sub(r'``+', '`', text))}"
+    for name, module in (("Simulation", "broker_sim.simulation.world"), ("Host", "broker_sim.simulation.hosts")):
+        yield f"\n### {name}\n\n```python\n{SIMULATED[name]}\n```\n"
+        yield from members(name, Source(module).members(name))
+
+
+def fixtures() -> Iterator[str]:
+    """The plugin's fixtures."""
+    for node in Source("broker_sim.pytest_plugin").tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in FIXTURES:
+            gives = re.sub(r"^Iterator\[(.*)\]$", r"\1", "" if node.returns is None else ast.unparse(node.returns))
+            yield f"- `{node.name}: {gives}`: {one_line(prose(node, node.name))}"
+
+
+def render() -> str:
+    """The whole of api.md."""
+    thread = {"ClusterThread": ("broker_sim.cluster.ClusterThread",)}
+    classes = {"Cluster": FACES["Cluster"], **thread, **FACES}
+    parts = [
+        HEAD,
+        "## Fixtures\n",
+        "`@pytest.mark.kafka(...)` takes the arguments of [`Cluster`](#cluster).\n",
+        "\n".join(fixtures()),
+        "\n## Clusters and handles\n",
+        "\n\n".join(section(name, places) for name, places in classes.items()),
+        "\n## Keys of rules and holds\n",
+        "What they mean: [faults.md](faults.md). `None` is not given.\n",
+        "| key | type | of |\n| --- | --- | --- |\n" + "\n".join(keys()),
+        "\n## Values\n",
+        "\n".join(values()),
+        "## Errors\n",
+        "\n".join(errors()),
+        "\n## Simulation\n",
+        "`from broker_sim.simulation import ...`; the tutorial is [simulation.md](simulation.md).\n",
+        "\n".join(simulated()),
+    ]
+    return "\n".join(parts) + "\n"
