@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,7 @@ class SavedCluster:
         self._adopted = False  # whether logs of another broker are served
         self._written: bytes | None = None  # cluster.json, as far as it was read or written
         self._behind = False  # whether it may differ from what is true
+        self._together = False  # whether it may do so for a while
 
     def broker_ids(self) -> list[int]:
         """The brokers there are."""
@@ -206,10 +207,7 @@ class SavedCluster:
         `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
         gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
         """
-        for name in [topic.name for topic in topics] or list(self._texts):
-            self._texts.pop(name, None)
-        self.version += 1
-        self.answers.clear()
+        self._note_change(topics)
         if adding and self.data_dir is not None:
             [topic] = topics
             self._texts[topic.name] = self._text(topic, adding)
@@ -224,11 +222,34 @@ class SavedCluster:
         """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
         at the end.
         """
+        if self._together:
+            self._behind = True
+            self._note_change(topics)
+            return
         with contextlib.suppress(KafkaError):
             self.changed(*topics)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What `has_changed` is told of inside is written once, at the end: each writing waits for the disk."""
+        if self._together:
+            yield
+            return
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
+            self._catch_up()
+
+    def _note_change(self, topics: Sequence[Topic]) -> None:
+        for name in [topic.name for topic in topics] or list(self._texts):
+            self._texts.pop(name, None)
+        self.version += 1
+        self.answers.clear()
+
     def _catch_up(self) -> None:
-        """Write the state that the disk did not take when it was written last."""
+        """Write the state, if it is not what was written last."""
         if self._behind:
             with contextlib.suppress(KafkaError):
                 self._save()

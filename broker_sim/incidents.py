@@ -328,18 +328,20 @@ class Incidents:
             self._notice(node_id)
         for broker in state.brokers.values():
             broker.alive = False
-        for partition in led:
-            state.set_leader(partition, -1, "all brokers are down")
+        with state.together():
+            for partition in led:
+                state.set_leader(partition, -1, "all brokers are down")
         for node_id in state.brokers:
             await self._server(node_id).resume()
             self._write("broker", broker=node_id, action="up")
         for broker in state.brokers.values():
             broker.alive = True
-        state.has_changed()
-        for partition, leader in led.items():
-            partition.isr = in_sync[partition]
-            if leader >= 0 and not partition.deleted:
-                state.set_leader(partition, leader, "all brokers are up")
+        with state.together():
+            state.has_changed()
+            for partition, leader in led.items():
+                partition.isr = in_sync[partition]
+                if leader >= 0 and not partition.deleted:
+                    state.set_leader(partition, leader, "all brokers are up")
         for node_id in state.brokers:
             leadership.revive(state, node_id)
 

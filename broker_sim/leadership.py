@@ -35,17 +35,18 @@ def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> N
 
 def step_down(state: ClusterState, node_id: int) -> None:
     """A broker is about to go in order: it leads nothing from now on, and is in no ISR that has others."""
-    _leave(state, node_id, f"broker {node_id} shuts down")
+    with state.together():
+        _leave(state, node_id, f"broker {node_id} shuts down")
 
 
 def fence(state: ClusterState, node_id: int) -> None:
     """A broker is gone: it leaves the ISRs, and what it led is led by others or by nobody."""
     left = [p for p in state.partitions() if p.leader < 0 and p.isr == [node_id]]
     state.brokers[node_id].alive = False
-    state.has_changed()
-    _leave(state, node_id, f"broker {node_id} is down")
-    if state.config.release < (3, 6):
-        for partition in left:
+    with state.together():
+        state.has_changed()
+        _leave(state, node_id, f"broker {node_id} is down")
+        for partition in left if state.config.release < (3, 6) else ():
             state.set_leader(partition, -1, f"broker {node_id} is down")
 
 
@@ -69,13 +70,14 @@ def _leave(state: ClusterState, node_id: int, reason: str) -> None:
 def revive(state: ClusterState, node_id: int) -> None:
     """A broker is back: its replicas are in sync again, and it leads what waits for a leader and may have it."""
     state.brokers[node_id].alive = True
-    state.has_changed()
-    for partition in list(state.partitions()):
-        if node_id not in partition.replicas:
-            continue
-        if partition.leader < 0:
-            elect_if_possible(state, partition, f"broker {node_id} is up")
-        catch_up(state, partition)
+    with state.together():
+        state.has_changed()
+        for partition in list(state.partitions()):
+            if node_id not in partition.replicas:
+                continue
+            if partition.leader < 0:
+                elect_if_possible(state, partition, f"broker {node_id} is up")
+            catch_up(state, partition)
 
 
 def catch_up(state: ClusterState, partition: Partition) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim import leadership
 from broker_sim.cluster_saved import PRODUCER_ID_BLOCK
 from broker_sim.cluster_store import StoreError, uuid_bytes, uuid_text
 from broker_sim.metadata import KafkaError
@@ -306,6 +307,26 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_after_the_restart(
     assert (tmp_path / "t-1").exists()
     assert list(Sim(data_dir=tmp_path).state.topics) == ["u"]
     assert not (tmp_path / "t-1").exists()
+
+
+def test_what_many_elections_change_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = Sim(brokers=3, topics={"t": 30}, data_dir=tmp_path)
+    written: list[Path] = []
+    real = Files.replace_file
+
+    def counts(self: Files, path: Path, data: bytes, *, sync: bool = False) -> None:
+        written.append(path)
+        real(self, path, data, sync=sync)
+
+    monkeypatch.setattr(Files, "replace_file", counts)
+    leadership.fence(sim.state, 2)
+    assert written.count(tmp_path / "cluster.json") == 1
+    leadership.revive(sim.state, 2)
+    assert written.count(tmp_path / "cluster.json") == 2
+    topics = json.loads((tmp_path / "cluster.json").read_text())["topics"]
+    epochs = [partition["leader_epoch"] for partition in topics["t"]["partitions"]]
+    assert epochs == [partition.leader_epoch for partition in sim.state.topics["t"].partitions]
+    assert set(epochs) != {0}
 
 
 def test_a_disk_that_takes_no_state_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
