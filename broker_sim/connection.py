@@ -27,6 +27,7 @@ from typing import Any
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
 from broker_sim.pieces import WRITE_ALONE, write_pieces
+from broker_sim.refusals import spoken
 from broker_sim.words import short
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 
@@ -398,7 +399,7 @@ class Connection(asyncio.Protocol):
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 if not _SMALLEST <= size <= self._owner.max_request_bytes:
                     limit = self._owner.max_request_bytes
-                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken")
+                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{spoken(size)}")
                     return
                 self._need = size + 4
             self._tail = bytearray(memoryview(data)[pos:])

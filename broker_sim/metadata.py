@@ -93,6 +93,8 @@ class ClusterState(SavedCluster):
         self.slices = Slices()
         """Requests that take longer than others should wait."""
         self.buggify: Buggify | None = None
+        self.told_of_transactions: dict[str | None, None] = {}
+        """The client ids that want them: the log tells each of them once."""
         """See ``buggify``: None but in simulations."""
         self.on_topic_deleted: list[Callable[[Topic], None]] = []
         """Called after a topic is gone: the coordinator drops its offsets."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from broker_sim.words import duration_text, short
 
-__all__ = ["Refusals"]
+__all__ = ["Refusals", "spoken"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -47,3 +47,13 @@ class Refusals:
         if self._untold:
             self._log.warning("%d more connections were closed like those before", self._untold)
             self._untold = 0
+
+
+def spoken(size: int) -> str:
+    """What somebody speaks whose first four bytes are this number, and no frame's size; "" where that can't be guessed."""
+    first = (size & 0xFFFFFFFF).to_bytes(4, "big")
+    if first[:2] == b"\x16\x03":
+        return ": it begins as TLS does, which broker-sim doesn't have (security.protocol=PLAINTEXT)"
+    if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI"):
+        return ": it begins as HTTP does; the control server has a port of its own (serve --control)"
+    return ""

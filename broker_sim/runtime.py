@@ -107,7 +107,6 @@ class GroupRuntime:
         self._slots: dict[int, Slot] = {}
         self._dirty: list[Slot] = []
         self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
-        self.told_of_transactions = False  # a client that wants them is told once, in the log
         self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
         """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
         self._tokens: dict[int, Callable[[Any], object]] = {}

@@ -355,6 +355,18 @@ Not advertised. A client that asks all the same loses its connection, as at a Ka
 
 {not_done}
 
+What becomes of a client that wants one of them (measured with librdkafka 2.16, kafka-python 3.0, aiokafka 0.14):
+
+- `transactional.id`: FindCoordinator and InitProducerId answer TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the former with a text that says
+  why. All three fail with it within a second; the log names each client once.
+- `group.protocol=consumer` (KIP-848): ConsumerGroupHeartbeat is not advertised, so the client sends nothing that could be answered.
+  librdkafka waits without a word, as at a Kafka before 4.0; the other two have no such setting.
+- SASL: SaslHandshake is not advertised, and the client closes the connection itself. kafka-python (IncompatibleBrokerVersion) and
+  aiokafka (KafkaConnectionError) fail at once; librdkafka logs "SASL Handshake not supported by broker" and tries again until its own
+  timeout.
+- TLS: the connection is closed, and the log says that it begins as TLS does. librdkafka asks "connecting to a PLAINTEXT broker
+  listener?".
+
 ## Done in part
 
 * **Records inside compressed batches** are looked at as Kafka does: those of gzip always, of snappy, lz4 and zstd where cramjam is

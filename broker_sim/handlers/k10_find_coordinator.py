@@ -2,7 +2,8 @@
 
 v0 knows groups alone; v1-3 carry an error text ("NONE" on success, as Kafka writes it); v4+ ask for several keys at once. It never
 looks at whether a group exists. The first call creates ``__consumer_offsets`` and answers COORDINATOR_NOT_AVAILABLE.
-Transactional ids have no coordinator here (INVALID_REQUEST would stop clients for good, so: COORDINATOR_NOT_AVAILABLE).
+Transactional ids have no coordinator here. A retriable error would let clients ask until their own timeout, without a word: they are
+told that they may not use the id, which all of them take as final, with a text.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, KafkaError
+from broker_sim.words import short
 from kafka_wire.errors import Err
 from kafka_wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -18,7 +20,10 @@ log = logging.getLogger("broker_sim.coordinator")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
+_NO_TRANSACTIONS = "broker-sim has no transactions: use this producer without a transactional.id (idempotence works)"
+
 _TEXTS = {
+    Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _NO_TRANSACTIONS,
     Err.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Err.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
@@ -48,12 +53,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     if key_type not in (GROUP, TRANSACTION):
         error = Err.INVALID_REQUEST
     elif key_type == TRANSACTION:
-        error = Err.COORDINATOR_NOT_AVAILABLE
-        if not ctx.broker.runtime.told_of_transactions:
-            ctx.broker.runtime.told_of_transactions = True
-            log.warning(
-                "transactions are not simulated: transactional id %r has no coordinator, its client will wait", key
-            )
+        error = refuse_transactions(ctx, key)
     state = ctx.broker.state
     if error is Err.NONE and OFFSETS_TOPIC not in state.topics:
         try:
@@ -69,8 +69,22 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
         if leader is not None and leader.alive:
             return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
         error = Err.COORDINATOR_NOT_AVAILABLE
-    says_why = error is Err.INVALID_REQUEST and (
-        key_type != SHARE or ctx.broker.runtime.settings.policy.name == "scala"
+    says_why = error is Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED or (
+        error is Err.INVALID_REQUEST and (key_type != SHARE or ctx.broker.runtime.settings.policy.name == "scala")
     )
     text = _TEXTS[error] if says_why else ""
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)
+
+
+def refuse_transactions(ctx: RequestContext, transactional_id: str) -> Err:
+    """The error for who wants transactions; each client is told of in the log once."""
+    told = ctx.broker.state.told_of_transactions
+    if ctx.client_id not in told and len(told) < _MOST_TOLD:
+        told[ctx.client_id] = None
+        who = "none" if ctx.client_id is None else short(ctx.client_id)
+        log.warning("client id %s, transactional id %s: %s", who, short(transactional_id), _NO_TRANSACTIONS)
+    return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+_MOST_TOLD = 1000
+"""Clients that are told of."""

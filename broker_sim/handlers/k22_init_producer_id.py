@@ -2,13 +2,14 @@
 
 Ids come from blocks set aside on disk, so that none is given out twice, restarts included. v3 and up name an id that
 the producer has: a producer without a transactional id gets a fresh one whatever it names. Transactions are not there
-yet: a transactional id is refused with UNSUPPORTED_VERSION, which every client takes as final.
+yet: a transactional id is refused as one that may not be used, which every client takes as final.
 Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.k10_find_coordinator import refuse_transactions
 from broker_sim.metadata import KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,7 +23,9 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
             return InitProducerIdResponse(0, Err.NONE, ctx.broker.state.next_producer_id(), 0)
         except KafkaError:
             return _refused(Err.COORDINATOR_NOT_AVAILABLE)  # the disk fails: clients ask again
-    return _refused(Err.INVALID_REQUEST if request.transactional_id == "" else Err.UNSUPPORTED_VERSION)
+    if request.transactional_id == "":
+        return _refused(Err.INVALID_REQUEST)
+    return _refused(refuse_transactions(ctx, request.transactional_id))
 
 
 def _refused(error: Err) -> InitProducerIdResponse:

@@ -330,7 +330,7 @@ def test_an_idempotent_producer_that_asks_again_has_a_new_id() -> None:
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (InitProducerIdRequest("tx", 1000), Err.UNSUPPORTED_VERSION),
+        (InitProducerIdRequest("tx", 1000), Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (InitProducerIdRequest("", 1000), Err.INVALID_REQUEST),
         (InitProducerIdRequest(None, 1000, 5, -1), Err.INVALID_REQUEST),
         (InitProducerIdRequest(None, 1000, -1, 5), Err.INVALID_REQUEST),
