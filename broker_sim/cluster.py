@@ -176,7 +176,8 @@ class Cluster(Incidents):
         servers, self.servers = self.servers, []
         for server in servers:
             await server.stop()
-        self.state.slices.clear()
+        if self._state is not None:
+            self._state.slices.clear()
         self._end_incidents(self._close)
 
     def _close(self) -> None:

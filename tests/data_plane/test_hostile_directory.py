@@ -3,6 +3,7 @@ and nothing is written outside."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import pytest
 from broker_sim.cluster import Cluster, ClusterError
 from broker_sim.cluster_store import StoreError
 from broker_sim.metadata import KafkaError
+from broker_sim.storage.files import Files
 from tests.data_plane.helpers import fill
 from tests.support.ctx import Sim
 
@@ -213,3 +215,12 @@ def test_what_another_release_knows_is_passed_over(home: Path) -> None:
     assert list(sim.state.topics) == ["orders", "audit"]
     with pytest.raises(KafkaError):
         sim.state.create_topic("../x", 1)
+
+
+async def test_a_directory_that_can_not_be_written_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(self: Files, path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(Files, "lock", refuses)
+    with pytest.raises(ClusterError, match=r"^data directory .*/data can't be used: Read-only file system$"):
+        await Cluster(data_dir=home).start()
