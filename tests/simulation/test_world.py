@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import threading
 import time
 import weakref
 from typing import Any
@@ -191,6 +192,33 @@ def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     del sim, kafka, host, loop
     gc.collect()
     assert not [task for task in left if task() is not None]
+
+
+def test_a_thread_that_waits_meanwhile_keeps_nothing_of_it() -> None:
+    begin, inside, enough = threading.Event(), threading.Event(), threading.Condition()
+
+    def wait() -> None:
+        begin.wait(30)
+        with enough:
+            inside.set()
+            enough.wait(30)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with simulate(1) as sim:
+        loop = weakref.ref(sim.loop)
+        sim.cluster()
+        begin.set()
+        inside.wait(30)
+        enough.acquire()  # it waits, and has given it up
+    del sim
+    gc.collect()
+    try:
+        assert loop() is None
+    finally:
+        enough.notify()
+        enough.release()
+        thread.join()
 
 
 def test_start_up_is_short() -> None:

@@ -53,7 +53,10 @@ def _function(key: str, real: Callable[..., Any]) -> Any:
         me = ident()
         if me == patches.thread:
             return patches.virtual[key](*args, **kwargs)
-        return patches.in_thread(key, args, kwargs) if me in patches.threads else real(*args, **kwargs)
+        if me in patches.threads:
+            return patches.in_thread(key, args, kwargs)
+        del patches  # another thread may stay in there for hours, and is not to keep a simulation that has ended
+        return real(*args, **kwargs)
 
     return function
 
@@ -69,7 +72,10 @@ def _method(key: str, real: Callable[..., Any]) -> Any:
         if me == patches.thread:
             virtual = patches.virtual.get(key)  # a pin may have been left out of this run
             return real(*args, **kwargs) if virtual is None else virtual(*args, **kwargs)
-        return patches.in_thread(key, args, kwargs) if me in patches.threads else real(*args, **kwargs)
+        if me in patches.threads:
+            return patches.in_thread(key, args, kwargs)
+        del patches  # as above
+        return real(*args, **kwargs)
 
     return method
 

@@ -58,14 +58,19 @@ class _Guard:
         self.main = threading.get_ident()
         self.steps, self.waited_s = -1, 0.0
         self.main_s = self.all_s = 0.0
+        self.used_s = self.all_used_s = 0.0
+        """CPU seconds between the last two looks: of the main thread, of all threads."""
+        self.busy = False
         self.calls = 0
 
     def look(self) -> None:
         """In the thread. Looks are counted, not seconds: while the whole process is stopped nobody loses patience."""
         steps, running = self.loop.steps, self.loop.is_running()
+        main_s, all_s = _thread_s(self.main), _process_s()
+        self.used_s, self.all_used_s = main_s - self.main_s, all_s - self.all_s
+        self.main_s, self.all_s = main_s, all_s
         if steps != self.steps or not (running or self.alarms.late):
             self.steps, self.waited_s, self.calls = steps, 0.0, 0
-            self.main_s, self.all_s = _thread_s(self.main), _process_s()
             return
         self.waited_s += self.look_s
         if self.waited_s >= self.patience_s or self.alarms.error is not None:
@@ -88,18 +93,18 @@ class _Guard:
             return
         self.calls += 1
         ends = self.alarms.loop is None
-        used_s = _thread_s(self.main) - self.main_s if frame is interrupted else _process_s() - self.all_s
-        busy = used_s > self.patience_s / 8
-        self.loop.forbidden = self._error(frame, stack, busy) if alarm is None or ends else alarm
+        if self.calls == 1:  # later this handler's own work counts
+            self.busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
+        self.loop.forbidden = self._error(frame, stack) if alarm is None or ends else alarm
         if self.calls > 2:
             raise _Insists
         raise self.loop.forbidden
 
-    def _error(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimStuck:
+    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
         process = PROCESS.get()
         host = f" on host {process.host}" if process is not None else ""
-        what = "computes" if busy else "waits for the real world"
-        instead = "let it yield: await asyncio.sleep(0) now and then" if busy else "use asyncio's means"
+        what = "computes" if self.busy else "waits for the real world"
+        instead = "let it yield: await asyncio.sleep(0) now and then" if self.busy else "use asyncio's means"
         lasted = duration_text(self.patience_s * 1000)
         ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
         shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
