@@ -238,6 +238,7 @@ class Cluster(Incidents):
         from broker_sim.handlers import Routes
         from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, KafkaError
         from broker_sim.storage import StorageError
+        from broker_sim.topics import TRANSACTION_TOPIC
 
         clock, files = self._clock, self._files()
         if clock is None or isinstance(clock, str):
@@ -267,6 +268,12 @@ class Cluster(Incidents):
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ClusterError(f"data directory {self._data_dir} can't be used: {reason}") from None
+        never = state.why_never(OFFSETS_TOPIC)
+        if never is not None:
+            raise ClusterError(never)
+        never = state.why_never(TRANSACTION_TOPIC)
+        if never is not None:
+            log.warning("%s", never)
         routes = Routes(self.config.as_version)
         for broker in state.brokers.values():
             broker.runtime = _RuntimeToBe(self)

@@ -135,7 +135,7 @@ offsets.commit.timeout.ms int 5000 >=1
 offsets.load.buffer.size int 5242880 >=1
 offsets.retention.check.interval.ms long 600000 >=1
 offsets.retention.minutes int 10080 >=1
-offsets.topic.compression.codec int 0
+offsets.topic.compression.codec int 0 0..4
 offsets.topic.num.partitions int 50 >=1
 offsets.topic.replication.factor short 3 >=1
 offsets.topic.segment.bytes int 104857600 >=1

@@ -348,8 +348,7 @@ class ClusterState(SavedCluster):
         Where nobody has set its replication factor the default is lowered to the brokers there are, so that one broker
         alone serves groups; a factor that was set is kept to, as in Kafka.
         """
-        config = self.config
-        settings = "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"
+        config, settings = self.config, _internal_settings(name)
         factor = config.int(f"{settings}.replication.factor")
         if not config.given(f"{settings}.replication.factor"):
             factor = min(factor, len(self.alive_brokers()))
@@ -362,6 +361,26 @@ class ClusterState(SavedCluster):
             configs["unclean.leader.election.enable"] = "false"
         partitions = config.int(f"{settings}.num.partitions")
         return self.create_topic(name, partitions, replication_factor=factor, configs=configs)
+
+    def why_never(self, name: str) -> str | None:
+        """Why one of INTERNAL_TOPICS that isn't there could not be made, either. Kafka starts with such settings, and says so only in
+        its log, at each request that needs the topic. None where it is there, or could be made."""
+        if name in self.topics:
+            return None
+        settings = _internal_settings(name)
+        segment_bytes, factor = (f"{settings}.{one}" for one in ("segment.bytes", "replication.factor"))
+        never = (
+            f"so {name} could never be made, and no {'group' if name == OFFSETS_TOPIC else 'transaction'} would work"
+        )
+        size, replicas, brokers = self.config.int(segment_bytes), self.config.int(factor), len(self.brokers)
+        try:
+            self.config.check_topic({"segment.bytes": str(size)})
+        except ConfigError as error:
+            return f"{segment_bytes}={size}, but a topic can't have it ({error}), {never}"
+        if self.config.given(factor) and replicas > brokers:
+            there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+            return f"{factor}={replicas}, but {there}, {never}"
+        return None
 
     # -------------------------------------------------------------------------------------------- settings
 
@@ -433,3 +452,8 @@ class ClusterState(SavedCluster):
 
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
+
+
+def _internal_settings(name: str) -> str:
+    """How the broker settings of an internal topic begin."""
+    return "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"

@@ -186,6 +186,35 @@ class TestErrors:
                 pass
         assert "\n" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("as_version", "setting", "value", "text"),
+        [
+            (
+                "4.1",
+                "offsets.topic.segment.bytes",
+                100_000,
+                "offsets.topic.segment.bytes=100000.* at least 1048576.* no group",
+            ),
+            ("3.4", "offsets.topic.segment.bytes", 13, "offsets.topic.segment.bytes=13.* at least 14.* no group"),
+            ("4.1", "offsets.topic.replication.factor", 2, "replication.factor=2, but there is 1 broker.* no group"),
+            ("4.1", "offsets.topic.compression.codec", 9, "offsets.topic.compression.codec"),
+        ],
+    )
+    async def test_settings_of_which_no_offsets_topic_can_be_made(
+        self, as_version: str, setting: str, value: int, text: str
+    ) -> None:
+        await self.fails(text, as_version=as_version, config={setting: value})
+
+    async def test_the_offsets_topic_that_is_there_needs_no_such_setting(self, tmp_path: Path) -> None:
+        async with Cluster(data_dir=tmp_path / "data") as kafka:
+            kafka.state.ensure_offsets_topic()
+        async with Cluster(data_dir=tmp_path / "data", config={"offsets.topic.segment.bytes": 100_000}) as kafka:
+            assert kafka.state.why_never("__consumer_offsets") is None
+
+    async def test_what_transactions_alone_need_is_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with Cluster(config={"transaction.state.log.replication.factor": 3}):
+            assert "no transaction would work" in caplog.text
+
     async def test_port_in_use(self) -> None:
         async with Cluster() as kafka:
             port = kafka.brokers[0].port
