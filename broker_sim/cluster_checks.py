@@ -21,6 +21,7 @@ from broker_sim.cluster_store import FORMAT, StoreError, uuid_bytes
 from broker_sim.config import BrokerConfig, ConfigError
 from broker_sim.storage.recovery import MAX_EPOCH
 from broker_sim.topics import METADATA_TOPIC, KafkaError, check_topic_name
+from broker_sim.words import UsageError, keys_once
 
 MAX_PRODUCER_ID = 2**63 - 2**32
 MAX_NODE = 2**31 - 1
@@ -101,22 +102,15 @@ def _json(data: bytes) -> Any:
     if not data:
         _wrong("", f"it is empty; {_REMOVING}")
     try:
-        return json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_constant)
+        return json.loads(data.decode(), object_pairs_hook=keys_once, parse_constant=_constant)
     except _WrongError:
         raise
+    except UsageError as error:
+        _wrong("", str(error))
     except RecursionError:
         _wrong("", "it is nested too deeply")
     except ValueError as error:
         _wrong("", f"it is not JSON: {error}; {_REMOVING}")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        _wrong("", f"the key {_shown(twice)} is there twice in one object")
-    return found
 
 
 def _constant(name: str) -> NoReturn:

@@ -37,7 +37,7 @@ from broker_sim.metadata import MAX_PARTITIONS_AT_ONCE, ClusterState, KafkaError
 from broker_sim.runtime import GroupRuntime, log_records
 from broker_sim.storage import Origin, StorageError
 from broker_sim.topics import OFFSETS_TOPIC, Partition, check_topic_name
-from broker_sim.words import UsageError, unknown
+from broker_sim.words import UsageError, keys_once, unknown
 from kafka_wire.codec import EncodeError
 from kafka_wire.codec import encode as to_bytes
 from kafka_wire.messages.consumer_protocol import (
@@ -295,9 +295,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def _read_json(text: str, imported: Imported) -> Imported:
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=keys_once)
+    except UsageError:
+        raise
     except json.JSONDecodeError as error:
         raise UsageError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+    except ValueError as error:
+        raise UsageError(f"not JSON that can be read: {error}") from None
     except RecursionError:
         raise UsageError("not JSON that can be read: it is nested too deeply") from None
     at = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "UsageError",
@@ -32,6 +33,16 @@ class UsageError(ValueError):
 
     nearest: str | None = None
     """The name that was probably meant."""
+
+
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for ``json.loads(object_pairs_hook=keys_once)``. Raises UsageError for a key that is there twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise UsageError(f"the key {twice[:80]!r} is there twice in one object")
+    return found
 
 
 def duration_ms(value: object, what: str = "a duration") -> int:

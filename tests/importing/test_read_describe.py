@@ -223,6 +223,8 @@ def test_json_of_a_group(data: Any) -> None:
     [
         ("{", "line 1, column 2: not JSON"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"group": "g", "generation": ' + "9" * 5000 + "}", "not JSON that can be read"),
+        ('{"group": "g", "generation": 1, "generation": 2}', "the key 'generation' is there twice in one object"),
         ({"groups": []}, "groups is not a group or a list of groups"),
         ([1], r"[0] is not an object"),
         ({"group": "g", "generaton": 1}, "[0]: no key 'generaton'; did you mean 'generation'?"),
