@@ -3,6 +3,7 @@
     cluster:  {brokers: 3, as_version: "3.9", clock: real, seed: 7, offsets_partitions: 50, initial_rebalance_delay: 3s, config: {...}}
     import:   {describe: groups.txt}
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
+    known:    {aiokafka: text}                                        why this verdict is broken with these kinds of clients
     outside:  {topics: [...], groups: [...], client_ids: [...]}       names that somebody else makes: see names.py
     clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
@@ -138,6 +139,8 @@ class Scenario:
     expect: list[Expectation]
     outside: dict[str, list[str]] = field(default_factory=dict)
     """Patterns of the names that somebody else makes: topics, groups, client_ids."""
+    known: dict[str, str] = field(default_factory=dict)
+    """Kind of client -> what it does that breaks the verdict, as is known."""
 
     @property
     def summary(self) -> str:
@@ -156,7 +159,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
     """The scenario of a table. Raises WrongFile with all that is wrong with it."""
     from broker_sim.scenario.names import examine
 
-    table.only("name", "story", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
+    table.only("name", "story", "known", "cluster", "import", "topics", "outside", "clients", "steps", "expect")
     sections = ["cluster", "topics", "clients", "steps"]
     unread = sections if table.errors else []  # one of them stands there under another name
 
@@ -177,6 +180,7 @@ def parse(table: Table, path: Path | None = None) -> Scenario:
         name=table.take("name", text, path.stem if path else "scenario"),
         story=table.take("story", text, "").strip(),
         path=path,
+        known=_known(table.table("known")),
         cluster=section("cluster", lambda: _cluster(table.table("cluster")), {"brokers": MAX_BROKERS, "config": {}}),
         imported=section("topics", lambda: _imported(table.table("import"), path), {}),
         outside=section("topics", lambda: _outside(table.table("outside")), {}),
@@ -267,6 +271,11 @@ def _imported(table: Table, path: Path | None) -> dict[str, str]:
             table.errors.append(table.error(f"{key}: {base / value}: no such file", key))
             found[key] = ""
     return {key: str(base / value) for key, value in found.items() if value}
+
+
+def _known(table: Table) -> dict[str, str]:
+    table.only(*KINDS)
+    return {kind: table.take(kind, text, "") for kind in KINDS if kind in table}
 
 
 def _outside(table: Table) -> dict[str, list[str]]:

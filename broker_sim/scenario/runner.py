@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.control.operations import find, perform
 from broker_sim.handles.topics import fill_partition, values
 from broker_sim.scenario.attached import ADDRESS, Attached
-from broker_sim.scenario.clients import Clients, Tell, check_given, processes
+from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
 from broker_sim.scenario.signs import Sign
@@ -93,6 +93,8 @@ class Outcome:
     story: list[str]
     ended: dict[str, str] = field(default_factory=dict)
     """Clients that ended although nobody told them to, and their last words."""
+    known: list[str] = field(default_factory=list)
+    """What the file knows of these clients, where the verdict did not hold."""
     journal_hash: str | None = None
     """SHA-256 of all events, and the next of all turns of the loop; None outside virtual time."""
     schedule_hash: str | None = None
@@ -104,6 +106,7 @@ class Outcome:
         marks = [f"  {'held  ' if one.held else 'BROKEN'}  {one.text}" for one in self.results]
         lines = [*marks, *([f"  LATE    {self.late}"] if self.late else [])]
         lines += [f"  CLIENT  {name} {why}" for name, why in self.ended.items()]
+        lines += [f"  KNOWN   {what}" for what in self.known]
         words = {HELD: "held", BROKEN: "broken", LATE: "a deadline passed"}[self.code]
         virtual = " of virtual time" if self.journal_hash is not None else ""
         lines.append(f"{self.name}: {words} after {duration_text(self.seconds * 1000)}{virtual}")
@@ -119,6 +122,7 @@ class Outcome:
             "results": [{"held": one.held, "text": one.text, "where": one.where} for one in self.results],
             "late": self.late or None,
             "ended": self.ended,
+            "known": self.known,
             "seconds": round(self.seconds, 3),
             "story": self.story,
             **({} if self.journal_hash is None else _hashes(self)),
@@ -513,7 +517,16 @@ async def play(
         await stage.program.stop()
     groups = list(dict.fromkeys(event["group"] for event in stage.events if event["event"] == "group"))
     seconds = _now_s() - stage.started_s
-    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended)
+    known = _known(scenario, options) if code else []
+    return Outcome(scenario.name, code, results, late, seconds, stage.events, groups, stage.story, stage.ended, known)
+
+
+def _known(scenario: Scenario, options: Options) -> list[str]:
+    """What the file knows of the kinds of clients that take part."""
+    kinds = dict.fromkeys(kind_or_command(plan, options.clients) for plan in scenario.clients)
+    others = next(kind for kind in ("kafka-python", "confluent", "aiokafka") if kind not in scenario.known)
+    remedy = f"the verdict is known to be broken with it, and with --client {others} it holds"
+    return [f"{scenario.known[kind]}: {remedy}" for kind in kinds if kind in scenario.known]
 
 
 def _prepare(stage: _Stage) -> None:

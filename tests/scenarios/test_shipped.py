@@ -20,16 +20,8 @@ OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator
 WITHOUT_CLIENTS = {"join-storm": "crowd"}
 """Scenarios whose members are no client library's."""
 
-KNOWN_BREAKS = {
-    ("not-coordinator-on-offset-fetch", "confluent"): (
-        "librdkafka 2.16 does not ask again after one NOT_COORDINATOR on OffsetFetch (watched for 150 s): it stays a member "
-        "and reads nothing"
-    ),
-    ("offset-fetch-while-loading", "aiokafka"): (
-        "aiokafka 0.14 does not look at OffsetFetch's top-level error: it begins at auto.offset.reset, and commits from there"
-    ),
-}
-"""(scenario, client) -> what that client does about it. Each was seen in the journal; see docs/faults.md."""
+KNOWN_BREAKS = {(name, kind): what for name in NAMES for kind, what in read(shipped() / f"{name}.yaml").known.items()}
+"""(scenario, client) -> what that client does about it, as the file says. Each was seen in the journal; see docs/faults.md."""
 
 
 def parts() -> Iterator[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.words import UsageError
-from tests.scenarios.test_runner import HELD, ONE_MEMBER, STABLE, cli, play
+from tests.scenarios.test_runner import BROKEN, HELD, ONE_MEMBER, STABLE, cli, play
 
 # --- a verdict that nothing was tried on -------------------------------------------------------------------------------
 
@@ -35,6 +35,16 @@ expect:
     by_operation = text.replace("{fault: {api", "{op: fault.add, api").replace("times: 1}, as: lost}", "times: 1}")
     outcome = await play(by_operation)
     assert "fault 1 never hit: LeaveGroup" in outcome.results[1].text
+
+
+async def test_what_is_known_of_a_client_is_told_where_its_verdict_is_broken() -> None:
+    known = 'known: {crowd: "a crowd never stops", confluent: "something else"}\n'
+    outcome = await play(known + BROKEN)
+    assert outcome.code == 1
+    line = "  KNOWN   a crowd never stops: the verdict is known to be broken with it, and with --client kafka-python it holds\n"
+    assert line in outcome.report()
+    assert "something else" not in outcome.report()
+    assert (await play(known + HELD)).known == []
 
 
 SILENT = f"""{sys.executable} -c 'import sys; sys.stdin.read()'"""
