@@ -264,7 +264,7 @@ NOT_DONE = {
     "the consumer protocol of KIP-848": "ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69)",
     "share groups": "76 to 79, 83 to 87, 90 to 92",
     "streams groups": "StreamsGroupHeartbeat (88), StreamsGroupDescribe (89)",
-    "security": "SaslHandshake (17), SaslAuthenticate (36), ACLs (29 to 31), delegation tokens (38 to 41), SCRAM users (50, 51), TLS",
+    "security": "SaslHandshake (17), SaslAuthenticate (36), delegation tokens (38 to 41), SCRAM users (50, 51), TLS",
     "quotas": "DescribeClientQuotas (48), AlterClientQuotas (49); throttle times are always 0",
     "replica placement": "AlterReplicaLogDirs (34), ElectLeaders (43), AlterPartitionReassignments (45), "
     "ListPartitionReassignments (46). A partition has one log; its replicas are names",
@@ -372,6 +372,7 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
 * **Records inside compressed batches** are looked at as Kafka does: those of gzip always, of snappy, lz4 and zstd where cramjam is
   installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
   answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
+* **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
 * **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
   answer that may be a thousand times the request.
 """

@@ -268,6 +268,8 @@ _BUILDERS: dict[int, Builder] = {
     ),
     ApiKey.DESCRIBE_GROUPS: _by_row("DescribeGroupsResponse", "DescribedGroup", "groups", "groups", group_id=""),
     ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.CREATE_ACLS: _by_row("CreateAclsResponse", "AclCreationResult", "creations", "results"),
+    ApiKey.DELETE_ACLS: _by_row("DeleteAclsResponse", "DeleteAclsFilterResult", "filters", "filter_results"),
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.ALTER_CONFIGS: _altered("AlterConfigsResponse"),
     ApiKey.CREATE_PARTITIONS: _by_row(

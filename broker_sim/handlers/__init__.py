@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
-from kafka_wire.api_keys import ApiKey, advertised, is_flexible
+from kafka_wire.api_keys import ELSEWHERE, ApiKey, advertised, is_flexible, release
 from kafka_wire.codec import DecodeError, Decoder, EncodeError, Encoder, decode, decoder, encoder
 from kafka_wire.frame import encode_response_head, response_is_tagged
 
@@ -112,8 +112,17 @@ class Routes(dict[int, Route]):
         if api_key == ApiKey.API_VERSIONS:
             return _unsupported_api_versions(version)
         if low > high:
-            raise UnsupportedRequest(f"API key {api_key} (version {version}) is not known to Kafka {self.as_version}")
+            raise UnsupportedRequest(_missing_api(api_key, version, self.as_version))
         raise UnsupportedRequest(f"{_name(api_key)} v{version} is not supported, only v{low} to v{high}")
+
+
+def _missing_api(api_key: int, version: int, as_version: str) -> str:
+    """On whose side it is that nobody answers."""
+    name, since = ELSEWHERE.get(api_key, ("", ""))
+    if name and release(since) <= release(as_version):
+        return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"
+    told = f"{name}, " if name else ""
+    return f"{told}API key {api_key} (version {version}) is not known to Kafka {as_version}"
 
 
 def supported(as_version: str) -> dict[int, tuple[int, int]]:

@@ -126,6 +126,9 @@ class ConnectionLike(Protocol):
     def close(self) -> None:
         """Close once everything answered is written."""
 
+    def refuse(self, reason: str) -> None:
+        """Close as after a frame that is no request; one log line says why."""
+
     def mute(self, muted: bool) -> None:
         """Handle no further request until it is unmuted; replies go out."""
 

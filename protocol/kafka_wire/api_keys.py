@@ -33,6 +33,9 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -69,6 +72,9 @@ _SPOKEN: dict[int, tuple[int, int]] = {
     21: (0, 2),
     22: (0, 5),
     23: (0, 4),
+    29: (0, 3),
+    30: (0, 3),
+    31: (0, 3),
     32: (0, 4),
     33: (0, 2),
     35: (0, 4),
@@ -102,6 +108,9 @@ _ADVERTISED: dict[int, dict[str, tuple[int, int]]] = {
     21: {"3.4": (0, 2)},
     22: {"3.4": (0, 4), "3.8": (0, 5)},
     23: {"3.4": (0, 4), "4.0": (2, 4)},
+    29: {"3.4": (0, 3), "4.0": (1, 3)},
+    30: {"3.4": (0, 3), "4.0": (1, 3)},
+    31: {"3.4": (0, 3), "4.0": (1, 3)},
     32: {"3.4": (0, 4), "4.0": (1, 4)},
     33: {"3.4": (0, 2)},
     35: {"3.4": (0, 4), "4.0": (1, 4), "4.3": (1, 5)},
@@ -112,6 +121,55 @@ _ADVERTISED: dict[int, dict[str, tuple[int, int]]] = {
     60: {"3.4": (0, 0), "3.7": (0, 1), "4.0": (0, 2)},
     75: {"3.8": (0, 0)},
 }
+
+
+ELSEWHERE: dict[int, tuple[str, str]] = {
+    17: ("SaslHandshake", "3.4"),
+    24: ("AddPartitionsToTxn", "3.4"),
+    25: ("AddOffsetsToTxn", "3.4"),
+    26: ("EndTxn", "3.4"),
+    27: ("WriteTxnMarkers", "3.4"),
+    28: ("TxnOffsetCommit", "3.4"),
+    34: ("AlterReplicaLogDirs", "3.4"),
+    36: ("SaslAuthenticate", "3.4"),
+    38: ("CreateDelegationToken", "3.6"),
+    39: ("RenewDelegationToken", "3.6"),
+    40: ("ExpireDelegationToken", "3.6"),
+    41: ("DescribeDelegationToken", "3.6"),
+    43: ("ElectLeaders", "3.4"),
+    45: ("AlterPartitionReassignments", "3.4"),
+    46: ("ListPartitionReassignments", "3.4"),
+    48: ("DescribeClientQuotas", "3.4"),
+    49: ("AlterClientQuotas", "3.4"),
+    50: ("DescribeUserScramCredentials", "3.5"),
+    51: ("AlterUserScramCredentials", "3.5"),
+    55: ("DescribeQuorum", "3.4"),
+    57: ("UpdateFeatures", "3.4"),
+    61: ("DescribeProducers", "3.4"),
+    64: ("UnregisterBroker", "3.4"),
+    65: ("DescribeTransactions", "3.4"),
+    66: ("ListTransactions", "3.4"),
+    68: ("ConsumerGroupHeartbeat", "3.7"),
+    69: ("ConsumerGroupDescribe", "3.8"),
+    71: ("GetTelemetrySubscriptions", "3.7"),
+    72: ("PushTelemetry", "3.7"),
+    74: ("ListConfigResources", "3.7"),
+    76: ("ShareGroupHeartbeat", "4.1"),
+    77: ("ShareGroupDescribe", "4.1"),
+    78: ("ShareFetch", "4.1"),
+    79: ("ShareAcknowledge", "4.1"),
+    80: ("AddRaftVoter", "3.9"),
+    81: ("RemoveRaftVoter", "3.9"),
+    83: ("InitializeShareGroupState", "4.1"),
+    84: ("ReadShareGroupState", "4.1"),
+    85: ("WriteShareGroupState", "4.1"),
+    86: ("DeleteShareGroupState", "4.1"),
+    87: ("ReadShareGroupStateSummary", "4.1"),
+    90: ("DescribeShareGroupOffsets", "4.1"),
+    91: ("AlterShareGroupOffsets", "4.1"),
+    92: ("DeleteShareGroupOffsets", "4.1"),
+}
+"""APIs that Kafka's brokers answer and we don't: the name, and the first release whose clients' jar has it for brokers."""
 
 
 def release(as_version: str) -> tuple[int, int]:
@@ -166,6 +224,9 @@ _FLEXIBLE_SINCE: dict[int, int] = {
     21: 2,
     22: 2,
     23: 4,
+    29: 2,
+    30: 2,
+    31: 2,
     32: 4,
     33: 2,
     35: 2,

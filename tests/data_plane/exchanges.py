@@ -32,6 +32,9 @@ from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafka_wire.messages.k29_describe_acls import DescribeAclsRequest
+from kafka_wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from kafka_wire.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafka_wire.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -83,6 +86,7 @@ async def run(wire: Wire, release: Release) -> dict[str, str]:
     await _fetch(talk)
     await _sessions(talk)
     await _delete_records(talk)
+    await _acls(talk)
     await _configs(talk)
     if release >= (4, 0):
         await _describe(talk)
@@ -110,6 +114,15 @@ def _creatable(name: str, partitions: int = 1, factor: int = 1, **settings: str 
 
 def _assigned(*replicas: tuple[int, list[int]], partitions: int = -1, factor: int = -1) -> CreatableTopic:
     return CreatableTopic("given", partitions, factor, [CreatableReplicaAssignment(*one) for one in replicas], [])
+
+
+async def _acls(talk: Talk) -> None:
+    rule, pattern = AclCreation(2, "t", 3, "User:a", "*", 3, 3), DeleteAclsFilter(2, "t", 3, None, None, 1, 1)
+    for version in range(1, 4):
+        await talk.ask("all", DescribeAclsRequest(1, None, 1, None, None, 1, 1), version)
+        await talk.ask("two", CreateAclsRequest([rule, rule]), version)
+        await talk.ask("one", DeleteAclsRequest([pattern]), version)
+        await talk.ask("none", CreateAclsRequest([]), version)
 
 
 async def _topics(talk: Talk) -> None:

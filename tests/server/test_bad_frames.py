@@ -44,6 +44,10 @@ BAD = {
     "more than socket.request.max.bytes": (struct.pack(">i", 104857601), "a frame of 104857601 bytes"),
     "bad size, much data": (struct.pack(">i", -5) + bytes(100), "a frame of -5 bytes"),
     "unknown API": (frame(header(999, 0)), "API key 999 (version 0) is not known to Kafka 4.1"),
+    "an API that Kafka has": (
+        frame(header(49, 1)),
+        "broker-sim has no AlterClientQuotas (API key 49, version 1), which Kafka 4.1 has",
+    ),
     "negative API": (frame(header(-1, 0)), "API key -1 (version 0) is not known to Kafka 4.1"),
     "client id longer than the frame": (
         frame(header(12, 4, b"\x7f\xffabc")),

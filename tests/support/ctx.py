@@ -36,6 +36,9 @@ class FakeConnection:
     def close(self) -> None:
         self.closed = True
 
+    def refuse(self, reason: str) -> None:
+        self.closed = True
+
 
 class FakeContext:
     """A RequestContext whose reply stays here: `response`, or `silent` after no_reply()."""

@@ -1,0 +1,17 @@
+"""CreateAcls (30), versions 0-3: there is no authorizer, and Kafka says so for each rule. v1 pattern types. v2 flexible."""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse | None:
+    for one in request.creations:
+        if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
+            refuse(ctx)
+            return None
+    refused = AclCreationResult(Err.SECURITY_DISABLED, "No Authorizer is configured.")
+    return CreateAclsResponse(results=[refused] * len(request.creations))

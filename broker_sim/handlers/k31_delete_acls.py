@@ -1,0 +1,17 @@
+"""DeleteAcls (31), versions 0-3: there is no authorizer, and Kafka says so for each filter. v1 pattern types. v2 flexible."""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
+from kafka_wire.errors import Err
+from kafka_wire.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+
+def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | None:
+    for one in request.filters:
+        if UNKNOWN in (one.resource_type_filter, one.pattern_type_filter, one.operation, one.permission_type):
+            refuse(ctx)
+            return None
+    refused = DeleteAclsFilterResult(Err.SECURITY_DISABLED, "No Authorizer is configured.")
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

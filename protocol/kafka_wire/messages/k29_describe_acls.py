@@ -1,0 +1,43 @@
+"""DescribeAcls (29). List access rules that a filter matches (KIP-140); v1 has pattern types (KIP-290).
+
+Types, operations and permissions are numbers of ResourceType, PatternType, AclOperation and AclPermissionType (clients).
+"""
+
+from __future__ import annotations
+
+from kafka_wire.schema import array, int8, int16, int32, message, string, struct
+
+
+@message("0-3", flexible="2+", api_key=29)
+class DescribeAclsRequest:
+    resource_type_filter: int = int8(default=0)
+    resource_name_filter: str | None = string(nullable="0+", default=None)
+    pattern_type_filter: int = int8("1+", default=3)
+    principal_filter: str | None = string(nullable="0+", default=None)
+    host_filter: str | None = string(nullable="0+", default=None)
+    operation: int = int8(default=0)
+    permission_type: int = int8(default=0)
+
+
+@struct
+class AclDescription:
+    principal: str = string(default="")
+    host: str = string(default="")
+    operation: int = int8(default=0)
+    permission_type: int = int8(default=0)
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: int = int8(default=0)
+    resource_name: str = string(default="")
+    pattern_type: int = int8("1+", default=3)
+    acls: list[AclDescription] = array(AclDescription, default_factory=list)
+
+
+@message("0-3", flexible="2+", api_key=29)
+class DescribeAclsResponse:
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16(default=0)
+    error_message: str | None = string(nullable="0+", default=None)
+    resources: list[DescribeAclsResource] = array(DescribeAclsResource, default_factory=list)
