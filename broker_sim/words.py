@@ -71,7 +71,8 @@ def duration_text(ms: float) -> str:
         return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min"), (seconds, "s")]
+    days, hours = divmod(hours, 24) if hours >= 48 else (0, hours)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 

@@ -23,6 +23,8 @@ MOST_GROUPS = 60
 MOST_REBALANCES = 400
 MOST_STUCK = 200
 MOST_REGRESSIONS = 1000
+MOST_DELETIONS = 200
+MOST_SILENCES = 50
 MOST_DUPLICATES = 100
 MOST_CHURN = 200
 MOST_SKIPPED = 200
@@ -36,9 +38,9 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     from pyspark.sql import functions as f
 
     facts.counts |= {name: table.count() for name, table in tables.items() if name not in facts.counts}
-    facts.stuck = _top(facts, tables, "stuck_partitions", MOST_STUCK, f.desc("stuck_ms"))
-    facts.stuck.sort(key=lambda row: row["from_ms"])
+    _stuck(tables["stuck_partitions"], facts)
     facts.regressions = _top(facts, tables, "offset_regressions", MOST_REGRESSIONS, f.desc("by"), f.col("log_offset"))
+    facts.deletions = _deletions(tables["offset_deletions"], facts)
     facts.duplicates = _top(facts, tables, "duplicate_windows", MOST_DUPLICATES, f.col("evidence"), f.desc("records"))
     facts.churn = _top(
         facts, tables, "member_churn", MOST_CHURN, f.desc("expirations"), f.desc("joins"), f.col("group")
@@ -63,6 +65,36 @@ def _top(facts: Facts, tables: Mapping[str, DataFrame], name: str, most: int, *o
     if facts.counts[name] > most:
         facts.left_out[name] = facts.counts[name] - most
     return _rows(tables[name].orderBy(*order).limit(most))
+
+
+def _stuck(table: DataFrame, facts: Facts) -> None:
+    """What attempts prove, and apart from it what is but a silence."""
+    from pyspark.sql import functions as f
+
+    silent = f.col("evidence") == "silence"
+    proven = table.where(~silent)
+    rows = _rows(proven.orderBy(f.desc("stuck_ms")).limit(MOST_STUCK + 1))
+    facts.counts["stuck_partitions"] = len(rows) if len(rows) <= MOST_STUCK else proven.count()
+    if len(rows) > MOST_STUCK:
+        facts.left_out["stuck_partitions"] = facts.counts["stuck_partitions"] - MOST_STUCK
+    facts.stuck = sorted(rows[:MOST_STUCK], key=lambda row: row["from_ms"])
+    facts.silences = _rows(table.where(silent).orderBy(f.desc("silence_ms")).limit(MOST_SILENCES))
+
+
+def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
+    """Deleted offsets by group and moment (offsets that go together are written in one batch): the latest and largest ones."""
+    from pyspark.sql import functions as f
+
+    if not facts.counts["offset_deletions"]:
+        return []
+    grouped = table.groupBy("group", "log_partition", "at_ms", "group_ended").agg(
+        f.count("*").alias("offsets"),
+        f.min(f.struct("topic", "partition")).alias("example"),
+        f.min("idle_ms").alias("idle_ms"),
+        f.when(f.count("how") == f.count("*"), f.min("how")).alias("how"),
+        f.count("next_commit_ms").alias("returned"),
+    )
+    return _rows(grouped.orderBy(f.desc("returned"), f.desc("offsets"), "at_ms", "group").limit(MOST_DELETIONS))
 
 
 def _of_log(log: DataFrame, facts: Facts) -> None:

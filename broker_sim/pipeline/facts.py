@@ -30,14 +30,20 @@ class Facts:
     counts: dict[str, int] = field(default_factory=dict)
     groups: int = 0
     commits: int = 0
+    """records of committed offsets: a commit of ten partitions is ten of them, and the log does not say which came together."""
     rebalances: list[Row] = field(default_factory=list)
     stuck: list[Row] = field(default_factory=list)
+    """rows of stuck_partitions that attempts prove; never a silence."""
+    silences: list[Row] = field(default_factory=list)
+    """rows of stuck_partitions of evidence `silence`: hints, which no picture and no total may show as more."""
     regressions: list[Row] = field(default_factory=list)
+    deletions: list[Row] = field(default_factory=list)
+    """by group and moment: group, at_ms, offsets, example (topic, partition), idle_ms, group_ended, how, returned, log_partition."""
     duplicates: list[Row] = field(default_factory=list)
     churn: list[Row] = field(default_factory=list)
     hotspots: list[Row] = field(default_factory=list)
     lag: dict[str, list[Row]] = field(default_factory=dict)
-    """group -> its windows, all its partitions together: window_start_ms, window_ms, lag, commits."""
+    """group -> its windows, all its partitions together: window_start_ms, window_ms, lag, deleted, commits."""
     committed: dict[Key, list[Row]] = field(default_factory=dict)
     """a partition of a group -> its rows of the table lag."""
     partitions: list[Row] = field(default_factory=list)

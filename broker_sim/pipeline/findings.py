@@ -11,14 +11,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from broker_sim.explain.phrases import clock, count, joined, times
+from broker_sim.explain.phrases import clock, count, date, joined, times
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.phrases import cause, named, short_member, when, who
+from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
+from broker_sim.pipeline.phrases import cause, named, on_its_day, short_member, when, who
 from broker_sim.words import duration_text
 
 __all__ = ["Finding", "compaction", "findings", "text"]
@@ -35,34 +36,21 @@ HOT_TIMES, HOT_SHARE = 4.0, 0.25
 HOT_RECORDS = 1000
 MOST_ALIKE = 3
 """Findings of one kind."""
-LAGS = 100
-"""Lags below that are not worth a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``: when it began, where it has a time."""
-
-    kind: str
-    severity: str
-    weight: float
-    text: str
-    advice: str = ""
-    group: str | None = None
-    log_partition: int | None = None
-    at_ms: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def findings(facts: Facts) -> list[Finding]:
     """All that is to be told; one of the kind `nothing` where there is nothing."""
     found = [one for tell in _KINDS for one in _few(list(tell(facts)))]
+    found = [replace(one, text=_dated(one)) for one in found]
     found.sort(key=lambda one: (-one.weight, one.at_ms or 0, one.text))
     if not any(one.severity in ("bad", "warn") for one in found):
         found.insert(0, _nothing(facts))
     return found
+
+
+def _dated(one: Finding) -> str:
+    """Its text, without the date that stands before it."""
+    return one.text.replace("\N{NO-BREAK SPACE}", " ") if one.at_ms is None else on_its_day(one.text, one.at_ms)
 
 
 def _few(alike: list[Finding]) -> list[Finding]:
@@ -79,7 +67,7 @@ def _few(alike: list[Finding]) -> list[Finding]:
 def _nothing(facts: Facts) -> Finding:
     looked = [
         count(facts.groups, "group"),
-        count(facts.commits, "commit"),
+        count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
     return Finding("nothing", "good", 0, f"Nothing unusual was found in {joined(looked)}.")
@@ -90,7 +78,12 @@ def _nothing(facts: Facts) -> Finding:
 
 def _stuck(facts: Facts) -> Iterable[Finding]:
     for row in facts.stuck:
-        yield _silence(row) if row["evidence"] == "silence" else _jam(facts, row)
+        yield _jam(facts, row)
+
+
+def _silences(facts: Facts) -> Iterable[Finding]:
+    for row in facts.silences:
+        yield _silence(row)
 
 
 def _jam(facts: Facts, row: Row) -> Finding:
@@ -146,10 +139,13 @@ def _took_nothing(row: Row) -> str:
 
 def _silence(row: Row) -> Finding:
     words = (
-        f"{row['log']} took nothing {_between(row['from_ms'], row['to_ms'])} ({duration_text(row['silence_ms'])}), while others took "
-        f"{count(row['others'] or 0, 'record')}; it was busy before and after"
+        f"Nothing was written to {row['log']} {_between(row['from_ms'], row['to_ms'])} ({duration_text(row['silence_ms'])}), while "
+        f"others took {count(row['others'] or 0, 'record')}; it was busy before and after. Whether anybody tried is not in the log"
     )
-    advice = "A hint and no more: a log does not tell who tried in vain. A journal, or the clients' logs of that time, would."
+    advice = (
+        "A hint and no more: consumers that have nothing to commit are silent, too, and a partition whose commits time out may go on"
+        " taking records. The clients' logs of that time would tell, or the broker's (ISR changes, offset commit failures)."
+    )
     return Finding("silence", "note", 90, f"{words}.", advice, None, row["log_partition"], row["from_ms"])
 
 
@@ -160,7 +156,9 @@ def _attempts(row: Row) -> str:
 
 
 def _between(from_ms: int, to_ms: int | None) -> str:
-    return f"since {when(from_ms)}" if to_ms is None else f"between {when(from_ms)} and {when(to_ms)}"
+    if to_ms is None:
+        return f"since {when(from_ms)}"
+    return f"between {when(from_ms)} and {on_its_day(when(to_ms), from_ms)}"
 
 
 def _unstable_from(facts: Facts, group: str, from_ms: int, to_ms: int | None) -> int | None:
@@ -201,7 +199,7 @@ _ADVICE = {
 
 def _restless(facts: Facts) -> Iterable[Finding]:
     """Groups that rebalanced often, or began again and again."""
-    for group, rows in _by_group(facts.rebalances):
+    for group, rows in by_group(facts.rebalances):
         timed = [
             row for row in rows if row["started_ms"] is not None and not _in_stuck(facts, group, row["started_ms"])
         ]
@@ -260,7 +258,7 @@ def _noun(cause_: str) -> str:
 
 def _slow(facts: Facts) -> Iterable[Finding]:
     """The longest rebalance of each group that took long."""
-    for group, rows in _by_group(facts.rebalances):
+    for group, rows in by_group(facts.rebalances):
         timed = [
             row
             for row in rows
@@ -285,135 +283,6 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
         more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
         yield Finding("slow", "warn", 100 + lasted / 1000, f"{words}.{more}", advice, group, None, row["started_ms"])
-
-
-# ------------------------------------------------------------------------------------------------ offsets
-
-_BACK = {
-    "reset": (
-        "note",
-        "was reset from outside",
-        "Somebody set these offsets while the group had no members; was that meant?",
-    ),
-    "deleted": (
-        "warn",
-        "began anew after its offset had been deleted",
-        "Offsets of a group without members expire after offsets.retention.minutes; auto.offset.reset then decides where it goes on.",
-    ),
-    "rebalance": (
-        "bad",
-        "went back across a rebalance",
-        "The new owner went on from an older offset than the last commit: the old one committed late, or a commit failed. Commit in"
-        " onPartitionsRevoked, and make processing bear repetition.",
-    ),
-    "rewind": (
-        "warn",
-        "went back within a generation",
-        "The consumer itself did that: seek(), or commits that overtake each other (asynchronous ones that are retried).",
-    ),
-    None: ("warn", "went back", "The group's record is not in the log any more, so that nobody can say how."),
-}
-
-
-def _regressions(facts: Facts) -> Iterable[Finding]:
-    kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
-    for row in facts.regressions:
-        kinds[row["group"], row["how"]].append(row)
-    for (group, how), rows in kinds.items():
-        severity, what, advice = _BACK.get(how, _BACK[None])
-        worst = max(rows, key=lambda row: row["by"])
-        total = sum(row["by"] for row in rows)
-        where = f"{worst['topic']}-{worst['partition']}"
-        words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
-        if how == "rebalance":
-            words += f", as generation {worst['to_generation']} followed {worst['from_generation']}"
-        words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
-        if len(rows) > 1:
-            words += f". It did so {times(len(rows))} ({count(total, 'record')} in all)"
-        weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
-        yield Finding(
-            "regression", severity, weight, f"{words}.", advice, group, worst["log_partition"], worst["at_ms"]
-        )
-
-
-def _duplicates(facts: Facts) -> Iterable[Finding]:
-    for group, rows in _by_group(facts.duplicates):
-        sure = [row for row in rows if row["evidence"] == "delivered"]
-        shown = sure or rows
-        worst = max(shown, key=lambda row: row["records"] or 0)
-        total = sum(row["records"] or 0 for row in shown)
-        whom = _whom(worst["from_client"], worst["to_client"])
-        words = (
-            f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
-            f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
-        )
-        if len(shown) > 1:
-            words += f", and {count(len(shown) - 1, 'window')} more like it"
-        if sure:
-            advice = "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
-            yield Finding(
-                "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
-            )
-        else:
-            advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
-            yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
-
-
-def _whom(first: str | None, then: str | None) -> str:
-    if not first or not then:
-        return ""
-    return f" (both times to {first})" if first == then else f" (to {first}, then to {then})"
-
-
-def _offsets(row: Row) -> str:
-    first, last, where = row["from_offset"], row["to_offset"] - 1, f"{row['topic']}-{row['partition']}"
-    return f"offset {first:,} of {where}" if first == last else f"offsets {first:,} to {last:,} of {where}"
-
-
-def _lag(facts: Facts) -> Iterable[Finding]:
-    for group, rows in facts.lag.items():
-        known = [row for row in rows if row["lag"] is not None]
-        if not known:
-            continue
-        peak = max(known, key=lambda row: row["lag"])
-        now = known[-1]["lag"]
-        last = next((row for row in reversed(rows) if row["commits"]), None)
-        if (
-            now >= LAGS
-            and last is not None
-            and known[-1]["window_start_ms"] > last["window_start_ms"]
-            and last["lag"] < now
-        ):
-            words = (
-                f"{group} committed for the last time at {when(last['window_start_ms'])}, while its logs grew: from a lag of "
-                f"{last['lag'] or 0:,} to {now:,} at the end"
-            )
-            yield Finding(
-                "lag",
-                "bad",
-                300 + min(now / 1000, 100),
-                f"{words}.",
-                "Its consumers are gone, hang, or cannot commit.",
-                group,
-                None,
-                last["window_start_ms"],
-            )
-        elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
-            words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}"
-            advice = "It reads more slowly than is written: more consumers, up to the number of partitions, or less work a record."
-            yield Finding(
-                "lag",
-                "warn",
-                150 + 50 * now / (now + 10_000),
-                f"{words}.",
-                advice,
-                group,
-                None,
-                known[0]["window_start_ms"],
-            )
-        elif peak["lag"] >= LAGS:
-            words = f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind at the end"
-            yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
 
 
 # ------------------------------------------------------------------------------------------------ partitions, input
@@ -466,7 +335,7 @@ def _silent(facts: Facts) -> Iterable[Finding]:
 def _lost(facts: Facts) -> Iterable[Finding]:
     """The few members that fell silent: nothing that has to be wrong, but somebody crashed or was cut off."""
     told = {one.group for one in _silent(facts)}
-    for group, rows in _by_group(facts.rebalances):
+    for group, rows in by_group(facts.rebalances):
         lost = [row for row in rows if row["cause"] == "session timeout" and row["started_ms"] is not None]
         if not 0 < len(lost) < FEW or group in told:
             continue
@@ -493,17 +362,9 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, _regressions, _duplicates, _lag, _hot, _placed, _silent, _lost, _skipped),
+    *(_stuck, _restless, _slow, *ABOUT_OFFSETS),
+    *(_hot, _placed, _silent, _silences, _lost, _skipped),
 )
-
-
-def _by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["group"]].append(row)
-    for of_group in found.values():
-        of_group.sort(key=lambda row: row.get("started_ms") or row.get("at_ms") or 0)
-    return list(found.items())
 
 
 def compaction(facts: Facts) -> list[str]:
@@ -546,7 +407,7 @@ def text(found: Iterable[Finding]) -> str:
     """The findings for a terminal or a file: one paragraph each."""
     lines = []
     for one in found:
-        at = "" if one.at_ms is None else f"{clock(one.at_ms)}  "
+        at = "" if one.at_ms is None else f"{date(one.at_ms)} {clock(one.at_ms)}  "
         lines.append(f"{at}{one.text}")
         if one.advice:
             lines.append(f"    {one.advice}")

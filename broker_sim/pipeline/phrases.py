@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from broker_sim.explain.phrases import joined
+from broker_sim.explain.phrases import clock, date, joined
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["cause", "ended", "named", "short_member", "when", "who"]
+__all__ = ["cause", "ended", "named", "on_its_day", "short_member", "when", "who"]
 
+_HARD = "\N{NO-BREAK SPACE}"
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _WHY = {
     "join": "{who} joined",
@@ -72,7 +73,11 @@ def ended(row: Row) -> str:
 
 
 def when(ts_ms: int) -> str:
-    """``10:03:11``: the time of the day, UTC; with its ms where that is not a whole second."""
-    from broker_sim.explain.phrases import clock
+    """``2026-03-29 10:03:11``, UTC; with its ms where that is not a whole second. Date and time are held together by a space that does
+    not break: see `on_its_day`."""
+    return f"{date(ts_ms)}{_HARD}{clock(ts_ms).removesuffix('.000')}"
 
-    return clock(ts_ms).removesuffix(".000")
+
+def on_its_day(text: str, at_ms: int) -> str:
+    """A text without the date of that moment: where the moment itself stands before it, the other days alone need theirs."""
+    return text.replace(f"{date(at_ms)}{_HARD}", "").replace(_HARD, " ")

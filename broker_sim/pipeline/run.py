@@ -160,6 +160,7 @@ def derived(
     ``sizes``: LOG_SIZES."""
     from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
     from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn
+    from broker_sim.pipeline.tables.offset_deletions import OFFSET_DELETIONS, offset_deletions
     from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS, offset_regressions
     from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
     from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS, stuck_partitions
@@ -168,6 +169,7 @@ def derived(
     return {
         LAG: lambda: lag(log, ends, window_ms),
         OFFSET_REGRESSIONS: lambda: offset_regressions(log, source),
+        OFFSET_DELETIONS: lambda: offset_deletions(log, source),
         COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
         REBALANCES: lambda: rebalances(events, real),
         MEMBER_CHURN: lambda: member_churn(events, real),

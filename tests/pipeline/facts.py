@@ -99,6 +99,7 @@ def window(at: int, lag: int | None, commits: int = 0, **columns: Any) -> Row:
         "window_start_ms": T0 + at,
         "window_ms": 10_000,
         "lag": lag,
+        "deleted": 0,
         "commits": commits,
         **columns,
     }

@@ -59,7 +59,7 @@ def only(known: Facts) -> str:
 
 def test_nothing_unusual_is_said_with_what_was_looked_at() -> None:
     known = facts(counts={"rebalances": 3})
-    assert only(known) == "Nothing unusual was found in 2 groups, 100 commits and 3 rebalances."
+    assert only(known) == "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances."
     assert findings(known)[0].severity == "good"
 
 
@@ -122,12 +122,12 @@ def test_a_data_partition_and_a_missing_coordinator_have_words_of_their_own() ->
 
 def test_a_silence_of_a_log_without_a_journal_is_a_hint() -> None:
     found = findings(
-        facts(stuck=[stuck(0, 40_000, evidence="silence", attempts=None, errors=None, groups=None, others=900)])
+        facts(silences=[stuck(0, 40_000, evidence="silence", attempts=None, errors=None, groups=None, others=900)])
     )
     assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("silence", "note")]
     assert found[1].text == (
-        "__consumer_offsets-12 took nothing between 22:13:20 and 22:14:00 (40 s), while others took 900 records; it was busy before and"
-        " after."
+        "Nothing was written to __consumer_offsets-12 between 22:13:20 and 22:14:00 (40 s), while others took 900 records; it was busy"
+        " before and after. Whether anybody tried is not in the log."
     )
 
 
@@ -270,6 +270,67 @@ def test_a_group_that_falls_behind_and_one_that_caught_up() -> None:
     )
 
 
+def test_a_group_whose_offsets_were_deleted_is_not_told_to_have_caught_up() -> None:
+    rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, None, 0, deleted=3)]
+    found = findings(facts(lag={"billing": rows}))
+    assert found[1].text == (
+        "billing was 900 records behind at 22:13:30, and 900 when its last committed offsets were deleted; how far behind it is since"
+        " then cannot be said."
+    )
+    rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 10, 0, deleted=2)]
+    assert findings(facts(lag={"billing": rows}))[1].text == (
+        "billing was 900 records behind at 22:13:30, and is 10 behind at the end (without 2 partitions whose offsets are deleted)."
+    )
+
+
+def deletion(**columns: Any) -> Row:
+    known = {
+        "group": "billing",
+        "log_partition": 12,
+        "at_ms": T0 + 5000,
+        "offsets": 6,
+        "idle_ms": 7 * 86_400_000 + 90_000,
+    }
+    known |= {"example": {"topic": "orders", "partition": 0}, "group_ended": True, "how": "expired", "returned": 0}
+    return {**known, **columns}
+
+
+def test_offsets_that_expired_with_their_group_are_told_as_such() -> None:
+    found = findings(facts(deletions=[deletion()]))
+    assert [(one.kind, one.severity) for one in found] == [("nothing", "good"), ("deleted", "note")]
+    assert found[1].text == (
+        "billing lost its committed offsets of 6 partitions, such as orders-0 at 22:13:25: nothing was committed for 7 d 1 min 30 s,"
+        " and by default offsets expire after 7 days; the group itself ended with them."
+    )
+
+
+def test_an_offset_that_was_deleted_and_begun_anew_is_a_warning() -> None:
+    row = deletion(offsets=1, idle_ms=60_000, how="deleted", group_ended=False, returned=1)
+    (found,) = findings(facts(deletions=[row, deletion(at_ms=T0 + 9000, offsets=2)]))
+    assert (found.kind, found.severity) == ("deleted", "warn")
+    assert found.text == (
+        "billing lost its committed offset of orders-0 at 22:13:25, 1 min after the last commit: deleted, with their topic or by hand,"
+        " or kept for less than 7 days here; 1 offset was committed anew later. At other times it lost 2 offsets more."
+    )
+
+
+def test_a_date_stands_where_the_day_is_another_than_the_finding_s() -> None:
+    day = 86_400_000
+    found = findings(facts(stuck=[stuck(0, day)]))[0]
+    assert "between 22:13:20 and 2023-11-15 22:13:20" in found.text
+    assert text([found]).startswith("2023-11-14 22:13:20.000  ")
+
+
+def test_a_group_without_records_of_its_own_is_told_by_what_the_log_still_holds() -> None:
+    def advice(**partition: int) -> str:
+        fallen = regression(0, 9, 5, None, from_generation=None, to_generation=None)
+        return findings(facts(regressions=[fallen], partitions=[{"log_partition": 12, **partition}]))[0].advice
+
+    assert "the log is whole" in advice(records=10, first_offset=0, last_offset=9)
+    assert "has been cleaned" in advice(records=8, first_offset=0, last_offset=9)
+    assert "has been cleaned" in advice(records=10, first_offset=5, last_offset=14)
+
+
 def test_an_unknown_or_small_lag_is_not_told() -> None:
     rows = {"billing": [window(0, None, 5)], "audit": [window(0, 0, 1), window(10_000, 40, 0)]}
     assert findings(facts(lag=rows))[0].kind == "nothing"
@@ -327,7 +388,7 @@ def test_many_of_a_kind_are_cut_short_and_the_rest_is_named() -> None:
 
 def test_the_text_has_times_and_advice() -> None:
     told = text(findings(facts(regressions=[regression(1000, 1200, 950)])))
-    assert told.startswith("22:13:21.000  billing went back")
+    assert told.startswith("2023-11-14 22:13:21.000  billing went back")
     assert "\n    The new owner went on from an older offset" in told
 
 

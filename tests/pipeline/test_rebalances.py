@@ -440,6 +440,10 @@ def hand_made_log() -> list[dict[str, Any]]:
     life.log.add("group_tombstone", 700, group="billing")
     life(800, 1, "c")
     rows += life.log.rows
+    ended = GroupLog("ended")
+    ended(0, 1, "a")
+    ended.log.add("group_tombstone", 90, group="billing")
+    rows += ended.log.rows
     compacted = GroupLog("compacted")
     compacted(900, 17, "a", "b")
     compacted(950, 18, "b", b={"topics": ["orders", "returns"]})
@@ -489,6 +493,16 @@ def test_what_can_be_known_from_records(spark: Any) -> None:
         (7, 6, "gone", ["b"], "empty", 0, True, 1, None),
         (1, 0, "join", ["c"], "stable", 0, True, 0, 50),
     ]
+    # Stable until the group's next record of another kind at the latest, never to the end of the log
+    assert picked(table["life"], "generation", "stable_ms") == [
+        (1, 80),
+        (2, 50),
+        (5, 50),
+        (6, 150),
+        (7, None),
+        (1, None),
+    ]
+    assert picked(table["ended"], "generation", "stable_ms") == [(1, 90)]
     assert picked(table["compacted"], *names) == [
         (17, None, "unknown", None, "stable", None, False, None, 50),
         (18, 17, "gone", ["a"], "stable", 0, True, 2, 50),

@@ -165,7 +165,7 @@ def test_text_from_outside_does_nothing() -> None:
 def test_nothing_at_all_makes_a_page_too() -> None:
     text, parsed = page(Facts("empty", None, None))
     assert [attributes["id"] for tag, attributes in parsed.tags if tag == "section"] == ["findings"]
-    assert "Nothing unusual was found in 0 groups, 0 commits and 0 rebalances." in text
+    assert "Nothing unusual was found in 0 groups, 0 committed offsets and 0 rebalances." in text
 
 
 def test_a_log_without_ends_shows_commits_and_says_why() -> None:
@@ -270,6 +270,53 @@ def test_the_lag_curve_is_as_high_as_the_lag() -> None:
     assert heights[1] - heights[2] == (heights[0] - heights[2]) / 2
     assert "stuck from 22:13:30.000 to 22:13:49.000" in titles(picture)
     assert "lag 0, at most 1,000" in text
+
+
+def test_a_curve_ends_where_the_offsets_were_deleted_and_does_not_fall_to_nothing() -> None:
+    rows = [
+        window(0, 400, 1),
+        window(10_000, 500, 0),
+        window(20_000, None, 0, deleted=2),
+        window(30_000, 100, 1, deleted=1),
+    ]
+    picture = svg(lag("billing", rows, (T0, T0 + 40_000, ()), [], []))
+    curves = [element.attrib["d"] for element in picture.iter() if element.attrib.get("class") == "curve"]
+    assert len(curves) == 2
+    assert any("committed offsets deleted or expired" in title for title in titles(picture))
+    assert "lag 100, 1 deleted, at most 500" in lag("billing", rows, (T0, T0 + 40_000, ()), [], [])
+    steps = [kept(0, 5), kept(10_000, 9), kept(20_000, None)]
+    picture = svg(committed("billing", steps, [], (T0, T0 + 40_000, ()), []))
+    (stair,) = [element.attrib["d"] for element in picture.iter() if element.attrib.get("class") == "curve"]
+    xs = [float(x) for x in re.findall(r"[MH]([\d.]+)", stair)]
+    assert max(xs) < 372  # not to the picture's edge
+
+
+def test_groups_of_a_log_alone_are_stable_until_their_next_record() -> None:
+    rows = [
+        rebalance(0, started_ms=None, closed_ms=T0, ended_ms=T0 + 50, generation=1, stable_ms=9950, source="log"),
+        rebalance(
+            0, started_ms=None, closed_ms=T0 + 10_000, ended_ms=T0 + 10_000, generation=2, stable_ms=None, end="empty"
+        ),
+    ]
+    known = facts(rebalances=rows, journal=None)
+    (lane,) = lanes.lanes(known, 9)
+    assert [(bar.began_ms - T0, bar.until_ms - T0, bar.stable, bar.known) for bar in lane.bars] == [
+        (0, 10_000, True, False),
+        (10_000, 10_000, False, False),
+    ]
+    text, _ = page(known)
+    assert "preparing: JoinGroups are awaited" not in text
+    assert "when its rebalance began is not in the log" in text
+
+
+def test_without_a_journal_nothing_that_hangs_on_it_is_shown() -> None:
+    silence = stuck(0, 40_000, evidence="silence", attempts=None, errors=None, groups=None, others=900)
+    text, parsed = page(facts(journal=None, silences=[silence], hotspots=[hotspot(12, 5, 1.0)]))
+    assert "stuck period" not in text
+    assert "read twice" not in text
+    assert "stuck" not in [attributes["id"] for tag, attributes in parsed.tags if tag == "section"]
+    assert not [attributes for _, attributes in parsed.tags if "jammed" in (attributes.get("class") or "")]
+    assert "Whether anybody tried is not in the log" in text
 
 
 def test_a_fall_of_an_offset_is_marked_where_it_was() -> None:

@@ -84,7 +84,8 @@ def _bar(row: Row, facts: Facts) -> Bar:
     words = f"{clock(began)}  {generation}: {cause(row)}\n{ended(row)}{lasted and f' after{lasted}'}"
     if row["size_after"] is not None:
         words += f", {row['size_after']} members"
-    return Bar(row["generation"], began, closed, over, max(until, over), stable, words)
+    known = row["started_ms"] is not None
+    return Bar(row["generation"], began, closed, over, max(until, over), stable, words, known)
 
 
 def _began(row: Row) -> int | None:

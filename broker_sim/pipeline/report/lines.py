@@ -27,7 +27,7 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
     sheet = Sheet(SMALL, f"Lag of {group}", left=LEFT, right=6, span=time)
     known = [point for point in points if point["lag"] is not None]
     most = max((int(point["lag"]) for point in known), default=0)
-    now = f"lag {number(known[-1]['lag'])}, at most {number(most)}" if known else "lag unknown: no log ends"
+    now = _now(points, known, most)
     _head(sheet, group, now)
     sheet.axis(TOP, BOTTOM + RATE, apart=84)
     _background(sheet, stuck, rebalancing, BOTTOM + RATE)
@@ -35,10 +35,13 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
         _scale(sheet, 0, max(most, 1))
         height = BOTTOM - TOP
         places = [(_middle(sheet, p), BOTTOM - height * int(p["lag"]) / max(most, 1), p) for p in known]
-        line = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in places)
         canvas = sheet.canvas
-        canvas.path(f"M{places[0][0]:.1f} {BOTTOM}L{line}L{places[-1][0]:.1f} {BOTTOM}Z", "area")
-        canvas.path(f"M{line}", "curve")
+        for piece in _pieces(points):
+            curve = [(_middle(sheet, p), BOTTOM - height * int(p["lag"]) / max(most, 1)) for p in piece]
+            line = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
+            canvas.path(f"M{curve[0][0]:.1f} {BOTTOM}L{line}L{curve[-1][0]:.1f} {BOTTOM}Z", "area")
+            canvas.path(f"M{line}", "curve")
+        _deletions(sheet, points, BOTTOM)
         peak = max(places, key=lambda place: int(place[2]["lag"]))
         if most:
             words = f"{clock(int(peak[2]['window_start_ms']))}  lag {number(most)}, the most"
@@ -54,7 +57,9 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
     told = f"went back {times(len(falls))}" if falls else ""
     _head(sheet, key, told, bad=bool(falls))
     steps = _steps(points, falls)
-    values = [value for _, value in steps] + [int(p["end"]) for p in points if p["end"] is not None]
+    values = [value for _, value in steps if value is not None] + [
+        int(p["end"]) for p in points if p["end"] is not None
+    ]
     values += [int(fall[name]) for fall in falls for name in ("from_offset", "to_offset")]
     low, high = min(values, default=0), max(values, default=1)
     low = 0 if low < (high - low) / 3 else low
@@ -70,6 +75,7 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
         sheet, [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]], y, "ends"
     )
     _stairs(sheet, steps, y, "curve")
+    _deletions(sheet, [{**p, "deleted": p["committed"] is None} for p in points], BOTTOM)
     for fall in falls:
         _fall(sheet, fall, y)
     sheet.cuts(TOP - 4, BOTTOM)
@@ -130,32 +136,72 @@ def _rates(sheet: Sheet, points: Sequence[Row]) -> None:
     sheet.canvas.text(LEFT - 5, base - 2, "commits", "muted tight end")
 
 
-def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int]]:
-    """(when, committed offset) in time's order: ends of windows, and both sides of each fall."""
-    found = [
-        (int(p["window_start_ms"]) + int(p["window_ms"]), 0, int(p["committed"]))
+def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
+    """What stands beside a lag's name: the last lag, which is none where no committed offset stands any more."""
+    if not known:
+        return "lag unknown: no log ends"
+    last = points[-1]
+    if last["lag"] is None and last["deleted"]:
+        return f"offsets deleted, at most {number(most)} before"
+    gone = f", {last['deleted']} deleted" if last["deleted"] else ""
+    return f"lag {number(known[-1]['lag'])}{gone}, at most {number(most)}"
+
+
+def _pieces(points: Iterable[Row]) -> list[list[Row]]:
+    """The points with a lag, divided where it is not known in between: an offset that is deleted is no offset that caught up."""
+    found: list[list[Row]] = [[]]
+    for point in points:
+        if point["lag"] is not None:
+            found[-1].append(point)
+        elif found[-1]:
+            found.append([])
+    return [piece for piece in found if piece]
+
+
+def _deletions(sheet: Sheet, points: Iterable[Row], bottom: float) -> None:
+    """A mark where committed offsets were deleted."""
+    before = 0
+    for point in points:
+        gone = int(point["deleted"] or 0)
+        if gone > before:
+            x = _middle(sheet, point)
+            sheet.canvas.group(f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired")
+            sheet.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
+            sheet.canvas.end_group()
+        before = gone
+
+
+def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int | None]]:
+    """(when, committed offset, None where it was deleted) in time's order: ends of windows, and both sides of each fall."""
+    found: list[tuple[int, int, int | None]] = [
+        (int(p["window_start_ms"]) + int(p["window_ms"]), 0, None if p["committed"] is None else int(p["committed"]))
         for p in points
-        if p["committed"] is not None
     ]
     for fall in falls:
         found += [
             (int(fall["at_ms"]) - 1, 1, int(fall["from_offset"])),
             (int(fall["at_ms"]), 2, int(fall["to_offset"])),
         ]
-    return [(ts_ms, value) for ts_ms, _, value in sorted(found)]
+    return [(ts_ms, value) for ts_ms, _, value in sorted(found, key=lambda step: step[:2])]
 
 
-def _stairs(sheet: Sheet, steps: Sequence[tuple[int, int]], y: Any, style: str) -> None:
-    if not steps:
-        return
-    d = f"M{sheet.x(steps[0][0]):.1f} {y(steps[0][1]):.1f}"
+def _stairs(sheet: Sheet, steps: Sequence[tuple[int, int | None]], y: Any, style: str) -> None:
+    """A stair from value to value, which ends where there is none."""
+    d, up = "", False
     last = (-1.0, -1.0)
-    for ts_ms, value in steps[1:]:
-        place = (round(sheet.x(ts_ms), 1), round(y(value), 1))
-        if place != last:
+    for ts_ms, value in steps:
+        x = round(sheet.x(ts_ms), 1)
+        if value is None:
+            d, up = d + (f"H{x}" if up else ""), False
+            continue
+        place = (x, round(y(value), 1))
+        if not up:
+            d, up = f"{d}M{place[0]} {place[1]}", True
+        elif place != last:
             d += f"H{place[0]}V{place[1]}"
-            last = place
-    sheet.canvas.path(d + f"H{sheet.width - sheet.right}", style)
+        last = place
+    if d:
+        sheet.canvas.path(d + (f"H{sheet.width - sheet.right}" if up else ""), style)
 
 
 def _fall(sheet: Sheet, fall: Row, y: Any) -> None:

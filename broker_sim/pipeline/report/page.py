@@ -71,12 +71,16 @@ def _subtitle(facts: Facts) -> str:
 def _tiles(facts: Facts) -> str:
     tiles = [
         (facts.groups, "group", "groups", ""),
-        (facts.commits, "commit", "commits", ""),
+        (facts.commits, "committed offset", "committed offsets", ""),
         (facts.counts.get("rebalances", 0), "rebalance", "rebalances", ""),
-        (facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", "bad"),
         (facts.counts.get("offset_regressions", 0), "offset went back", "offsets went back", "bad"),
-        (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", "bad"),
+        (facts.counts.get("offset_deletions", 0), "offset deleted", "offsets deleted", ""),
     ]
+    if facts.journal is not None:  # a log alone proves neither, so that a 0 would be a lie
+        tiles += [
+            (facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", "bad"),
+            (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", "bad"),
+        ]
     cells = []
     for value, one, many, alarm in tiles:
         style, name = "tile bad" if alarm and value else "tile", one if value == 1 else many
@@ -86,7 +90,8 @@ def _tiles(facts: Facts) -> str:
 
 def _findings(findings: Sequence[Finding]) -> Section:
     rows = [
-        f'<li class="{one.severity}"><p>{escaped(one.text)}</p>{f"<p class=do>{escaped(one.advice)}</p>" if one.advice else ""}</li>'
+        f'<li class="{one.severity}">{_moment(one.at_ms)}<p>{escaped(one.text)}</p>'
+        f"{f'<p class=do>{escaped(one.advice)}</p>' if one.advice else ''}</li>"
         for one in findings[:MOST_FINDINGS]
     ]
     first = f'<ol class="findings">{"".join(rows[:FIRST_FINDINGS])}</ol>'
@@ -94,6 +99,10 @@ def _findings(findings: Sequence[Finding]) -> Section:
         rest = f'<ol class="findings">{"".join(rows[FIRST_FINDINGS:])}</ol>'
         first += f"<details><summary>{count(len(rows) - FIRST_FINDINGS, 'more finding')}</summary>{rest}</details>"
     return "findings", "Findings", first + _left(len(findings) - MOST_FINDINGS, "finding", "they are in findings.txt")
+
+
+def _moment(at_ms: int | None) -> str:
+    return "" if at_ms is None else f"<time>{date(at_ms)} {clock(at_ms)}</time>"
 
 
 def _left(number_: int, what: str, where: str = "") -> str:
@@ -128,8 +137,8 @@ def _stuck(facts: Facts) -> Section | None:
     rows = [
         (
             row["log"],
-            clock(row["from_ms"]),
-            "still stuck" if row["to_ms"] is None else clock(row["to_ms"]),
+            f"{date(row['from_ms'])} {clock(row['from_ms'])}",
+            "still stuck" if row["to_ms"] is None else f"{date(row['to_ms'])} {clock(row['to_ms'])}",
             duration_text(row["stuck_ms"] or 0),
             "not known" if row["attempts"] is None else number(row["attempts"]),
             ", ".join(row["errors"] or ()),
@@ -137,8 +146,11 @@ def _stuck(facts: Facts) -> Section | None:
         )
         for row in facts.stuck
     ]
-    head = ("partition", "first failure", "next success", "stuck for", "attempts", "errors", "groups hit")
-    lead = '<p class="lead">Partitions that took nothing although somebody tried. A partition that nobody wrote to is not stuck.</p>'
+    head = ("partition", "first failure", "next success", "no success for", "attempts", "errors", "groups hit")
+    lead = (
+        '<p class="lead">Partitions that took nothing although somebody tried, from the first attempt that failed to the next that did '
+        "not: what held them up may have begun earlier and ended sooner. A partition that nobody wrote to is not stuck.</p>"
+    )
     return (
         "stuck",
         "Stuck periods",

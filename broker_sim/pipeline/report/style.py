@@ -33,7 +33,7 @@ _SHAPES = """
 .curve{fill:none;stroke:var(--heat);stroke-width:1.8;stroke-linejoin:round}
 .area{fill:var(--heat);opacity:.16}.ends{fill:none;stroke:var(--end);stroke-width:1.2;stroke-dasharray:4 3}
 .rate{fill:var(--good);opacity:.5}.fall{fill:none;stroke:var(--bad);stroke-width:2;stroke-linecap:round}
-.left{fill:var(--end)}.came{fill:#f5a623}.lost{fill:var(--bad)}.late{fill:#c026d3}.big{font-size:13px;font-weight:650}
+.left{fill:var(--end)}.tick{fill:var(--end)}.came{fill:#f5a623}.lost{fill:var(--bad)}.late{fill:#c026d3}.big{font-size:13px;font-weight:650}
 .cut{fill:none;stroke:var(--paper);stroke-width:3}.hatch{fill:url(#hatch)}.tight{font-size:9.5px}
 """
 
@@ -55,6 +55,7 @@ ol.findings{list-style:none;margin:10px 0 0;padding:0;display:grid;gap:10px}
 .findings li{border:1px solid var(--line);border-left:4px solid var(--note);border-radius:10px;padding:10px 14px;overflow-wrap:anywhere}
 .findings li.bad{border-left-color:var(--bad)}.findings li.warn{border-left-color:var(--warn)}
 .findings li.good{border-left-color:var(--good)}
+.findings time{color:var(--muted);font-size:13px;font-variant-numeric:tabular-nums;display:block}
 .findings p{margin:0}.findings p.do{color:var(--muted);font-size:13.5px;margin-top:3px}
 nav{display:flex;flex-wrap:wrap;gap:6px 16px;margin:0 0 16px;font-size:13.5px}a{color:var(--note)}nav a{text-decoration:none}
 svg.chart{display:block;width:100%;height:auto}svg.narrow{display:none}

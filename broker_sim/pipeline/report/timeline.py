@@ -23,6 +23,7 @@ MANY, CROWD_PX = 80, 8.0
 """Of more bars than that in a row, those that share so little room are drawn as one."""
 LEGEND = (
     ("prepare", "preparing: JoinGroups are awaited"),
+    ("tick", "a generation was stored: when its rebalance began is not in the log"),
     ("complete", "completing: the assignment is awaited"),
     ("g0", "Stable, a colour for each generation"),
     ("fell", "a committed offset went back"),
@@ -51,6 +52,8 @@ class Bar:
     until_ms: int
     stable: bool
     words: str
+    known: bool = True
+    """Whether ``began_ms`` is when its window opened: a log alone shows no more than when it closed."""
 
 
 def timeline(lanes: Sequence[Lane], time: tuple[int, int, Spans], width: int) -> str:
@@ -131,7 +134,7 @@ def _bar(sheet: Sheet, bar: Bar, top: float) -> None:
     if ended > closed:
         canvas.rect(closed, top, max(ended - closed, LEAST_PX), BAR, "complete", radius=3)
     if x == ended:
-        canvas.rect(x, top, LEAST_PX, BAR, "prepare")
+        canvas.rect(x, top, LEAST_PX, BAR, "prepare" if bar.known else "tick")
     if bar.generation is not None:
         label = str(bar.generation)
         for start, stop in ((ended, end if bar.stable else ended), (closed, ended), (x, closed)):
@@ -143,7 +146,11 @@ def _bar(sheet: Sheet, bar: Bar, top: float) -> None:
 
 def _legend(sheet: Sheet, y: float, lanes: Sequence[Lane]) -> float:
     canvas, x = sheet.canvas, 0.0
-    shown = {"prepare", "complete", "g0"}
+    bars = [bar for lane in lanes for bar in lane.bars]
+    shown = {"prepare"} if any(bar.known for bar in bars) else set()
+    shown |= {"complete"} if any(bar.ended_ms > bar.closed_ms for bar in bars) else set()
+    shown |= {"g0"} if any(bar.stable for bar in bars) else set()
+    shown |= {"tick"} if any(not bar.known for bar in bars) else set()
     shown |= {"fell"} if any(lane.falls for lane in lanes) else set()
     shown |= {"hatched"} if any(lane.stuck for lane in lanes) else set()
     for kind, words in LEGEND:

@@ -104,8 +104,9 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
 
 
 def group_lag(table: DataFrame) -> DataFrame:
-    """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one; null where none has),
-    commits. A partition without a row in a window stands as it stood."""
+    """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one then; null where none has),
+    deleted (partitions whose committed offset is deleted then: how far behind the group is there, nobody can say), commits.
+    A partition without a row in a window stands as it stood."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -113,18 +114,25 @@ def group_lag(table: DataFrame) -> DataFrame:
     of_group = (
         Window.partitionBy("run_id", "group").orderBy("window_start_ms").rowsBetween(Window.unboundedPreceding, 0)
     )
-    here = f.coalesce("lag", f.lit(0))
+
+    def change(value: SparkColumn) -> SparkColumn:
+        return value - f.coalesce(f.lag(value).over(of_key), f.lit(0))
+
     moved = table.select(
         *("run_id", "group", "window_start_ms", "window_ms", "commits"),
-        (here - f.coalesce(f.lag(here).over(of_key), f.lit(0))).alias("moved"),
-        f.col("lag").isNotNull().cast("int").alias("known"),
+        change(f.coalesce("lag", f.lit(0))).alias("lag"),
+        change(f.col("lag").isNotNull().cast("int")).alias("known"),
+        change(f.col("committed").isNull().cast("int")).alias("deleted"),
     )
     windows = moved.groupBy("run_id", "group", "window_start_ms", "window_ms").agg(
-        f.sum("moved").alias("moved"), f.sum("commits").alias("commits"), f.max("known").alias("known")
+        *(f.sum(name).alias(name) for name in ("lag", "known", "deleted", "commits"))
     )
-    total, known = f.sum("moved").over(of_group), f.max("known").over(of_group)
+    total, known, deleted = (f.sum(name).over(of_group) for name in ("lag", "known", "deleted"))
     return windows.select(
-        *("run_id", "group", "window_start_ms", "window_ms"), f.when(known == 1, total).alias("lag"), "commits"
+        *("run_id", "group", "window_start_ms", "window_ms"),
+        f.when(known > 0, total).alias("lag"),
+        deleted.alias("deleted"),
+        "commits",
     )
 
 

@@ -66,7 +66,12 @@ REBALANCES = Table(
         ),
         Column("preparing_ms", LONG, "how long members were waited for: closed - started", "journal"),
         Column("completing_ms", LONG, "from there until the assignment was stored, or the next one began", _BOTH),
-        Column("stable_ms", LONG, "how long it was Stable afterwards; null if it still is, or never was", "journal"),
+        Column(
+            "stable_ms",
+            LONG,
+            "how long it was Stable afterwards (from the log alone: at most); null if it still is, or never was",
+            _BOTH,
+        ),
         Column(
             "cause",
             STRING,
@@ -276,6 +281,9 @@ def _of_log(log: DataFrame) -> DataFrame:
     records = (
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
         .withColumn("before", F.lag(F.struct("kind", "generation", "members")).over(of_group))
+        .withColumn(
+            "left_ms", F.first(_over(), ignorenulls=True).over(of_group.rowsBetween(1, Window.unboundedFollowing))
+        )
         .withColumn("fresh", F.col("before.kind") == "group_tombstone")
         .where((F.col("kind") == "group") & (F.col("generation") > 0))
         .where(F.col("before").isNull() | F.col("fresh") | (F.col("generation") != F.col("before.generation")))
@@ -290,6 +298,23 @@ def _of_log(log: DataFrame) -> DataFrame:
         .withColumn("gone", F.array_except(ids("old", "member_id"), ids("new", "member_id")))
     )
     return _logged(records, known)
+
+
+def _over() -> SparkColumn:
+    """When what the group was before this record was over, at the latest: null unless it is of another generation, without members, or
+    the group's tombstone.
+
+    That record tells since when the group is in its state, which is nearer to the truth than when it was written; before it the group
+    may have been preparing already, which a log does not show.
+    """
+    from pyspark.sql import functions as F
+
+    return F.when(
+        (F.col("kind") == "group_tombstone")
+        | (F.size(F.coalesce("members", none_of(OFFSET_LOG, "members"))) == 0)
+        | ~F.col("generation").eqNullSafe(F.col("before.generation")),
+        F.least(F.coalesce("state_ts_ms", "record_ts_ms"), "record_ts_ms"),
+    )
 
 
 def _logged(records: DataFrame, known: SparkColumn) -> DataFrame:
@@ -326,6 +351,9 @@ def _logged(records: DataFrame, known: SparkColumn) -> DataFrame:
             *moments("ended", F.col("record_ts_ms")),
             F.when(empty, "empty").otherwise("stable").alias("end"),
             F.when(~empty, F.greatest(F.col("record_ts_ms") - F.col("state_ts_ms"), F.lit(0))).alias("completing_ms"),
+            F.when(
+                ~empty & F.col("left_ms").isNotNull(), F.greatest(F.col("left_ms") - F.col("record_ts_ms"), F.lit(0))
+            ).alias("stable_ms"),
             cause.alias("cause"),
             who.alias("who"),
             _clients(who, seen, "member_id").alias("who_clients"),

@@ -9,7 +9,8 @@ Rules:
    may have begun. Where nobody tried to write, and clients were only told that there is no coordinator (evidence `answers`), any other
    answer of the coordinator but that to a Heartbeat ends it.
 4. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
-   others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing.
+   others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing. A silence
+   that a tombstone or a group's record ends, or begins, is none: there nobody had anything to commit, or no member was there.
 """
 
 from __future__ import annotations
@@ -360,12 +361,13 @@ def _silences(log: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
         F.col("record_ts_ms").alias("to_ms"),
         F.lag("record_ts_ms").over(ordered).alias("from_ms"),
         (F.col("log_offset") - F.lag("log_offset").over(ordered) == 1).alias("next"),
+        ((F.col("kind") == "commit") & (F.lag("kind").over(ordered) == "commit")).alias("working"),
     ).withColumn("pause_ms", F.col("to_ms") - F.col("from_ms"))
     pace = records.groupBy("run_id", "log_partition").agg(
         F.count("*").alias("records"), F.percentile_approx("pause_ms", 0.9).alias("usual_ms")
     )
     silences = (
-        records.where(F.col("next") & (F.col("pause_ms") >= least_ms))
+        records.where(F.col("next") & F.col("working") & (F.col("pause_ms") >= least_ms))
         .join(pace, ["run_id", "log_partition"])
         .where((F.col("records") >= _BUSY) & (F.col("pause_ms") >= _UNUSUAL * F.col("usual_ms")))
     )

@@ -1,0 +1,220 @@
+"""What is told of committed offsets: that they went back, ceased to stand, fell behind, or that records were handed out twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from broker_sim.explain.phrases import count, times
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.phrases import when
+from broker_sim.words import duration_text
+
+__all__ = ["ABOUT_OFFSETS"]
+
+LAGS = 100
+"""Lags below that are not worth a sentence."""
+
+_BACK = {
+    "reset": (
+        "note",
+        "was reset from outside",
+        "Somebody set these offsets while the group had no members; was that meant?",
+    ),
+    "deleted": (
+        "warn",
+        "began anew after its offset had been deleted",
+        "Offsets of a group without members expire after offsets.retention.minutes; auto.offset.reset then decides where it goes on.",
+    ),
+    "rebalance": (
+        "bad",
+        "went back across a rebalance",
+        "The new owner went on from an older offset than the last commit: the old one committed late, or a commit failed. Commit in"
+        " onPartitionsRevoked, and make processing bear repetition.",
+    ),
+    "rewind": (
+        "warn",
+        "went back within a generation",
+        "The consumer itself did that: seek(), or commits that overtake each other (asynchronous ones that are retried).",
+    ),
+    None: ("warn", "went back", "The group's own record is not in the log, so that nobody can say how."),
+}
+_NEVER_JOINED = (
+    "No record of the group itself is in the log, and the log is whole: its consumers commit without joining (assign()), or a tool or"
+    " admin client set the offset. A seek, an old position that was committed again, or a reset would look like this."
+)
+_CLEANED = (
+    "No record of the group itself is in the log any more, or never was: the log has been cleaned. A rebalance, a reset, a seek, or a"
+    " commit without a group (assign()) would look like this."
+)
+
+
+def _regressions(facts: Facts) -> Iterable[Finding]:
+    kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
+    for row in facts.regressions:
+        kinds[row["group"], row["how"]].append(row)
+    for (group, how), rows in kinds.items():
+        severity, what, advice = _BACK.get(how, _BACK[None])
+        worst = max(rows, key=lambda row: row["by"])
+        if how not in _BACK or how is None:
+            advice = _NEVER_JOINED if _whole(facts, worst["log_partition"]) else _CLEANED
+        total = sum(row["by"] for row in rows)
+        where = f"{worst['topic']}-{worst['partition']}"
+        words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
+        if how == "rebalance":
+            words += f", as generation {worst['to_generation']} followed {worst['from_generation']}"
+        words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
+        if len(rows) > 1:
+            words += f". It did so {times(len(rows))} ({count(total, 'record')} in all)"
+        weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
+        yield Finding(
+            "regression", severity, weight, f"{words}.", advice, group, worst["log_partition"], worst["at_ms"]
+        )
+
+
+def _whole(facts: Facts, log_partition: int | None) -> bool:
+    """Whether that partition has all its records, from the first on."""
+    row = next((one for one in facts.partitions if one["log_partition"] == log_partition), None)
+    return row is not None and row["first_offset"] == 0 and row["records"] == row["last_offset"] + 1
+
+
+_ANEW = (
+    "A consumer without a committed offset begins where its auto.offset.reset says: earliest reads again what is still there, latest"
+    " skips what was written meanwhile."
+)
+
+
+def _deletions(facts: Facts) -> Iterable[Finding]:
+    """Committed offsets that ceased to stand: one finding for each group, of the moment at which it lost the most."""
+    for group, rows in by_group(facts.deletions):
+        row = max(rows, key=lambda one: (one["returned"], one["offsets"]))
+        topic, partition = row["example"]["topic"], row["example"]["partition"]
+        where = (
+            f"of {topic}-{partition}"
+            if row["offsets"] == 1
+            else f"of {row['offsets']} partitions, such as {topic}-{partition}"
+        )
+        words = f"{group} lost its committed {'offset' if row['offsets'] == 1 else 'offsets'} {where} at {when(row['at_ms'])}"
+        idle = None if row["idle_ms"] is None else duration_text(row["idle_ms"])
+        if row["how"] == "expired":
+            words += f": nothing was committed for {idle}, and by default offsets expire after 7 days"
+        elif idle is not None:
+            words += f", {idle} after the last commit: deleted, with their topic or by hand, or kept for less than 7 days here"
+        else:
+            words += "; what was committed before is not in the log any more"
+        if row["group_ended"]:
+            words += "; the group itself ended with them"
+        if row["returned"]:
+            words += (
+                f"; {count(row['returned'], 'offset')} {'was' if row['returned'] == 1 else 'were'} committed anew later"
+            )
+        elsewhere = sum(one["offsets"] for one in rows if one is not row)
+        if elsewhere:
+            words += f". At other times it lost {count(elsewhere, 'offset')} more"
+        severity, weight = ("warn", 520.0) if row["returned"] else ("note", 65.0)
+        yield Finding(
+            "deleted",
+            severity,
+            weight + min(row["offsets"], 50) / 10,
+            f"{words}.",
+            _ANEW,
+            group,
+            row["log_partition"],
+            row["at_ms"],
+        )
+
+
+def _duplicates(facts: Facts) -> Iterable[Finding]:
+    for group, rows in by_group(facts.duplicates):
+        sure = [row for row in rows if row["evidence"] == "delivered"]
+        shown = sure or rows
+        worst = max(shown, key=lambda row: row["records"] or 0)
+        total = sum(row["records"] or 0 for row in shown)
+        whom = _whom(worst["from_client"], worst["to_client"])
+        words = (
+            f"{group} was {'handed' if sure else 'sent'} {count(total, 'record')} twice: {_offsets(worst)} in generation "
+            f"{worst['from_generation']} and again in {worst['to_generation']}{whom}"
+        )
+        if len(shown) > 1:
+            words += f", and {count(len(shown) - 1, 'window')} more like it"
+        if sure:
+            advice = "Read, but not committed, when the partition changed hands: commit more often, or make processing bear it."
+            yield Finding(
+                "duplicates", "warn", 550 + min(len(rows), 40), f"{words}.", advice, group, None, worst["at_ms"]
+            )
+        else:
+            advice = "They were fetched ahead by both owners; whether the first application saw them is not known."
+            yield Finding("duplicates", "note", 45, f"{words}.", advice, group, None, worst["at_ms"])
+
+
+def _whom(first: str | None, then: str | None) -> str:
+    if not first or not then:
+        return ""
+    return f" (both times to {first})" if first == then else f" (to {first}, then to {then})"
+
+
+def _offsets(row: Row) -> str:
+    first, last, where = row["from_offset"], row["to_offset"] - 1, f"{row['topic']}-{row['partition']}"
+    return f"offset {first:,} of {where}" if first == last else f"offsets {first:,} to {last:,} of {where}"
+
+
+def _lag(facts: Facts) -> Iterable[Finding]:
+    for group, rows in facts.lag.items():
+        known = [row for row in rows if row["lag"] is not None]
+        if not known:
+            continue
+        peak = max(known, key=lambda row: row["lag"])
+        if rows[-1]["lag"] is None:
+            if peak["lag"] >= LAGS:
+                words = (
+                    f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,} when"
+                    " its last committed offsets were deleted; how far behind it is since then cannot be said"
+                )
+                yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
+            continue
+        now, gone = known[-1]["lag"], rows[-1]["deleted"]
+        left = f" (without {count(gone, 'partition')} whose offsets are deleted)" if gone else ""
+        last = next((row for row in reversed(rows) if row["commits"]), None)
+        if (
+            now >= LAGS
+            and last is not None
+            and known[-1]["window_start_ms"] > last["window_start_ms"]
+            and last["lag"] < now
+        ):
+            words = (
+                f"{group} committed for the last time at {when(last['window_start_ms'])}, while its logs grew: from a lag of "
+                f"{last['lag'] or 0:,} to {now:,} at the end{left}"
+            )
+            yield Finding(
+                "lag",
+                "bad",
+                300 + min(now / 1000, 100),
+                f"{words}.",
+                "Its consumers are gone, hang, or cannot commit.",
+                group,
+                None,
+                last["window_start_ms"],
+            )
+        elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
+            words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}{left}"
+            advice = "It reads more slowly than is written: more consumers, up to the number of partitions, or less work a record."
+            yield Finding(
+                "lag",
+                "warn",
+                150 + 50 * now / (now + 10_000),
+                f"{words}.",
+                advice,
+                group,
+                None,
+                known[0]["window_start_ms"],
+            )
+        elif peak["lag"] >= LAGS:
+            words = (
+                f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind"
+            )
+            words += f" at the end{left}"
+            yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
+
+
+ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_regressions, _deletions, _duplicates, _lag)

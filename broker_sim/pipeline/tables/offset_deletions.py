@@ -1,0 +1,100 @@
+"""The table offset_deletions: committed offsets that ceased to stand, and what their consumers do about it.
+
+Rules:
+1. A row is a tombstone that took effect on an offset, whoever wrote it: expiry, a deleted group, a deleted topic and OffsetDelete write
+   the same record (GroupMetadataManager.cleanupGroupMetadata, OffsetMetadataManager), so `how` tells no more than the log does.
+2. ``group_ended`` is exact: the group's own tombstone is the group's next record. ``how`` weighs the idle time against Kafka's default
+   offsets.retention.minutes; a cluster that keeps offsets for less time is told `deleted`, and the idle time stands beside it.
+3. What was committed before is known as far as the log still has it: of a cleaned segment nothing but the tombstone may be left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.offset_log import commits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["OFFSET_DELETIONS", "RETENTION_MS", "offset_deletions"]
+
+RETENTION_MS = 7 * 86_400_000
+"""Kafka's default offsets.retention.minutes."""
+
+OFFSET_DELETIONS = Table(
+    "offset_deletions",
+    (
+        RUN_ID,
+        Column("source", STRING, "`log`, or `journal` where there is no log", ""),
+        Column("group", STRING, "group id", "offset_log"),
+        Column("topic", STRING, "topic", "offset_log"),
+        Column("partition", INT, "partition", "offset_log"),
+        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        Column("log_offset", LONG, "of the tombstone; order by it", "offset_log"),
+        *moment("at", "when it took effect", "offset_log"),
+        Column("last_offset", LONG, "offset that stood committed; null where the log has it no more", "offset_log"),
+        *moment("last_commit", "when that was committed; null likewise", "offset_log"),
+        Column("idle_ms", LONG, "at - last_commit; null likewise", "offset_log"),
+        Column("group_ended", BOOLEAN, "whether the group itself ended with it", "offset_log"),
+        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        *moment("next_commit", "when that was; null if none was", "offset_log"),
+        Column(
+            "how",
+            STRING,
+            "`expired` (nothing was committed for 7 days, the default offsets.retention.minutes, or longer), `deleted` (sooner: group,"
+            " topic or offset was deleted, or the retention is shorter); null if the last commit is not known",
+            "offset_log",
+        ),
+    ),
+    "One row for each committed offset that was deleted or expired.",
+)
+
+_KEY = ("run_id", "group", "topic", "partition")
+
+
+def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
+    """OFFSET_DELETIONS of an offset_log, or of a `journal_log`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
+    said = f.struct("deleted", "committed_offset", "at_ms")
+    seen = commits(log).select(
+        "*",
+        f.lag(said).over(order).alias("before"),
+        f.lead(said).over(order).alias("after"),
+    )
+    # a tombstone behind a tombstone deletes nothing (Kafka 3 writes them for offsets that it never published)
+    gone = seen.where("deleted").where(~f.coalesce("before.deleted", f.lit(False)))
+    idle = f.col("at_ms") - f.col("before.at_ms")
+    told = _with_ends(gone, log).select(
+        "*",
+        f.lit(source).alias("source"),
+        f.col("before.committed_offset").alias("last_offset"),
+        f.col("before.at_ms").alias("last_commit_ms"),
+        f.timestamp_millis("before.at_ms").alias("last_commit"),
+        idle.alias("idle_ms"),
+        f.col("after.committed_offset").alias("next_offset"),
+        f.col("after.at_ms").alias("next_commit_ms"),
+        f.timestamp_millis("after.at_ms").alias("next_commit"),
+        f.when(idle >= RETENTION_MS, "expired").when(idle.isNotNull(), "deleted").alias("how"),
+    )
+    return OFFSET_DELETIONS.conform(told)
+
+
+def _with_ends(gone: DataFrame, log: DataFrame) -> DataFrame:
+    """With ``group_ended``: the next record of the group that is no tombstone of an offset is the group's own tombstone."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    where = ["run_id", "log_partition", "group"]
+    others = log.where(f.col("kind").isin("group", "group_tombstone", "commit")).select(
+        *where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")
+    )
+    asks = gone.select(*where, f.col("log_offset").alias("place"), f.struct(*gone.columns).alias("gone"))
+    after = Window.partitionBy(*where).orderBy("place").rowsBetween(1, Window.unboundedFollowing)
+    both = others.unionByName(asks, allowMissingColumns=True)
+    ended = f.coalesce(f.first("next_kind", ignorenulls=True).over(after) == "group_tombstone", f.lit(False))
+    return both.withColumn("group_ended", ended).where(f.col("gone").isNotNull()).select("gone.*", "group_ended")
