@@ -16,7 +16,7 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.commandline import Parser, add_command, complain, setting
@@ -414,7 +414,8 @@ async def _serve_until_signal(
     import signal
     import threading
 
-    from broker_sim.memory import collect_rarely
+    from broker_sim.handlers import load_handlers
+    from broker_sim.memory import collect_rarely, give_back_now_and_then
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -431,12 +432,21 @@ async def _serve_until_signal(
         if control is not None:
             print(f"{CONTROL}{control.url}", flush=True)
         loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
-        loop.call_soon(collect_rarely)
+        _load_handlers(loop, load_handlers(), collect_rarely)
+        give_back_now_and_then(loop)
         try:
             await stop.wait()
         finally:
             if control is not None:
                 await control.stop()
+
+
+def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:
+    """One in each turn of the loop, so that the first clients are served in between."""
+    if next(modules, None) is None:
+        then()
+    else:
+        loop.call_soon(_load_handlers, loop, modules, then)
 
 
 def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:

@@ -26,8 +26,9 @@ from typing import Any
 
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, Owner, RequestContext, Tap, TappedContext
-from broker_sim.pieces import WRITE_ALONE, write_pieces
 from broker_sim.refusals import spoken
+from broker_sim.reply_writer import WRITE_ALONE, ReplyWriter
+from broker_sim.request_memo import RequestMemo
 from broker_sim.words import short
 from kafka_wire.codec import DecodeError, skip_tagged_fields
 
@@ -41,15 +42,7 @@ _PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlatio
 _START = struct.Struct(">iIi")  # the same up to the correlation id
 _SMALLEST = 10  # bytes of a frame that holds a request header
 
-_REPEATS = 4
-"""Requests that a connection remembers, of at most _REPEAT_SIZE bytes each, with replies of at most four times as many."""
-_REPEAT_SIZE = 1024
-
-_PARKED, _UNREAD, _CLOSING, _MUTED = 1, 2, 4, 8  # why no further frame is handled: `_stop`
-
-_Repeat = tuple[int, Callable[[], bool], bytes, bytes, bytes]
-"""Api key and version as in the frame; whether the reply is the same; the reply before and behind the correlation id; how the frame
-begins, up to there."""
+_PARKED, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
 
 log = logging.getLogger("broker_sim.server")
 
@@ -64,20 +57,19 @@ class Connection(asyncio.Protocol):
         "_head",
         "_host",
         "_large",
+        "_memo",
         "_need",
         "_out",
         "_owner",
         "_pending",
         "_pos",
         "_reading",
-        "_repeat_size",
-        "_repeats",
         "_rest",
         "_route",
-        "_seen",
         "_stop",
         "_tail",
         "_transport",
+        "_writer",
         "broker",
         "client_id",
         "last_active",
@@ -99,15 +91,16 @@ class Connection(asyncio.Protocol):
         self._head, self._body = b"\xff\xff", 14  # of a frame: the client id with its length, and where that ends
         self._transport: asyncio.Transport | None = None
         self._route: Route | None = None  # of the frame in a fast path
-        self._repeats: dict[bytes, _Repeat] = {}  # by the frame's bytes behind the correlation id
-        self._seen = b""  # a request that may come again
-        self._repeat_size = -1  # what the size field of the longest one says
+        self._memo = RequestMemo()
         self._stop = 0
         self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
         self._handling = False  # inside a handler, whose caller looks for the reply
         self._pending: deque[RequestContext | list[bytes]] | None = None  # unanswered requests, and replies behind them
         self._out: list[bytes] = []  # replies not yet given to the transport
         self._large = False  # whether one of them may be WRITE_ALONE bytes long
+        self._writer: ReplyWriter | None = (
+            None  # made for the first large reply; where _PACED, all goes behind what waits in it
+        )
         self._rest: bytes | None = None  # not None: frames are held back, _tail comes after these
         self._pos = 0  # where in _rest to go on
         self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
@@ -135,6 +128,8 @@ class Connection(asyncio.Protocol):
         pending, self._pending = self._pending, None
         self._rest = self._tail = self.scratch = None
         self._out.clear()
+        if self._writer is not None:
+            self._writer.discard()
         for waiting in pending or ():
             if isinstance(waiting, RequestContext):
                 try:
@@ -157,8 +152,8 @@ class Connection(asyncio.Protocol):
             if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
                 self._run(data, 0)
                 return
-            if len(data) - 4 <= self._repeat_size:
-                known = self._repeats.get(data[12:])  # one frame alone that came before, as heartbeats do
+            if len(data) - 4 <= self._memo.longest:
+                known = self._memo.replies.get(data[12:])  # one frame alone that came before, as heartbeats do
                 if known is not None and data.startswith(known[4]) and known[1]():
                     self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
                     return
@@ -171,14 +166,26 @@ class Connection(asyncio.Protocol):
                 self._run(bytes(tail), 0)
 
     def eof_received(self) -> bool:
-        return False  # the transport closes, after what was answered is written
+        if not self._stop & _PACED:
+            return False  # the transport closes, after what was answered is written
+        self.close()
+        return True
 
     def pause_writing(self) -> None:
         self._stop |= _UNREAD
+        if self._writer is not None:
+            self._writer.paused = True
 
     def resume_writing(self) -> None:
         self._stop &= ~_UNREAD
         self.last_active = self._owner.tick
+        if self._writer is not None:
+            self._writer.paused = False
+            if self._stop & _PACED and not self._writer.resume():
+                return
+            self._stop &= ~_PACED
+            if self._stop & _CLOSING and self._transport is not None:
+                self._transport.close()
         self._unblock()
 
     # --- frames -----------------------------------------------------------------------------------------------------
@@ -209,10 +216,8 @@ class Connection(asyncio.Protocol):
                 self._rest, self._pos = b"", 0
             else:
                 self._ran(data, size + 4)
-        elif len(answer) < WRITE_ALONE:
-            self._transport.write(route.head_of(correlation_id, len(answer)) + answer)  # type: ignore[union-attr]
         else:
-            write_pieces(self._transport, [route.head_of(correlation_id, len(answer)), answer])  # type: ignore[arg-type]
+            self._transport.write(route.head_of(correlation_id, len(answer)) + answer)  # type: ignore[union-attr]
         return True
 
     def _run(self, data: bytes, pos: int) -> None:
@@ -249,15 +254,15 @@ class Connection(asyncio.Protocol):
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
-        repeats, tap, buggify = self._repeats, self._owner.tap, self.broker.state.buggify
+        memo, tap, buggify = self._memo, self._owner.tap, self.broker.state.buggify
         short = tap is None and (buggify is None or not buggify.fires("takes no short way"))
         while total - pos >= 14:
             size, code, correlation_id, client_id_size = unpack(data, pos)
             end = pos + 4 + size
             if end > total or not _SMALLEST <= size <= max_size:
                 break
-            if size <= self._repeat_size and self._deferring < 0 and short:
-                known = repeats.get(data[pos + 12 : end])
+            if size <= memo.longest and self._deferring < 0 and short:
+                known = memo.replies.get(data[pos + 12 : end])
                 if known is not None and known[0] == code and known[1]():
                     out += (known[2], data[pos + 8 : pos + 12], known[3])
                     pos = end
@@ -361,21 +366,12 @@ class Connection(asyncio.Protocol):
 
     def seen(self, frame: bytes) -> bool:
         """See ``context``: keeps the bytes of one request for the next call."""
-        last, self._seen = self._seen, frame[4:8] + frame[12:] if len(frame) <= _REPEAT_SIZE else b""
-        return last == self._seen and last != b""
+        return self._memo.seen(frame)
 
     def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
         """See ``context``: the frame in a fast path may come again."""
         assert self._route is not None
-        size = len(frame) - 4
-        if size > _REPEAT_SIZE or len(reply) > 4 * _REPEAT_SIZE:
-            return
-        if len(self._repeats) >= _REPEATS:
-            self._repeats.clear()
-        head = self._route.head_of(0, len(reply))
-        code = int.from_bytes(frame[4:8], "big")
-        self._repeats[frame[12:]] = (code, again, head[:4], head[8:] + reply, frame[:8])
-        self._repeat_size = max(self._repeat_size, size)
+        self._memo.remember(frame, self._route.head_of(0, len(reply)), reply, again)
 
     def _take_client_id(self, head: bytes, size: int) -> None:
         raw = head[2:]
@@ -479,9 +475,8 @@ class Connection(asyncio.Protocol):
 
     def write_now(self, data: bytes) -> None:
         """See ``context``: a part of the reply that is waited for."""
+        self._out.append(data)
         self._write()
-        if self._transport is not None:
-            self._transport.write(data)
 
     def mute(self, muted: bool) -> None:
         """See ``context``."""
@@ -559,9 +554,13 @@ class Connection(asyncio.Protocol):
         if self._stop & _CLOSING:
             out.clear()
         elif out and transport is not None:
-            if self._large:
+            if self._large or self._stop & _PACED:
                 self._large = False
-                write_pieces(transport, out)
+                if self._writer is None:
+                    self._writer = ReplyWriter(transport)
+                    self._writer.paused = self._stop & _UNREAD != 0
+                if not self._writer.write(out):
+                    self._stop |= _PACED
             else:
                 transport.write(b"".join(out))
             out.clear()
@@ -589,7 +588,7 @@ class Connection(asyncio.Protocol):
             self._owner.end_turn()
         self._write()
         self._stop |= _CLOSING
-        if self._transport is not None:
+        if self._transport is not None and not self._stop & _PACED:
             self._transport.close()
 
     def abort(self) -> None:

@@ -3,11 +3,20 @@
 glibc gives the top of its heap back to the kernel as soon as 128 KiB of it are free, and the kernel clears every page that it hands
 out again: a broker that reads and frees buffers of 256 KiB pays for that with three page faults a Produce request. `keep_freed`
 lets the heap keep what it has had, up to a bound.
+
+What is kept for speed must not be kept for good: a topic that was deleted, or a thousand clients that went away, leave their
+memory free in the heap, the most of it below something that lives. `give_back` returns it,
+`give_back_now_and_then` does so while a server runs.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Free memory at the top of the heap that is kept."""
@@ -20,13 +29,55 @@ _MMAP_BYTES = (
 
 def keep_freed() -> bool:
     """For a process of our own, as early as can be; False where the C library is not glibc (then nothing is done)."""
-    import ctypes
-
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES) and mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES))
+
+
+UNUSED_BYTES = 24 * 1024 * 1024
+"""So much free memory in the heap, at two looks in a row, is given back."""
+LOOK_S = 5.0
+"""Seconds between looks: half of it is how long what is free may have been in use, at the least."""
+
+
+class _Mallinfo2(ctypes.Structure):
+    """struct mallinfo2 of malloc.h: ten size_t, of which the ninth are the free bytes of the heap."""
+
+    _fields_ = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
+
+
+def free_bytes() -> int:
+    """Bytes of the C library's heap that nobody uses; 0 where that can't be asked (glibc before 2.33, others)."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError, TypeError):
+        return 0
+    ask.restype = _Mallinfo2
+    return int(ask().field_8)
+
+
+def give_back() -> None:
+    """Free pages of the heap go back to the kernel; nothing where the C library can't. Takes a millisecond for some 50 MiB."""
+    try:
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+    except (AttributeError, OSError, TypeError):
+        return
+
+
+def give_back_now_and_then(loop: asyncio.AbstractEventLoop) -> None:
+    """For a process of our own: free memory that is still free at the next look goes back. Ends with the loop."""
+
+    def look(free_before: int) -> None:
+        free = free_bytes()
+        if min(free, free_before) >= UNUSED_BYTES:
+            gc.collect()
+            give_back()
+            free = 0
+        loop.call_later(LOOK_S, look, free)
+
+    loop.call_later(LOOK_S, look, 0)
 
 
 def collect_rarely() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -136,6 +136,15 @@ def handler_modules() -> dict[int, str]:
     """API key -> the name of its handler module, for every file ``kNN_name`` in this package."""
     names = (info.name for info in pkgutil.iter_modules(__path__) if info.name[:1] == "k" and info.name[1:3].isdigit())
     return {int(name.partition("_")[0][1:]): name for name in sorted(names)}
+
+
+def load_handlers() -> Iterator[str]:
+    """Import the modules of one API after another; their names. A handler is imported at its API's first request, unless it is here
+    already: a server at its limit of open files could not read it then, and an old connection would pay for new ones."""
+    for module_name in handler_modules().values():
+        importlib.import_module(f"{__name__}.{module_name}")
+        importlib.import_module(f"kafka_wire.messages.{module_name}")
+        yield module_name
 
 
 def _route(api_key: int, version: int) -> Route:

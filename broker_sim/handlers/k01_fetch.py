@@ -13,9 +13,10 @@ Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from broker_sim.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
-from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.context import RequestContext, TappedContext
 from broker_sim.metadata import Broker, ClusterState, Partition
 from broker_sim.storage import StorageError
 from broker_sim.topics import NO_EPOCH, access_error
@@ -251,7 +252,9 @@ class Fetch:
             if limit < 0:
                 return _unread(asked.partition, Err.UNKNOWN_SERVER_ERROR)
             try:
-                records = log.read(offset, limit, up_to_offset=end, min_one_batch=first)
+                # who watches or breaks replies sees them whole; else they stay in the log until the client takes them
+                read = log.read if isinstance(self.ctx, TappedContext) else log.read_slice
+                records = cast(bytes, read(offset, limit, up_to_offset=end, min_one_batch=first))
             except StorageError as problem:
                 return _unread(asked.partition, problem.error)
         return PartitionData(

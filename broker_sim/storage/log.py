@@ -25,6 +25,7 @@ from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
 from broker_sim.storage.producer_state import ProducerState, encode_snapshot
+from broker_sim.storage.record_slices import RecordSlice, whole
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.validation import check_client_batch, check_size
@@ -34,11 +35,9 @@ from kafka_wire.record_batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     RecordBatchError,
-    UnsupportedCompression,
     batch_of,
     batches,
     parse_header,
-    records,
     stamp,
     stamp_append_time,
     stamp_create_time,
@@ -327,6 +326,15 @@ class PartitionLog:
 
         Raises OffsetOutOfRange (before the log's start, after its end), CorruptLog, KafkaStorageError.
         """
+        try:
+            return whole(self.read_slice(offset, max_bytes, up_to_offset=up_to_offset, min_one_batch=min_one_batch))
+        except FAILURES as error:
+            raise self._failure(error) from error
+
+    def read_slice(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes | RecordSlice:
+        """What `read` gives; much of it as a slice that reads it when it goes out, and is closed by whoever takes it."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Received request for offset {offset}, but we only have log segments from offset "
@@ -336,7 +344,7 @@ class PartitionLog:
             return b""
         try:
             for segment in self._segments_from(offset):
-                data = segment.read(offset, max_bytes, up_to_offset, min_one_batch)
+                data = segment.slice(offset, max_bytes, up_to_offset, min_one_batch)
                 if data or (segment.next_offset > offset and segment.size and not min_one_batch):
                     return data
         except FAILURES as error:
@@ -385,21 +393,11 @@ class PartitionLog:
                 for header, data, pos in segment.batches_from_timestamp(timestamp):
                     if header.max_timestamp < timestamp or header.last_offset < start:
                         continue
-                    found = self._record_at(LogBatch(header, data, pos), timestamp, start)
+                    found = LogBatch(header, data, pos).record_at(timestamp, start, self.config.compression_max_bytes)
                     if found is not None:
                         return found if up_to_offset is None or found.offset < up_to_offset else None
         except FAILURES as error:
             raise self._failure(error) from error
-        return None
-
-    def _record_at(self, batch: LogBatch, timestamp: int, start: int) -> TimestampOffset | None:
-        header = batch.header
-        try:
-            for record in records(batch.data, batch.position, header, max_bytes=self.config.compression_max_bytes):
-                if record.timestamp >= timestamp and record.offset >= start:
-                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-        except UnsupportedCompression:
-            return TimestampOffset(header.max_timestamp, max(header.base_offset, start), header.leader_epoch)
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -573,6 +571,8 @@ class PartitionLog:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
         for segment in self.segments:
             segment.close()
+            if self.directory is None:
+                segment.delete()  # the batches go now: topic, partition and log hold each other until a collector comes by
         if self.directory is not None:
             try:
                 for name in checkpoints.PARTITION_FILES:

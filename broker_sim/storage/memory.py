@@ -9,7 +9,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from broker_sim.storage.segment import Mark
+from broker_sim.storage.record_slices import MemorySlice, RecordSlice, whole
+from broker_sim.storage.segment import SLICE_BYTES, Mark
 from kafka_wire.record_batch import BatchHeader, parse_header
 
 
@@ -70,6 +71,9 @@ class MemorySegment:
         self._latest.append(self.max_timestamp)
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
+        return whole(self.slice(offset, max_bytes, up_to_offset, min_one))
+
+    def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
         first = bisect_left(self._last_offsets, offset)
         count = len(self._batches)
         if first >= count:
@@ -80,9 +84,12 @@ class MemorySegment:
             stop = first + 1
         if up_to_offset is not None and up_to_offset < self.next_offset:
             stop = min(stop, bisect_left(self._last_offsets, up_to_offset))
-        if stop - first == 1:
-            return self._batches[first]
-        return b"".join(self._batches[first:stop])
+        if stop <= first:
+            return b""
+        size = self._ends[stop - 1] - start
+        if size >= SLICE_BYTES:
+            return MemorySlice(self._batches[first:stop], size)
+        return self._batches[first] if stop - first == 1 else b"".join(self._batches[first:stop])
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
         for number in range(bisect_left(self._last_offsets, offset), len(self._batches)):
@@ -121,3 +128,4 @@ class MemorySegment:
 
     def delete(self) -> None:
         self._batches = []
+        del self._last_offsets[:], self._ends[:], self._latest[:]

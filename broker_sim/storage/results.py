@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafka_wire.record_batch import LENGTH_END, BatchHeader, Record, records
+from kafka_wire.record_batch import LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
 
 
 class Origin(enum.Enum):
@@ -48,3 +48,15 @@ class LogBatch(NamedTuple):
     def records(self) -> Iterator[Record]:
         """As kafka_wire.record_batch.records."""
         return records(self.data, self.position, self.header)
+
+    def record_at(self, timestamp: int, start: int, max_bytes: int) -> TimestampOffset | None:
+        """The first record at or after offset ``start`` whose timestamp (ms) is >= ``timestamp``; of a batch whose codec's library is
+        missing the first offset. ``max_bytes``: what it may be decompressed to. Raises RecordBatchError."""
+        header = self.header
+        try:
+            for record in records(self.data, self.position, header, max_bytes=max_bytes):
+                if record.timestamp >= timestamp and record.offset >= start:
+                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        except UnsupportedCompression:
+            return TimestampOffset(header.max_timestamp, max(header.base_offset, start), header.leader_epoch)
+        return None

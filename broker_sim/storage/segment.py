@@ -19,6 +19,7 @@ from typing import Protocol
 
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
+from broker_sim.storage.record_slices import DiskSlice, RecordSlice
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
@@ -35,6 +36,8 @@ Mark = tuple[int, int, int]
 
 READ_BYTES = 1 << 20
 SEEK_BYTES = 8192
+SLICE_BYTES = 65_536
+"""Reads from that size on wait in the log until the client takes them: as many bytes as go out in one piece anyway."""
 CUT_SLACK_BYTES = 16 * 1024
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -69,6 +72,9 @@ class Segment(Protocol):
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes:
         """Whole batches from the one that holds `offset` (or the next one), that end before `up_to_offset`."""
+
+    def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
+        """What `read` would give; where that is SLICE_BYTES or more, a slice that reads it later."""
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
         """(header, buffer, position in it) of every batch from the one that holds `offset` on."""
@@ -368,6 +374,28 @@ class DiskSegment:
                 self.fd, self._batch_size(self._files.read(self.fd, LENGTH_END, start), 0, start), start
             )
         return data[:at]
+
+    def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
+        if max_bytes < SLICE_BYTES:
+            return self.read(offset, max_bytes, up_to_offset, min_one)
+        start = self.seek(offset)
+        limit = self.size
+        if up_to_offset is not None and up_to_offset < self.next_offset:
+            limit = self.seek(up_to_offset)
+        end = start + max_bytes
+        if end < limit:
+            boundary = self.offset_index.boundary(end)
+            at = max(boundary, start)
+            near = boundary > start and end - boundary <= CUT_SLACK_BYTES <= max_bytes >> 2  # as in `read`
+            while not near and at + LENGTH_END <= end:
+                size = self._batch_size(self._files.read(self.fd, LENGTH_END, at), 0, at)
+                if at + size > end:
+                    break
+                at += size
+            limit = at
+        if limit - start < SLICE_BYTES:  # a large batch that must come whole, too
+            return self.read(offset, max_bytes, up_to_offset, min_one)
+        return DiskSlice(self._files, self.log_path, start, limit - start)
 
     def seek(self, offset: int) -> int:
         """Position of the first batch whose last offset is >= offset; the segment's size if there is none."""

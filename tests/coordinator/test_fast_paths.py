@@ -399,7 +399,7 @@ async def test_a_repeated_commit_and_heartbeat_take_the_fast_path() -> None:
             await both.settle()
         connections = both.fast.connections
         assert connections[0].scratch.commits.used == 4
-        assert len(connections[1]._repeats) == 1
+        assert len(connections[1]._memo.replies) == 1
         assert both.slow.connections[0].scratch is None
         both.compare()
 

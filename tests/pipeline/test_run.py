@@ -121,7 +121,8 @@ def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
     assert {path.name for path in ran.out.iterdir()} == {*MADE, MARKER}
     tables = {path.name for path in (ran.out / "tables").iterdir()}
     assert tables == {
-        *("events", "offset_log", "skipped", "lag", "offset_regressions", "coordinator_hotspots", "rebalances"),
+        *("events", "offset_log", "skipped", "lag", "offset_regressions", "offset_deletions"),
+        *("coordinator_hotspots", "rebalances"),
         *("member_churn", "duplicate_windows", "stuck_partitions"),
     }
     for table in tables:

@@ -13,7 +13,7 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if item.path.name == "test_tcp.py":
+    if item.path.name in ("test_tcp.py", "test_large_replies.py"):
         try:
             import uvloop
         except ImportError:  # an optional extra

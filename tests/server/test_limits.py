@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from typing import Any
 
@@ -159,3 +160,36 @@ async def test_stop_closes_every_connection() -> None:
     await bench.server.stop()
     assert not bench.server.connections
     assert bench.clock.next_deadline_ms() is None
+
+
+def test_every_request_is_read_at_the_limit_of_open_files() -> None:
+    """What is loaded at the start needs no file at an API's first request."""
+    source = """
+import resource
+from broker_sim.handlers import Routes, load_handlers, supported
+assert list(load_handlers())
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+routes = Routes("4.1")
+for key, (low, high) in supported("4.1").items():
+    for version in range(low, high + 1):
+        assert routes[(key << 16) + version].api_key == key
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)
+
+
+def test_memory_that_nobody_uses_goes_back_to_the_system() -> None:
+    source = """
+import re
+from broker_sim.memory import free_bytes, give_back, keep_freed
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read()).group(1)) << 10
+if keep_freed() and free_bytes():
+    blocks = [bytes([1]) * 100_000 for _ in range(1000)]
+    last = bytes([1]) * 100_000  # the heap's top is in use
+    held = resident()
+    del blocks
+    assert free_bytes() > 90_000_000, free_bytes()
+    give_back()
+    assert resident() < held - 90_000_000, (held, resident())
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)

@@ -17,7 +17,7 @@ from broker_sim.storage.checkpoints import (
 )
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.index import OffsetIndex, TimeIndex
-from tests.storage.batches import add, batch
+from tests.storage.batches import add, batch, fill
 
 
 def test_an_offset_index_finds_the_entry_at_or_before() -> None:
@@ -157,3 +157,12 @@ def test_a_log_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     memory = PartitionLog(None)
     memory.flush()
     memory.delete()
+
+
+def test_a_deleted_log_in_memory_lets_go_of_its_batches_at_once() -> None:
+    """Topic, partition and log hold each other: a collector that comes rarely would keep every deleted topic."""
+    log = PartitionLog(None)
+    fill(log, 3)
+    segment = log.segments[0]
+    log.delete()
+    assert list(segment.batches()) == []

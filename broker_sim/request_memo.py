@@ -1,0 +1,45 @@
+"""What a connection remembers of requests that come again and again with the same bytes, as heartbeats do, and of their replies.
+
+A reply is remembered with a question, ``again()``: whether it is still the answer. Nothing in here knows what any request means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["RequestMemo"]
+
+_MOST = 4
+"""Requests that are remembered, of at most _LONGEST bytes each, with replies of at most four times as many."""
+_LONGEST = 1024
+
+Known = tuple[int, Callable[[], bool], bytes, bytes, bytes]
+"""Api key and version as in the frame; whether the reply is the same; the reply before and behind the correlation id; how the frame
+begins, up to there."""
+
+
+class RequestMemo:
+    """``replies``: by a frame's bytes behind the correlation id; ``longest``: the size field of the longest, -1 without."""
+
+    __slots__ = ("_last", "longest", "replies")
+
+    def __init__(self) -> None:
+        self.replies: dict[bytes, Known] = {}
+        self.longest = -1
+        self._last = b""
+
+    def seen(self, frame: bytes) -> bool:
+        """Whether the last call named the same request, but for its correlation id."""
+        last, self._last = self._last, frame[4:8] + frame[12:] if len(frame) <= _LONGEST else b""
+        return last == self._last and last != b""
+
+    def remember(self, frame: bytes, head: bytes, reply: bytes, again: Callable[[], bool]) -> None:
+        """The ``reply`` to a frame, with the ``head`` that goes before it."""
+        size = len(frame) - 4
+        if size > _LONGEST or len(reply) > 4 * _LONGEST:
+            return
+        if len(self.replies) >= _MOST:
+            self.replies.clear()
+        code = int.from_bytes(frame[4:8], "big")
+        self.replies[frame[12:]] = (code, again, head[:4], head[8:] + reply, frame[:8])
+        self.longest = max(self.longest, size)
