@@ -22,6 +22,7 @@ import asyncio
 import concurrent.futures
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import random
     import socket
 
+    from broker_sim.blocked_loop import BlockedLoop
     from broker_sim.metadata import Broker, Topic
     from broker_sim.storage.files import Closable, Files
     from broker_sim.sync import Cluster as _OnItsThread
@@ -118,6 +120,7 @@ class Cluster(Incidents):
         self._stopped_ms = 0
         self._lock: Closable | None = None
         self._maintenance: Timer | None = None
+        self._blocked: BlockedLoop | None = None
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -170,6 +173,9 @@ class Cluster(Incidents):
 
     async def stop(self) -> None:
         """Close every connection, the ports and the logs. Does nothing where the cluster is not running."""
+        if self._blocked is not None:
+            self._blocked.stop()
+            self._blocked = None
         if self._maintenance is not None:
             self._maintenance.cancel()
             self._maintenance = None
@@ -179,6 +185,16 @@ class Cluster(Incidents):
         if self._state is not None:
             self._state.slices.clear()
         self._end_incidents(self._close)
+
+    def watch_loop(self, say: Callable[[str], object]) -> None:
+        """Until it stops: where code blocks the loop that the brokers run on, and requests wait, ``say(text)`` is called on a thread.
+        The fixture ``kafka`` does this, and ``async with``."""
+        from broker_sim.blocked_loop import BlockedLoop, ready
+
+        if self._blocked is None:
+            self._blocked = BlockedLoop(
+                lambda: ready([file for server in self.servers for file in server.files()]), say
+            )
 
     def _close(self) -> None:
         runtime, self._runtime = self._runtime, None
@@ -195,7 +211,9 @@ class Cluster(Incidents):
                 self._lock = None
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        await self.start()
+        self.watch_loop(lambda text: sys.stderr.write(f"broker-sim: {text}\n"))
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

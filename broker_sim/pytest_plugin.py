@@ -41,7 +41,7 @@ import sys
 import types
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -65,6 +65,14 @@ _CLUSTERS: pytest.StashKey[list[Cluster | ClusterThread]] = pytest.StashKey()
 
 AWAITS = "Forgotten awaits"
 """The heading of what a test that failed did not await, which may be why."""
+
+BLOCKED = "Blocked event loop"
+"""The heading of what blocked the loop that the broker ran on."""
+
+_BLOCKED: pytest.StashKey[str] = pytest.StashKey()
+
+_STDERR: pytest.StashKey[IO[str]] = pytest.StashKey()
+"""Where people read while a test runs."""
 
 _UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
 
@@ -100,7 +108,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    stream = config.stash.get(_STDERR, None)
+    if stream is not None:
+        stream.close()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # a process without one
+        config.stash[_STDERR] = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
     config.addinivalue_line(
         "markers",
         f"{MARKER}(brokers=1, topics=None, as_version='4.1', config=None, ...): the arguments of broker_sim.Cluster"
@@ -134,6 +150,7 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
 
         with _in_one_line():
             kafka = await Cluster(**_options(request)).start()
+        kafka.watch_loop(lambda text: _blocked(request.node, text))
         try:
             request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
             yield kafka
@@ -180,6 +197,15 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
         options.update(marker.kwargs)
         config.update(marker.kwargs.get("config") or {})
     return {**options, "config": config}
+
+
+def _blocked(item: pytest.Item, text: str) -> None:
+    """A test blocks the loop that its broker runs on. It may hang for long, and what it prints is captured: so this goes past that."""
+    item.stash[_BLOCKED] = text
+    stream = item.config.stash.get(_STDERR, None)
+    if stream is not None:
+        stream.write(f"\nbroker-sim: {item.nodeid}: {text}\n")
+        stream.flush()
 
 
 @contextlib.contextmanager
@@ -261,6 +287,8 @@ def pytest_runtest_makereport(
     unawaited = item.stash.get(_UNAWAITED, None)
     if call.when == "call" and report.failed and unawaited is not None and unawaited.lines:
         report.sections.append((AWAITS, unawaited.text()))
+    if call.when == "call" and report.failed and _BLOCKED in item.stash:
+        report.sections.append((BLOCKED, item.stash[_BLOCKED]))
     if call.when != "teardown" and report.failed:
         directory = item.config.getoption("--kafka-timeline")
         pictures = None if directory is None else Path(directory)

@@ -156,6 +156,13 @@ class BrokerServer:
             self._sweep.cancel()
             self._sweep = None
 
+    def files(self) -> list[int]:
+        """The descriptors of its port and of its connections; for another thread, that looks while the loop's can't."""
+        listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
+        transports = [connection._transport for connection in tuple(self.connections)]
+        sockets = [each.get_extra_info("socket") for each in transports if each is not None]
+        return listening + [each.fileno() for each in sockets if each is not None]
+
     # --- what its connections call ------------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:

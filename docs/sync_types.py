@@ -34,7 +34,7 @@ FACES: dict[str, tuple[str, ...]] = {
 """Name -> the classes whose members it has."""
 
 INNER = {
-    "Cluster": {"start", "stop", "bootstrap", "create_topic"},  # `ClusterThread` has its own
+    "Cluster": {"start", "stop", "bootstrap", "create_topic", "watch_loop"},  # `ClusterThread` has its own
     "Fault": {"takes", "hold", "let_go"},
     "Faults": {"install", "forget", "match"},
     "Hold": {"add", "drop"},

@@ -155,7 +155,7 @@ def test_topics_may_be_a_list_of_names(pytester: pytest.Pytester) -> None:
 def test_list(kafka_server):
     assert ask_sync(kafka_server.bootstrap) == {"orders": 1, "payments": 6}
 """
-    passes(pytester, code, 1)
+    passes(pytester, code, 1, "-p", "no:asyncio")
 
 
 def test_loading_it_loads_no_broker() -> None:

@@ -1,0 +1,113 @@
+"""Code that blocks the event loop on which its broker runs is named, while it does so; nobody else is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from broker_sim import Cluster, blocked_loop
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked_loop, "LOOK_S", 0.02)
+
+
+class Told:
+    """What was said; ``said`` is set then."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.said = threading.Event()
+
+    def __call__(self, text: str) -> None:
+        self.texts.append(text)
+        self.said.set()
+
+
+async def test_a_call_that_waits_for_the_broker_on_its_own_loop_is_named_by_its_line() -> None:
+    told = Told()
+    cluster = await Cluster().start()
+    cluster.watch_loop(told)
+    with socket.create_connection(("127.0.0.1", cluster.brokers[0].port)) as client:  # nobody accepts it
+        client.send(b"\0\0\0\1x")
+        assert told.said.wait(30)  # as a blocking client does: the test's own line
+    await cluster.stop()
+    (text,) = told.texts
+    assert f"{__file__}:" in text
+    assert "blocks the event loop" in text
+    assert "kafka_server" in text
+    assert "assert told.said.wait(30)" in text
+
+
+async def looks(told: Told, waiting: bool, block: threading.Event | None) -> None:
+    """Several looks go by, on a loop that runs or not."""
+    seen = threading.Semaphore(0)
+
+    def look() -> bool:
+        seen.release()
+        return waiting
+
+    watch = blocked_loop.BlockedLoop(look, told)
+    if block is not None:
+        for _ in range(3 * blocked_loop.LOOKS):
+            assert seen.acquire(timeout=30)
+    else:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        loop.call_later(0.02 * 3 * blocked_loop.LOOKS, done.set_result, None)
+        await done
+    watch.stop()
+
+
+async def test_blocking_without_anybody_who_waits_is_the_tests_own_affair() -> None:
+    told = Told()
+    await looks(told, False, threading.Event())
+    assert told.texts == []
+
+
+async def test_a_loop_that_runs_is_not_blocked() -> None:
+    told = Told()
+    await looks(told, True, None)
+    assert told.texts == []
+
+
+async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
+    told, seen = Told(), threading.Semaphore(0)
+
+    def look() -> bool:
+        seen.release()
+        return True
+
+    watch = blocked_loop.BlockedLoop(look, told)
+    for number in range(3 * blocked_loop.LOOKS):
+        names: dict[str, Any] = {"seen": seen, "__name__": "busy"}
+        exec(compile("def step(): return seen.acquire(timeout=30)", f"busy-{number}.py", "exec"), names)
+        assert names["step"]()
+    watch.stop()
+    assert told.texts == []
+
+
+def test_the_report_of_a_test_names_it_and_so_does_the_terminal_before_that(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import socket
+from broker_sim import blocked_loop
+
+blocked_loop.LOOK_S = 0.02
+
+async def test_blocking(kafka):
+    host, port = kafka.bootstrap.split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.settimeout(2)
+        client.send(b"1234")
+        client.recv(1)
+""")
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=50)
+    result.assert_outcomes(failed=1)
+    said = "*test_blocking: *.py:11 blocks the event loop*"
+    result.stderr.fnmatch_lines([said, "    client.recv(1)"])
+    result.stdout.fnmatch_lines(["*Blocked event loop*", "*.py:11 blocks the event loop*kafka_server*"])
