@@ -10,14 +10,19 @@ READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
+# Tests that need more than Python: real Kafka brokers and the wire's Java twin, foreign clients, Spark
+FOREIGN := real_kafka or clients or spark
+# CI tells what took longest
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) $(if $(CI),--durations=15)
+RUNS ?= 20
 # Tests run on that many processes side by side, one a core and four at most: make test JOBS=1
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs conformance differential bench clean
+.PHONY: help setup demo test test-foreign test-all test-orders check docs conformance differential bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## a virtual environment in .venv with broker-sim and all that its tests need
 	@echo "ready: $(BIN)/broker-sim --help"
@@ -44,9 +49,20 @@ $(DEMO): pyproject.toml
 demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SIGKILL of the broker
 	@$(BIN)/python -m broker_sim demo
 
-test: $(READY) ## the tests; those that need a JVM, Go or Node skip where it is missing
-	@echo "== tests; what needs a JVM, Go or Node skips with its reason where that is not installed"
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+test: $(READY) ## the tests that need Python alone: some minutes on two cores
+	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node or Spark)"
+	@$(PYTEST) -m "not ($(FOREIGN))" $(ARGS)
+
+test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, and Spark: a quarter of an hour
+	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go or Node is missing"
+	@$(PYTEST) -m "$(FOREIGN)" $(ARGS)
+
+test-all: ## make test, then make test-foreign
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-foreign
+
+test-orders: $(READY) ## make test again and again, each time in another order; stops at the first red one (RUNS=20)
+	@$(BIN)/python tests/orders.py $(RUNS) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
 check: $(READY) ## format, lint, types, import directions, tidiness
 	@echo "== ruff format"; $(BIN)/ruff format --check .

@@ -1,7 +1,8 @@
 """Rules for the whole suite.
 
-* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests find out for themselves
-  whether they can run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
+* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests are no part of `make test`. In
+  `make test-foreign` they find out for themselves whether they can run, and skip with the reason where they can't. Where CI=true a
+  skip of theirs is a failure.
 * `slow` tests run with `--slow`, and where CI=true; `long` ones, more seeds and longer runs of what others test, with `--long`.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
@@ -54,14 +55,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = set()
     if not config.getoption("--long"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
-    if CI or config.getoption("--slow"):
-        return
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.skip(reason="slow: runs with --slow and where CI=true"))
+        left_out.add("long")
+    if not (CI or config.getoption("--slow")):
+        left_out.add("slow")
+    deselected = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        gone = set(deselected)
+        items[:] = [item for item in items if item not in gone]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
