@@ -50,6 +50,7 @@ from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjectio
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
 from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
+from broker_sim.simulation.sync import in_loop
 from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
@@ -440,7 +441,7 @@ class Simulation:
                 process.state = 0
                 loop.take_up(process.kept)
         loop.stopped = 0
-        loop.forbidden = loop.after_turn = None
+        loop.forbidden = loop.after_turn = loop.native_threads = None
         for cluster in self.clusters:
             cluster.at_ease()
             self._stop(cluster)
@@ -537,6 +538,7 @@ def _inside(sim: Simulation) -> Iterator[None]:
     """Code of the block runs in the simulation's loop, as no host's; what it has begun is ended afterwards."""
     PROCESS.set(None)
     events._set_running_loop(sim.loop)
+    in_loop.install()
     try:
         yield
         sim.settle()

@@ -158,9 +158,7 @@ def _threads(p: Patches, threads: Threads) -> None:
     def start(self: Any) -> None:
         if hasattr(self, "_in_simulation"):
             raise RuntimeError("threads can only be started once")
-        thread = threads.adopt(self, self.run)
-        task = thread.begin()
-        task.add_done_callback(_told)
+        threads.begin(self)
 
     def join(self: Any, timeout: float | None = None) -> None:
         thread = getattr(self, "_in_simulation", None)
@@ -177,11 +175,6 @@ def _threads(p: Patches, threads: Threads) -> None:
             return not thread.done
         with p.lifted():
             return bool(Thread.is_alive(self))
-
-    def _told(task: Any) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            message = f"Exception in {task.get_name()}"
-            p.loop.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
 
     for name, virtual in (("__init__", init), ("start", start), ("join", join), ("is_alive", is_alive)):
         _of_threads(p, Thread, name, virtual)

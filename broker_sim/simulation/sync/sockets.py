@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.sync.threads import SimThread, current
+from broker_sim.simulation.virtual.patches import current as current_patches
 from broker_sim.simulation.virtual.process import PROCESS, context_of
 
 if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.loop import SimLoop
     from broker_sim.simulation.virtual.transport import SimTransport
 
-__all__ = ["PairSocket", "SimSelector", "TcpSocket"]
+__all__ = ["LoopSocket", "PairSocket", "SimSelector", "TcpSocket"]
 
 _ROOM = 262_144
 """Bytes that wait to be read before their sender has to wait."""
@@ -41,20 +43,24 @@ class _Socket(socket.socket):
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         self._io_refs, self._closed, self._gone = 0, False, False
-        thread = _thread()
+        thread = self._owner()
         if fileno is not None or family not in (-1, socket.AF_UNSPEC, socket.AF_INET, socket.AF_INET6):
             thread.forbid("a socket that is not TCP's", "connect over TCP")
         if type not in (-1, socket.SOCK_STREAM):
             thread.forbid("a socket that is not TCP's", "connect over TCP")
-        self.loop = thread.loop
+        self.loop: SimLoop = getattr(thread, "loop", thread)
         self.inbox = bytearray()
         self.eof = False
         self.error = 0
         self.selectors: dict[SimSelector, None] = {}
-        self._fd = _FIRST_FD + thread.loop.next_number()
+        self._fd = _FIRST_FD + self.loop.next_number()
         self._timeout_s: float | None = None
         self._sleepers: list[SimThread] = []
         self._options: dict[tuple[int, int], Any] = {}
+
+    def _owner(self) -> Any:
+        """Who makes it, and is told what there is none of."""
+        return _thread()
 
     # --- what it is
 
@@ -293,6 +299,37 @@ class TcpSocket(_Socket):
         if self._transport is None:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
         return self._transport.get_extra_info("peername")
+
+
+class LoopSocket(TcpSocket):
+    """A socket that a coroutine makes, connects by ``loop.sock_connect`` and gives to ``loop.create_connection``, as HTTP clients do."""
+
+    def _owner(self) -> Any:
+        patches = current_patches()
+        assert patches is not None
+        return patches.loop
+
+    async def connected(self, address: Any) -> None:
+        """`loop.sock_connect`. What comes is read by whom it is handed over to. Raises OSError."""
+        if self._gone:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        self._transport, _ = await self.loop.network.connect(lambda: _Protocol(self), *address[:2])
+        self._transport.pause_reading()
+
+    def handed_over(self) -> SimTransport:
+        """Its connection, which is somebody else's now. Raises OSError."""
+        if self._transport is None:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        transport, self._transport, self._gone = self._transport, None, True
+        return transport
+
+    def bind(self, address: Any) -> None:
+        """The network gives each connection its port."""
+
+    def _only_by_loop(self, *_: Any, **__: Any) -> Any:
+        self.loop.forbid("a call of a socket in a coroutine", "connect it by loop.sock_connect, and read and write by streams")
+
+    connect = connect_ex = recv = recv_into = send = sendall = _only_by_loop
 
 
 class _Protocol(asyncio.Protocol):

@@ -164,6 +164,7 @@ class SimThread:
         self._go.acquire()
         self.ident = get_ident()
         self.threads.all[self.ident] = self
+        self.threads.patches.native_ids.add(str(threading.get_native_id()))
         try:
             if not self._killed:
                 self._context.copy().run(self._live)
@@ -318,6 +319,15 @@ class Threads:
         """For a thread that was given none: Python's own count goes on from one simulation to the next."""
         self._named += 1
         return f"Thread-{self._named}"
+
+    def begin(self, thread: threading.Thread) -> None:
+        """Let a thread that somebody has made and not started begin, as code of the host that runs."""
+        self.adopt(thread, thread.run).begin().add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            message = f"Exception in {task.get_name()}"
+            self.loop.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
 
     def adopt(self, thread: threading.Thread, run: Callable[[], Any]) -> SimThread:
         """As ``make``, of a thread that somebody has made and not started."""

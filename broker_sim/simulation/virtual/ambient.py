@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker_sim.simulation.virtual import aiokafka_pins, chance, clocks, held, patches, real_world, taken
+from broker_sim.simulation.virtual import aiokafka_pins, chance, clocks, held, native, patches, real_world, taken
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
@@ -55,6 +55,7 @@ PINS: dict[str, Callable[[Patches], None]] = {
     **chance.PINS,
     **real_world.PINS,
     **held.PINS,
+    **native.PINS,
     "names taken": _names_taken,
     "generators that were there": _generators_there,
     **aiokafka_pins.PINS,

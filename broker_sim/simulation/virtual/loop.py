@@ -32,10 +32,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.virtual.alarms import uninterrupted
+from broker_sim.simulation.virtual.patches import threads
 from broker_sim.simulation.virtual.process import PROCESS, RUNNING, Process
 from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.native import NativeThreads
     from broker_sim.simulation.virtual.network import SimNetwork
 
 __all__ = ["TICKS", "SimFuture", "SimLoop", "SimTask", "tasks_text"]
@@ -163,6 +165,10 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """Called after every turn; what it raises ends the run."""
         self.stopped = 0
         """Processes that are paused or dead."""
+        self.native_threads: NativeThreads | None = None
+        """Looked at whenever time has been let pass."""
+        self.executed: Callable[..., Any] | None = None
+        """Runs functions on threads: `run_in_executor`."""
         self.forbidden: BaseException | None = None
         """What simulated code tried, even where it has swallowed the exception; or why the run is to end."""
         self._thread = threading.get_ident()
@@ -316,6 +322,8 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         finally:
             self._deadline, self._until, self._idles = math.inf, None, False
         self._raise_forbidden()
+        if self.native_threads is not None:
+            self.native_threads.look()
 
     def _raise_forbidden(self) -> None:
         if self.forbidden is not None:
@@ -462,20 +470,16 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        if threading.get_ident() != self._thread:
+        me = threading.get_ident()
+        if me != self._thread and me not in threads():
             self.forbid("calling into the loop from another thread", "do the work in a coroutine")
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: object, func: Callable[..., Any], *args: Any) -> Any:
-        """The function runs here and now; its result is there a turn later."""
-        future = self.create_future()
-        try:
-            result = func(*args)
-        except Exception as error:
-            self.call_soon(_settle, future.set_exception, error)
-        else:
-            self.call_soon(_settle, future.set_result, result)
-        return future
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """The function runs on a thread of the simulation: see ``sync.in_loop``."""
+        if self.executed is None:
+            self.forbid("an executor without a simulation", "use simulate()")
+        return self.executed(executor, func, *args)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return self.network.getaddrinfo(host, port)
@@ -486,11 +490,24 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, sock: Any = None, **_: Any
     ) -> Any:
-        if ssl or sock is not None:
-            self.forbid(
-                "a connection over TLS or on a socket of one's own", "connect to a host and a port, without TLS"
-            )
-        return await self.network.connect(protocol_factory, host, port)
+        if ssl:
+            self.forbid("a connection over TLS", "connect without it")
+        if sock is None:
+            return await self.network.connect(protocol_factory, host, port)
+        transport = self._connected(sock).handed_over()
+        protocol = protocol_factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        return transport, protocol
+
+    def _connected(self, sock: Any) -> Any:
+        if not hasattr(sock, "handed_over"):
+            self.forbid("a socket of another kind", "connect one that was made in a coroutine, with loop.sock_connect")
+        return sock
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        await self._connected(sock).connected(address)
 
     async def create_server(
         self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, sock: Any = None, **_: Any
@@ -511,7 +528,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     add_reader = remove_reader = add_writer = remove_writer = _reject
     create_datagram_endpoint = subprocess_exec = subprocess_shell = _reject
     connect_read_pipe = connect_write_pipe = create_unix_connection = create_unix_server = _reject
-    sock_connect = sock_recv = sock_sendall = sock_accept = sock_recv_into = sock_sendfile = _reject
+    sock_recv = sock_sendall = sock_accept = sock_recv_into = sock_sendfile = _reject
 
 
 def _settle(settle: Callable[[Any], None], value: object) -> None:

@@ -101,6 +101,10 @@ class _Put:
             setattr(self.owner, self.name, self.old)
 
 
+class Behind(dict[Any, Any]):
+    """What is behind doors: no module's."""
+
+
 class Patches:
     """What has been replaced, and by what it is to be put back."""
 
@@ -108,12 +112,16 @@ class Patches:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
         self.reasons: list[str] = [] if reasons is None else reasons
         """Why another process may run otherwise."""
-        self.virtual: dict[str, Callable[..., Any]] = {}
+        self.virtual: dict[str, Callable[..., Any]] = Behind()
         """What is behind each door."""
         self.threads: dict[int, SimThread] = {}
         """Threads of the simulation, by ident: see ``threads``."""
-        self.in_threads: dict[str, Callable[..., Any]] = {}
+        self.in_threads: dict[str, Callable[..., Any]] = Behind()
         """What is behind a door for them, where it is something else."""
+        self.stand_ins: dict[type, type] = Behind()
+        """Classes that modules are given others for: see ``taken``."""
+        self.native_ids: set[str] = set()
+        """What the system calls those that there have been: one that has ended is listed for a moment more."""
         self.sync: Threads | None = None
         self._undo: list[Callable[[], object]] = []
         self._own = random.Random(f"{seed}/test")

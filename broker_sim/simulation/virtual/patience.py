@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from broker_sim.simulation.errors import SimStuck, caller
+from broker_sim.simulation.errors import SimForbidden, SimStuck, caller
 from broker_sim.simulation.virtual import patches
 from broker_sim.simulation.virtual.alarms import Alarms, is_uninterrupted
 from broker_sim.simulation.virtual.process import PROCESS
@@ -73,6 +73,9 @@ class _Guard:
             self.steps, self.waited_s, self.calls = steps, 0.0, 0
             return
         self.waited_s += self.look_s
+        natives = self.loop.native_threads
+        if natives is not None and natives.forbidden(natives.names()) is not None:
+            self.waited_s = self.patience_s
         if self.waited_s >= self.patience_s or self.alarms.error is not None:
             signal.pthread_kill(self.main, signal.SIGVTALRM)
 
@@ -100,7 +103,12 @@ class _Guard:
             raise _Insists
         raise self.loop.forbidden
 
-    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
+    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimForbidden:
+        natives = self.loop.native_threads
+        forbidden = None if natives is None else natives.forbidden(natives.names(), frame)
+        return forbidden or self._stuck(frame, stack)
+
+    def _stuck(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
         process = PROCESS.get()
         host = f" on host {process.host}" if process is not None else ""
         what = "computes" if self.busy else "waits for the real world"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from broker_sim.simulation.virtual.clocks import now, utcnow
-from broker_sim.simulation.virtual.patches import DOORS, Door, Patches
+from broker_sim.simulation.virtual.patches import DOORS, Behind, Door, Patches
 
 if TYPE_CHECKING:
     pass
@@ -190,6 +190,8 @@ class _Search:
                     self._items(one)
 
     def _look(self, holder: Any) -> None:
+        if isinstance(holder, Behind):
+            return
         if isinstance(holder, dict):
             if id(holder) in self.modules:
                 if not _exempt(self.modules[id(holder)]):
@@ -300,7 +302,7 @@ def replace(p: Patches) -> None:
         _search(p)
     for reason in _memory.untouchable:
         p.not_pinned(reason)
-    there = [place for place in _memory.places if place.stands_in is not None]
+    there = [place for place in _memory.places if not isinstance(place.real, type) or place.real in p.stand_ins]
     for place in there:
         place.swap(place.real, place.stands_in)
 
@@ -322,10 +324,10 @@ def _search(p: Patches) -> None:
             wanted[id(each)] = each, types.MethodType(_DATES[each.__name__], each.__self__)
         elif isinstance(each, random.Random) and not isinstance(each, random.SystemRandom):
             generators.append(each)
-    ours = {id(p.virtual), id(p.in_threads)} | {cell for door in doors for cell in door.cells}
+    ours = {cell for door in doors for cell in door.cells}
     search = _Search(wanted, ours | {id(entry) for entry in wanted.values()})
     search.run()
-    _memory.places = search.places
+    _memory.places = [*search.places, *_classes_taken(p, search.modules)]
     there = _Generators(generators)
     there.run()
     _memory.generators = there.found
@@ -334,6 +336,17 @@ def _search(p: Patches) -> None:
         for one, holder in search.untouchable
     )
     _memory.searched = {door.key for door in doors}
+
+
+def _classes_taken(p: Patches, modules: dict[int, str]) -> Iterator[_Place]:
+    """Where modules have taken a class that has a stand-in. Only they are given it: others ask what is an object of the class."""
+    if p.stand_ins:
+        for holder in gc.get_referrers(*p.stand_ins):
+            if isinstance(holder, dict) and id(holder) in modules:
+                there = [
+                    (key, value) for key, value in holder.items() if isinstance(value, type) and value in p.stand_ins
+                ]
+                yield from (_Place(_item, _write_item, holder, key, value, p.stand_ins[value]) for key, value in there)
 
 
 def _classes(kind: type) -> list[type]:

@@ -1,0 +1,129 @@
+"""Threads that C code starts for itself: no simulation holds them. librdkafka's go out into the real world, and are forbidden.
+
+Rules:
+1. confluent-kafka's clients are refused where they are made, also under a name that a module has taken, and its subclasses.
+2. What is made past that is seen by its threads: the system lists those of this process, and Python knows its own. They are looked for
+   whenever time has been let pass, and once a second while a call does not come back.
+3. Other libraries' threads make a run that is not pinned: they may be a pool that computes, as those that come with numpy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.errors import SimForbidden, caller
+from broker_sim.simulation.virtual import patches
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from broker_sim.simulation.virtual.patches import Patches
+
+__all__ = ["PINS", "NativeThreads"]
+
+_TASKS = Path("/proc/self/task")
+_LIBRDKAFKA = "rdk:"
+"""What the names of its threads begin with."""
+_INSTEAD = (
+    "its threads and sockets are librdkafka's own, in real time. In a simulation use aiokafka, or kafka-python with spawn_sync; "
+    "for confluent-kafka clock='manual' over TCP (docs/time.md)"
+)
+_CLIENTS = ("Producer", "Consumer", "ShareConsumer", "_AdminClientImpl")
+
+
+class NativeThreads:
+    """Those of this process that neither Python nor the beginning of the simulation knows."""
+
+    def __init__(self, p: Patches) -> None:
+        self.p = p
+        self._known = self._all()
+
+    def _all(self) -> set[str]:
+        try:
+            return set(os.listdir(_TASKS))
+        except OSError:  # not Linux
+            return set()
+
+    def names(self) -> list[str]:
+        """Of the new ones."""
+        there = self._all() - self._known - self.p.native_ids
+        if there:
+            there -= {str(thread.native_id) for thread in threading.enumerate()}
+        found = []
+        for number in sorted(there, key=int):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found.append((_TASKS / number / "comm").read_text().strip())
+        return found
+
+    def look(self) -> None:
+        """After time has been let pass. Raises SimForbidden."""
+        names = self.names()
+        error = self.forbidden(names)
+        if error is not None:
+            raise error
+        if names:
+            shown = ", ".join(dict.fromkeys(names))
+            self.p.not_pinned(
+                f"C code has started threads of its own ({shown}): import the library before the simulation"
+            )
+
+    def forbidden(self, names: list[str], frame: FrameType | None = None) -> SimForbidden | None:
+        """What is to be raised of them."""
+        if not any(name.startswith(_LIBRDKAFKA) for name in names):
+            return None
+        where = caller(frame) if frame is not None else ""
+        return SimForbidden(f"a client of confluent-kafka is not possible in a simulation{where}: {_INSTEAD}")
+
+
+def _native_threads(p: Patches) -> None:
+    """Threads that C code starts are seen: librdkafka's end the run, others make ``sim.pinned`` False."""
+    p.loop.native_threads = NativeThreads(p)
+
+
+def _confluent(p: Patches) -> None:
+    """confluent-kafka's clients are forbidden where they are made: librdkafka has threads and sockets of its own."""
+    module = sys.modules.get("confluent_kafka.cimpl")
+    if module is None:
+        return
+    for name in _CLIENTS:
+        real: Any = getattr(module, name, None)
+        if isinstance(real, type):
+            stand_in = _STAND_INS.setdefault(real, _stand_in(real))
+            p.stand_ins[real] = stand_in
+            p.put(module, name, stand_in)
+            _refuse(p, real.__subclasses__(), stand_in)
+
+
+_STAND_INS: dict[type, type] = {}
+"""Of the clients, one for each in this process."""
+
+
+def _stand_in(real: Any) -> type:
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        p = patches.current()
+        if p is not None and p.inside():
+            p.loop.forbid(f"confluent_kafka.{real.__name__.removeprefix('_').removesuffix('Impl')}", _INSTEAD)
+        return real(*args, **kwargs) if cls in _STAND_INS.values() else real.__new__(cls, *args, **kwargs)
+
+    return type(real.__name__, (real,), {"__new__": new, "__doc__": real.__doc__, "__module__": real.__module__})
+
+
+def _refuse(p: Patches, kinds: list[type], stand_in: type) -> None:
+    """Subclasses that Python code has made of a client."""
+    for kind in kinds:
+        if kind is not stand_in:
+            _refuse(p, kind.__subclasses__(), stand_in)
+            p.door(kind, "__init__", _no_client(p, kind.__name__))
+
+
+def _no_client(p: Patches, name: str) -> Callable[..., None]:
+    return lambda self, *args, **kwargs: p.loop.forbid(f"confluent_kafka.{name}", _INSTEAD)
+
+
+PINS: dict[str, Callable[[Patches], None]] = {"confluent-kafka": _confluent, "native threads": _native_threads}

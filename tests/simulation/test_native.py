@@ -1,0 +1,123 @@
+"""Clients with threads of their own outside Python are refused at once, whoever makes them, and however."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from broker_sim.simulation import SimForbidden, simulate
+
+CONFIG: dict[str, Any] = {"bootstrap.servers": "broker-1:9092", "group.id": "billing"}
+
+
+class Own(Consumer):  # type: ignore[misc]
+    """A subclass, as users have one."""
+
+    def __init__(self) -> None:
+        super().__init__(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Consumer(CONFIG), "Consumer"),
+        (lambda: confluent_kafka.Producer(CONFIG), "Producer"),
+        (lambda: AdminClient(CONFIG), "AdminClient"),
+        (lambda: Own(), "Own"),
+    ],
+)
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_client_of_librdkafka_is_refused_where_it_is_made(make: Callable[[], Any], name: str, sync: bool) -> None:
+    async def program() -> None:
+        make()
+
+    with simulate(1) as sim:
+        sim.cluster()
+        host = sim.host("app")
+        host.spawn_sync(make) if sync else host.spawn(program)
+        with pytest.raises(SimForbidden, match=rf"{name} is not .* host app at test_native.py:\d+: .*aiokafka"):
+            sim.run_for(5)
+
+
+def test_afterwards_clients_are_as_before() -> None:
+    with simulate(1):
+        assert Consumer is not confluent_kafka.cimpl.Consumer or Consumer.__new__ is not None
+    assert Consumer is confluent_kafka.Consumer is sys.modules["confluent_kafka.cimpl"].Consumer  # type: ignore[attr-defined]
+    for consumer in (Consumer(CONFIG), Own()):
+        assert type(consumer) in (Consumer, Own)
+        consumer.close()
+
+
+def test_a_client_that_is_made_past_all_names_is_seen_by_its_threads() -> None:
+    real = Consumer
+    made: list[Any] = []
+
+    async def program() -> None:
+        made.append(real(CONFIG))
+
+    try:
+        with simulate(1, without=("confluent-kafka",)) as sim:
+            sim.host("app").spawn(program)
+            with pytest.raises(SimForbidden, match=r"confluent-kafka is not possible in a simulation.*clock='manual'"):
+                sim.run_for(5)
+    finally:
+        made[0].close()
+
+
+def test_one_that_does_not_come_back_is_told_within_a_second_or_two() -> None:
+    made: list[Any] = []
+    enough = threading.Event()
+
+    def program() -> None:
+        made.append(Consumer(CONFIG))
+        while not enough.is_set():
+            made[0].poll(0.1)
+
+    try:
+        with simulate(1, without=("confluent-kafka",), patience="20m") as sim:
+            sim.host("app").spawn_sync(program)
+            with pytest.raises(SimForbidden, match=r"confluent-kafka is not possible in a simulation at test_native"):
+                sim.run_for(5)
+            enough.set()
+    finally:
+        made[0].close()
+
+
+def test_other_threads_of_c_code_make_a_run_that_is_not_pinned(tmp_path: Path) -> None:
+    libc = ctypes.CDLL(None)
+    thread = ctypes.c_ulong()
+    seconds = ctypes.cast(libc.sleep, ctypes.c_void_p)
+
+    async def program() -> None:
+        libc.pthread_create(ctypes.byref(thread), None, seconds, ctypes.c_void_p(1))
+
+    with simulate(1) as sim:
+        sim.host("app").spawn(program)
+        sim.run_for(5)
+        assert any("C code has started threads of its own (" in reason for reason in sim.not_pinned)
+    libc.pthread_join(thread, None)
+
+
+def test_a_module_that_is_imported_in_the_run_has_none_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "late_client.py").write_text("from confluent_kafka import Consumer\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def program() -> None:
+        importlib.import_module("late_client").Consumer(CONFIG)
+
+    with simulate(1) as sim:
+        sim.host("app").spawn(program)
+        with pytest.raises(SimForbidden, match="Consumer is not possible"):
+            sim.run_for(1)
+    late: Any = sys.modules["late_client"]
+    late.Consumer(CONFIG).close()
