@@ -49,8 +49,8 @@ from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Faults, Plan, Swarm, UserInjection, plan_from
 from broker_sim.simulation.hosts import BrokerHost, Host, Program
 from broker_sim.simulation.judging import Judge
-from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.sync import in_loop
+from broker_sim.simulation.virtual.alarms import Alarms, give_lines, uninterrupted
 from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
@@ -436,6 +436,7 @@ class Simulation:
         self._ending = True
         loop = self.loop
         self.network.heal()
+        in_loop.end(dead=True)
         for process in {p: None for t in asyncio.all_tasks(loop) if (p := getattr(t, "process", None)) is not None}:
             if process.state:
                 process.state = 0
@@ -456,6 +457,7 @@ class Simulation:
                 loop.run_until(lambda tasks=tasks: all(task.done() for task in tasks), 1.0)  # type: ignore[misc]
             except SimError:
                 continue
+        in_loop.end()
         self.network.close()
         for task in asyncio.all_tasks(loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -154,8 +154,8 @@ def test_who_has_taken_a_pinned_function_sees_every_simulations_time_and_the_rea
     ("reach", "instead"),
     [
         (lambda: time.sleep(1), "asyncio.sleep"),
-        (lambda: threading.Thread(target=print).start(), "tasks"),
-        (socket.socket, "create_connection"),
+        (lambda: socket.socket().connect(("broker-1", 9092)), "loop.sock_connect"),
+        (lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), "TCP"),
         (lambda: socket.getaddrinfo("localhost", 1), "loop.getaddrinfo"),
         (lambda: subprocess.Popen(["true"]), "coroutine"),
         (lambda: threading.Event().wait(5), "asyncio"),

@@ -58,9 +58,9 @@ def on_a_host(reach: Callable[[], Any], **options: Any) -> None:
             "a coroutine on a host",
         ),
         (
-            lambda: concurrent.futures.ThreadPoolExecutor().submit(print),
-            "starting thread ThreadPool",
-            "run_in_executor",
+            lambda: concurrent.futures.ThreadPoolExecutor().submit(time.sleep, 1).result(),
+            "waiting for another thread",
+            "asyncio.wrap_future",
         ),
         (lambda: time.sleep(3), r"time.sleep\(3\)", "asyncio.sleep"),
         (lambda: asyncio.run(asyncio.sleep(1)), "asyncio.run", "sim.run it in a test"),
@@ -78,19 +78,10 @@ def test_the_first_of_several_calls_is_told() -> None:
     def both() -> None:
         with contextlib.suppress(SimForbidden):
             time.sleep(1)
-        threading.Thread(target=print).start()
+        os.fork()
 
     with pytest.raises(SimForbidden, match=r"time\.sleep"):
         on_a_host(both)
-
-
-def test_functions_for_threads_run_in_place() -> None:
-    async def program() -> list[int]:
-        loop = asyncio.get_running_loop()
-        return [await asyncio.to_thread(max, 1, 2), await loop.run_in_executor(None, min, 1, 2)]
-
-    with simulate(1) as sim:
-        assert sim.run(program()) == [2, 1]
 
 
 def test_files_are_as_ever(tmp_path: Path) -> None:

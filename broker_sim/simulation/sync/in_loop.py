@@ -1,9 +1,10 @@
 """Threads of programs that are coroutines: executors, ``asyncio.to_thread``, whoever starts one. They are threads of the simulation.
 
 Rules:
-1. A thread that code of a host starts in the loop runs as those of synchronous programs do (``threads``): one at a time, in virtual time.
-2. The loop itself never waits for one: what would is told so, with what to await instead. Only a thread that has nothing left to do but
-   to end is joined, as ``QueueListener.stop`` and the end of an executor's ``with`` do.
+1. A thread that code of a host starts in the loop runs as those of synchronous programs do (``threads``): one at a time, in
+   virtual time.
+2. The loop itself never waits for one: what would is told so, with what to await instead. Only a thread that ends without that time
+   passes is joined, as ``QueueListener.stop`` and the end of an executor's ``with`` do.
 3. A lock that is made in the loop is the simulation's: threads that wait while they have it keep nobody waiting for real.
 4. ``run_in_executor`` is asyncio's: executors have the workers that they were given. The one by default is each process's own.
 """
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
     from broker_sim.simulation.virtual.patches import Patches
 
-__all__ = ["install"]
+__all__ = ["end", "install"]
 
 _WORKERS = 32
 """Of an executor by default: no machine has more, whatever processors it has."""
 
-_STEPS = 100
-"""So often a thread that is joined may give its turn away before it ends."""
+_STEPS = 1000
+"""So many turns threads may take until one that is joined has ended."""
 
 
 def install() -> None:
@@ -44,9 +45,16 @@ def install() -> None:
         what(p)
 
 
+def end(*, dead: bool = False) -> None:
+    """The simulation ends, and its threads: first those of processes that have crashed."""
+    p = current_patches()
+    if p is not None and p.sync is not None:
+        p.sync.end(dead=dead)
+
+
 def _simulated(p: Patches) -> bool:
     """Whether simulated code asks, and not the test between two runs."""
-    return p.loop.is_running()
+    return bool(p.loop.is_running())
 
 
 def _locks(p: Patches) -> None:
@@ -64,7 +72,9 @@ def _locks(p: Patches) -> None:
 
 def _threads(p: Patches) -> None:
     Thread = threading.Thread
-    real_init, refuse, real_join, real_alive = Thread.__init__, p.virtual[p.key(Thread, "start")], Thread.join, Thread.is_alive
+    real_init, real_alive = Thread.__init__, Thread.is_alive
+    start_in_test = p.virtual.get(p.key(Thread, "start")) or Thread.start  # what the pins have it be
+    join_another = p.virtual.get(p.key(Thread, "join")) or Thread.join
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         with p.lifted():
@@ -74,19 +84,23 @@ def _threads(p: Patches) -> None:
 
     def start(self: Any) -> None:
         if not _simulated(p):
-            refuse(self)
+            start_in_test(self)
+            return
         if hasattr(self, "_in_simulation"):
             raise RuntimeError("threads can only be started once")
         prepare().begin(self)
 
-    def join(self: Any, timeout: float | None = None) -> None:
+    def join(self: Any, timeout: float | None = None) -> Any:
         thread = getattr(self, "_in_simulation", None)
         if thread is None:
-            return real_join(self, timeout)
+            return join_another(self, timeout)
         for _ in range(_STEPS):
-            if thread.done:
-                return None
-            thread._step(thread._turn)
+            due = None if thread.done else prepare().next_due()
+            if due is None:
+                break
+            due.take_turn()
+        if thread.done:
+            return None
         return p.loop.forbid(f"waiting in a coroutine for {thread}", "await asyncio.to_thread(thread.join)")
 
     def is_alive(self: Any) -> bool:

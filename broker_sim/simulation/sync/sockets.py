@@ -302,7 +302,7 @@ class TcpSocket(_Socket):
 
 
 class LoopSocket(TcpSocket):
-    """A socket that a coroutine makes, connects by ``loop.sock_connect`` and gives to ``loop.create_connection``, as HTTP clients do."""
+    """A socket that a coroutine makes, connects by ``loop.sock_connect`` and gives to ``loop.create_connection``: HTTP clients do."""
 
     def _owner(self) -> Any:
         patches = current_patches()
@@ -327,7 +327,9 @@ class LoopSocket(TcpSocket):
         """The network gives each connection its port."""
 
     def _only_by_loop(self, *_: Any, **__: Any) -> Any:
-        self.loop.forbid("a call of a socket in a coroutine", "connect it by loop.sock_connect, and read and write by streams")
+        self.loop.forbid(
+            "a call of a socket in a coroutine", "connect it by loop.sock_connect, and read and write by streams"
+        )
 
     connect = connect_ex = recv = recv_into = send = sendall = _only_by_loop
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden
 from broker_sim.simulation.virtual.patches import current as current_patches
-from broker_sim.simulation.virtual.process import PROCESS, context_of
+from broker_sim.simulation.virtual.process import PROCESS, RUNNING, context_of
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
@@ -84,6 +84,8 @@ class SimThread:
         self._go.acquire()
         self._back.acquire()
         self._turn = 0
+        self.due = False
+        """Whether it may go on, and its turn has not come."""
         self._work = self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
         self._killed = False
@@ -97,6 +99,7 @@ class SimThread:
         """Its OS thread waits for the baton already; from now on it gets it. The task is its life: to cancel it ends the thread."""
         task = self.loop.create_task(self._lives(), name=f"thread {self.name}", context=self._context)
         task.thread = self  # type: ignore[attr-defined]
+        self._is_due()
         self.loop.call_soon(self._step, self._turn, context=self._context)
         return task
 
@@ -113,11 +116,21 @@ class SimThread:
             raise self.error
         return self.result
 
+    def _is_due(self) -> None:
+        if not self.due:
+            self.due = True
+            self.threads.due.append(self)
+
+    def take_turn(self) -> None:
+        """At once, for whoever waits for it in the loop."""
+        self._step(self._turn)
+
     def _step(self, turn: int) -> None:
         """Let it run to its next wait."""
         if turn != self._turn or self.done:
             return
         self._turn += 1
+        self.due = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -152,6 +165,11 @@ class SimThread:
         if not self.done:
             warnings.warn(f"thread {self.name} did not end with its simulation", ResourceWarning, stacklevel=2)
 
+    def stands_still(self) -> bool:
+        """Whether its process is paused, or dead."""
+        process = self._context.get(PROCESS)
+        return process is not None and process.state != RUNNING
+
     @property
     def over(self) -> bool:
         """Whether it has been told to end."""
@@ -170,6 +188,7 @@ class SimThread:
                 self._context.copy().run(self._live)
         finally:
             del self.threads.all[self.ident]
+            self.threads.living.pop(self, None)
             self.done = True
             self._back.release()
 
@@ -256,6 +275,7 @@ class SimThread:
 
     def wake(self) -> None:
         """It may go on, if it waits."""
+        self._is_due()
         self.loop.call_later(_SWITCH_S, self._step, self._turn, context=self._context)
 
     def join(self, joiner: SimThread, timeout_s: float | None) -> None:
@@ -307,6 +327,10 @@ class Threads:
         self.patches = patches
         self.loop: SimLoop = patches.loop
         self.all: dict[int, SimThread] = patches.threads
+        self.living: dict[SimThread, None] = {}
+        """Those that have not ended, and may not have begun."""
+        self.due: deque[SimThread] = deque()
+        """Those that may go on, in the order in which it was so; some have gone on since."""
         self._named = 0
 
     def make(self, run: Callable[[], Any], name: str | None = None) -> SimThread:
@@ -314,6 +338,20 @@ class Threads:
         with self.patches.lifted():
             thread = threading.Thread(name=name or self.next_name(), daemon=True)
             return self.adopt(thread, run)
+
+    def next_due(self) -> SimThread | None:
+        """The first that may go on, of a process that runs."""
+        while self.due:
+            thread = self.due.popleft()
+            if thread.due and not thread.done and not thread.stands_still():
+                return thread
+        return None
+
+    def end(self, *, dead: bool = False) -> None:
+        """All, or those of processes that have crashed: they do nothing any more, at the end of the simulation either."""
+        for thread in list(self.living):
+            if not thread.over and (not dead or thread.stands_still()):
+                thread.kill()
 
     def next_name(self) -> str:
         """For a thread that was given none: Python's own count goes on from one simulation to the next."""
@@ -332,6 +370,7 @@ class Threads:
     def adopt(self, thread: threading.Thread, run: Callable[[], Any]) -> SimThread:
         """As ``make``, of a thread that somebody has made and not started."""
         sim_thread = SimThread(self, thread.name, run)
+        self.living[sim_thread] = None
         with self.patches.lifted():
             thread.daemon = True  # if the worst comes to the worst, Python can end
             thread.run = sim_thread.main  # type: ignore[method-assign]
@@ -506,6 +545,9 @@ class SimRLock(SimLock):
     def _is_owned(self) -> bool:
         me = current()
         return bool(self._real._is_owned()) if me is None else self._owner is me
+
+    def _recursion_count(self) -> int:
+        return (self._outside if current() is None else self._count) if self._is_owned() else 0
 
     def _release_save(self) -> int:
         count = self._outside if current() is None else self._count

@@ -26,10 +26,10 @@ __all__ = ["PINS"]
 
 
 def _threads(p: Patches) -> None:
-    """No thread is started but those of synchronous programs."""
+    """No thread is started but by programs, whose threads are the simulation's."""
 
     def start(thread: threading.Thread) -> None:
-        p.loop.forbid(f"starting thread {thread.name}", "use tasks; run_in_executor runs its function in place")
+        p.loop.forbid(f"starting thread {thread.name} in the test", "let a program do it: its threads are virtual")
 
     p.door(threading.Thread, "start", start)
 
@@ -40,7 +40,10 @@ def _blocking(p: Patches) -> None:
 
     def wait(self: threading.Condition, timeout: float | None = None) -> bool:
         if loop.is_running() and (timeout is None or timeout > 0):
-            loop.forbid("waiting for another thread (Event, Queue, Future.result)", "use asyncio's")
+            loop.forbid(
+                "waiting for another thread (Event, Queue, Future.result)",
+                "use asyncio's; await asyncio.wrap_future(future)",
+            )
         return real_wait(self, timeout)
 
     def join(self: threading.Thread, timeout: float | None = None) -> None:
