@@ -96,10 +96,21 @@ examples:
 """
 
 
+_COMPLETION_EXAMPLES = """\
+examples:
+  eval "$(broker-sim completion bash)"
+      in ~/.bashrc; the same with zsh in ~/.zshrc
+  broker-sim completion fish > ~/.config/fish/completions/broker-sim.fish
+      for fish
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
+        if words[:2] == ["completion", "--words"]:
+            return _complete(words[2:])
         arguments = parse(words)
         if arguments.command is None:
             arguments.parser.print_help()
@@ -149,27 +160,48 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"broker-sim {_version()}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", description=_grouped(), parser_class=Parser
+    )
     asked = next((word for word in words if not word.startswith("-")), None)
-    for name, (add, text) in _HERE.items():
+    for name, (add, _) in _HERE.items():
         if asked == name:
-            add(commands, text)
+            add(commands)
         else:
-            commands.add_parser(name, help=text, add_help=False)
-    for name, (module, text) in ELSEWHERE.items():
+            commands.add_parser(name, add_help=False)
+    for name, (module, _) in ELSEWHERE.items():
         if asked == name:
             importlib.import_module(module).register(commands, name)
         else:
-            commands.add_parser(name, help=text, add_help=False)
+            commands.add_parser(name, add_help=False)
     return parser
 
 
-def _add_serve(commands: Any, text: str) -> None:
+_GROUPS = {
+    "to run brokers": ("serve", "demo"),
+    "to break them, while they run with --control": ("state", "fault", "order", "broker", "leader", "clock"),
+    "to look at them, likewise": ("group", "explain", "timeline", "journal", "topic", "log", "cluster"),
+    "incidents as files": ("run", "scenario", "simulate"),
+    "afterwards, and beside": ("pipeline", "where", "completion"),
+}
+"""How the commands stand in the help."""
+
+
+def _grouped() -> str:
+    texts = {name: text for known in (_HERE, ELSEWHERE) for name, (_, text) in known.items()}
+    width = max(map(len, texts))
+    groups = [
+        f"{title}:\n" + "\n".join(f"  {one:<{width}}  {texts[one]}" for one in names)
+        for title, names in _GROUPS.items()
+    ]
+    return "\n\n".join(groups)
+
+
+def _add_serve(commands: Any) -> None:
     serve = add_command(
         commands,
         "serve",
         _serve,
-        help=text,
         description="Run brokers until interrupted. When clients can connect, one line is printed:\n\n"
         f"  {READY}127.0.0.1:9092",
         epilog=_SERVE_EXAMPLES,
@@ -225,12 +257,11 @@ def _add_serve(commands: Any, text: str) -> None:
     add("--seed", type=int, metavar="N", help="of what is left to chance (default: another one each time)")
 
 
-def _add_where(commands: Any, text: str) -> None:
+def _add_where(commands: Any) -> None:
     where = add_command(
         commands,
         "where",
         _where,
-        help=text,
         description="Tell in which partition of __consumer_offsets a group lives; its leader is the group's coordinator.",
         epilog=_WHERE_EXAMPLES,
     )
@@ -241,12 +272,11 @@ def _add_where(commands: Any, text: str) -> None:
     where.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def _add_demo(commands: Any, text: str) -> None:
+def _add_demo(commands: Any) -> None:
     demo = add_command(
         commands,
         "demo",
         _demo,
-        help=text,
         description="Real aiokafka consumers share a topic as one group; one crashes; the broker is killed and comes back.",
         epilog=_DEMO_EXAMPLES,
     )
@@ -256,10 +286,24 @@ def _add_demo(commands: Any, text: str) -> None:
     )
 
 
-_HERE: dict[str, tuple[Callable[[Any, str], None], str]] = {
+def _add_completion(commands: Any) -> None:
+    from broker_sim.completion import SHELLS
+
+    completion = add_command(
+        commands,
+        "completion",
+        _completion,
+        description="Print the script that lets a shell complete broker-sim's commands, options and scenarios.",
+        epilog=_COMPLETION_EXAMPLES,
+    )
+    completion.add_argument("shell", choices=tuple(SHELLS), help="which shell")
+
+
+_HERE: dict[str, tuple[Callable[[Any], None], str]] = {
     "serve": (_add_serve, "run brokers until interrupted"),
     "where": (_add_where, "tell the offsets partition of a group"),
     "demo": (_add_demo, "show a group of real consumers through a crash and a kill of the broker"),
+    "completion": (_add_completion, "let a shell complete commands and options"),
 }
 
 
@@ -313,6 +357,29 @@ def _where(arguments: argparse.Namespace) -> int:
             print(f"__consumer_offsets-{partition}")
         else:
             print(f"{group:<{width}}  __consumer_offsets-{partition}")
+    return 0
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from broker_sim.completion import SHELLS
+
+    print(SHELLS[arguments.shell], end="")
+    return 0
+
+
+def _complete(words: Sequence[str]) -> int:
+    """What may stand in place of the last word, a line each."""
+    from broker_sim.completion import candidates
+
+    def more(command: str) -> list[str]:
+        if command not in ("run", "scenario"):
+            return []
+        from broker_sim.scenario.commands import shipped
+
+        return [path.stem for path in shipped().glob("*.yaml")]
+
+    for one in candidates(_parser(words), words, more):
+        print(one)
     return 0
 
 

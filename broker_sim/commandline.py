@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-from broker_sim.words import visible
+from broker_sim.words import nearest, visible
 
 __all__ = [
     "BROKEN",
@@ -47,7 +47,15 @@ CONTROL_PORT = 9099
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, not the whole usage."""
+    """Errors are one line, not the whole usage; a word that is nearly right is told the one that was probably meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is not None and value not in choices:
+            names = list(map(str, choices))
+            meant = nearest(str(value), names)
+            hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
