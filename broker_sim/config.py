@@ -20,6 +20,7 @@ import decimal
 import difflib
 import enum
 import functools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -163,6 +164,8 @@ def _java_double(value: float) -> str:
     """As Java's Double.toString: 0.5, 1.0, 1.0E10, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
     exact = decimal.Decimal(repr(value)).normalize()
     sign, digits, _ = exact.as_tuple()
     mantissa = "".join(map(str, digits))
@@ -387,6 +390,8 @@ class BrokerConfig:
         (LogConfig.validate).
         """
         checked: dict[str, str] = {}
+        for name in overrides:
+            self.topic_setting(name)  # names come first, then values
         for name, raw in overrides.items():
             text = to_text(self.topic_setting(name).parse(raw))
             if text is not None:

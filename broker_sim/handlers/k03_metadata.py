@@ -51,6 +51,8 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Me
         topics = _answers(state, asked, request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
+            if topic.error_code == Err.UNKNOWN_TOPIC_ID:
+                continue
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     response = MetadataResponse(
         0,

@@ -59,6 +59,15 @@ def _behind_writes(ctx: RequestContext | ConnectionLike, version: int, request: 
     return {name: shard for name, shard in shards.items() if not isinstance(shard, Err) and shard.behind_writes}
 
 
+GROUPS_EACH = (3, 5)
+"""Releases before this one answer a group that is named twice once, by what was said last."""
+
+
+def _each_group_once(request: OffsetFetchRequest) -> OffsetFetchRequest:
+    groups = {group.group_id: group for group in request.groups}
+    return OffsetFetchRequest(groups=list(groups.values()), require_stable=request.require_stable)
+
+
 _ALL_WELL: dict[str, Err] = {}
 
 
@@ -73,6 +82,8 @@ def _answer(
     if version >= 8:
         if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
+        if ctx.broker.state.config.release < GROUPS_EACH:
+            request = _each_group_once(request)
         groups = []
         for group in request.groups:
             shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
@@ -99,7 +110,11 @@ def _answer(
 
 def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
     if asked is not None and shard.settings.policy.answers_partitions_once:
-        asked = [(name, list(dict.fromkeys(indexes))) for name, indexes in asked if indexes]
+        once: dict[str, dict[int, None]] = {}
+        for name, indexes in asked:
+            if indexes:
+                once.setdefault(name, {}).update(dict.fromkeys(indexes))
+        asked = [(name, list(indexes)) for name, indexes in once.items()]
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
     moving = unstable(shard, group_id) if stable_at_once else set()

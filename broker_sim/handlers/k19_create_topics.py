@@ -25,6 +25,10 @@ from kafka_wire.messages.k19_create_topics import (
 def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     state = ctx.broker.state
     count = Counter(topic.name for topic in request.topics)
+    if request.timeout_ms <= 0 and 1 in count.values():
+        # too late already when it comes to Kafka's controller, which does nothing then
+        late = KafkaError(Err.REQUEST_TIMED_OUT)
+        return CreateTopicsResponse(0, [_refused(topic, late) for topic in request.topics])
     results: list[CreatableTopicResult] = []
     for asked in request.topics:
         if count[asked.name] > 1:

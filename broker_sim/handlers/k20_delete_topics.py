@@ -25,6 +25,14 @@ def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsRes
     if not state.config.bool("delete.topic.enable"):
         error = Err.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else Err.INVALID_REQUEST
         return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, error) for one in asked])
+    count = Counter((one.name, one.topic_id) for one in asked)
+    sound = [
+        one for one in asked if (one.name is None) != (one.topic_id == ZERO_UUID) and count[one.name, one.topic_id] == 1
+    ]
+    if request.timeout_ms <= 0 and sound:
+        # too late already when it comes to Kafka's controller, which does nothing then
+        late = Err.REQUEST_TIMED_OUT
+        return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, late) for one in asked])
     chosen, results = _choose(state, asked)
     for topic in chosen:
         state.delete_topic(topic.name)

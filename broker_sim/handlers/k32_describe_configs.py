@@ -34,7 +34,13 @@ Row = tuple[Setting, str | None, list[ConfigEntry]]
 
 def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results: list[DescribeConfigsResult] = []
+    known = _known_types(ctx.broker.state.config.release)
+    malformed = any(resource.resource_type not in known for resource in request.resources)
     for resource in request.resources:
+        if malformed:  # one type that it does not know, and Kafka refuses the whole request
+            refused = (Err.INVALID_REQUEST, _MALFORMED, resource.resource_type, resource.resource_name)
+            results.append(DescribeConfigsResult(*refused))
+            continue
         result = DescribeConfigsResult(Err.NONE, "", resource.resource_type, resource.resource_name)
         try:
             result.configs = _describe(ctx.broker, resource, request)
@@ -42,6 +48,11 @@ def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConf
             result.error_code, result.error_message = error.error, error.message or ""
         results.append(result)
     return DescribeConfigsResponse(0, results)
+
+
+def _known_types(release: tuple[int, int]) -> set[int]:
+    """Resource types that a release knows: client metrics came with 3.7, groups with 4.0."""
+    return {TOPIC, BROKER, BROKER_LOGGER, *([16] if release >= (3, 7) else []), *([32] if release >= (4, 0) else [])}
 
 
 def _describe(

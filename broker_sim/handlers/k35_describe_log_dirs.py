@@ -19,6 +19,8 @@ from kafka_wire.messages.k35_describe_log_dirs import (
 
 IN_MEMORY = "(memory)"
 UNKNOWN_BYTES = -1
+NAMES_ONLY_WANTED = (3, 5)
+"""Releases before this one name every topic of the directory, those that nobody asked for without partitions."""
 
 
 def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -27,9 +29,13 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
     shown: dict[str, DescribeLogDirsTopic] = {}
     for partition in state.partitions():
         name = partition.topic.name
-        if broker.node_id not in partition.replicas or (wanted is not None and (name, partition.index) not in wanted):
+        if broker.node_id not in partition.replicas:
             continue
-        topic = shown.setdefault(name, DescribeLogDirsTopic(name))
+        asked = wanted is None or (name, partition.index) in wanted
+        if asked or state.config.release < NAMES_ONLY_WANTED:
+            topic = shown.setdefault(name, DescribeLogDirsTopic(name))
+        if not asked:
+            continue
         topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
     result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)
     if state.data_dir is not None:

@@ -20,6 +20,10 @@ from kafka_wire.messages.k37_create_partitions import (
 def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     state = ctx.broker.state
     count = Counter(topic.name for topic in request.topics)
+    if request.timeout_ms <= 0 and 1 in count.values():
+        # too late already when it comes to Kafka's controller, which does nothing then
+        late = [CreatePartitionsTopicResult(topic.name, Err.REQUEST_TIMED_OUT) for topic in request.topics]
+        return CreatePartitionsResponse(0, late)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         name = topic.name

@@ -8,8 +8,10 @@ Source: ConfigurationControlManager.incrementalAlterConfigs, RuntimeLoggerManage
 from __future__ import annotations
 
 from broker_sim.handlers.config_resources import (
+    BROKER,
     BROKER_LOGGER,
     LEVELS,
+    TOPIC,
     Own,
     alter,
     alter_each,
@@ -35,6 +37,12 @@ _NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     broker = ctx.broker
+    unknown = any(
+        one.config_operation not in range(4)
+        for resource in request.resources
+        if resource.resource_type in (TOPIC, BROKER)
+        for one in resource.configs
+    )
 
     def alter_one(resource: AlterConfigsResource) -> None:
         deleted = {one.name for one in resource.configs if one.config_operation == DELETE}
@@ -42,6 +50,10 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
         if resource.resource_type == BROKER_LOGGER:
             _alter_loggers(broker, resource, request.validate_only)
             return
+        if unknown and resource.resource_type in (TOPIC, BROKER):
+            raise KafkaError(
+                Err.UNKNOWN_SERVER_ERROR
+            )  # Kafka's controller falls over the unknown number, and does nothing
         alter(broker, resource, lambda own: _apply(broker, resource, own), validate_only=request.validate_only)
 
     results = alter_each(request.resources, alter_one)
@@ -56,10 +68,8 @@ def _apply(broker: Broker, resource: AlterConfigsResource, own: Own) -> Own:
             own[name] = one.value or ""
         elif operation == DELETE:
             own.pop(name, None)
-        elif operation in (APPEND, SUBTRACT):
-            own[name] = _changed_list(broker, resource, own, one)
         else:
-            raise KafkaError(Err.UNKNOWN_SERVER_ERROR)  # Kafka's controller falls over the unknown number
+            own[name] = _changed_list(broker, resource, own, one)
     return own
 
 
@@ -86,7 +96,13 @@ def _changed_list(broker: Broker, resource: AlterConfigsResource, own: Own, chan
 def _alter_loggers(broker: Broker, resource: AlterConfigsResource, validate_only: bool) -> None:
     if resource.resource_name == "":
         raise KafkaError(Err.INVALID_REQUEST, "Node id must be an integer, but it is: ")
-    own_node(broker, resource.resource_name, "Node id")
+    try:
+        own_node(broker, resource.resource_name, "Node id")
+    except KafkaError as error:
+        if broker.state.config.release >= (4, 0):  # whose RuntimeLoggerManager has words of its own
+            words = (error.message or "").replace("broker id, expected", "node id. Expected")
+            raise KafkaError(error.error, words) from None
+        raise
     known = loggers()
     for one in resource.configs:
         if one.config_operation in (APPEND, SUBTRACT):

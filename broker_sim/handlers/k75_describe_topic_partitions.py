@@ -28,24 +28,34 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
     if cursor is not None:
         known = not request.topics or cursor.topic_name in names
         if cursor.partition_index < 0 or not known:
-            refused = [DescribeTopicPartitionsResponseTopic(Err.INVALID_REQUEST, name) for name in names]
-            return DescribeTopicPartitionsResponse(0, refused)
+            return _refused(request, Err.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    if "" in names:
+        return _refused(
+            request, Err.UNKNOWN_SERVER_ERROR
+        )  # Kafka asks what may be done with it, and falls over the name
     limit = state.config.int("max.request.partition.size.limit") if state.config.release >= (3, 8) else 2000
     return _page(state, names, first, max(min(request.response_partition_limit, limit), 1))
+
+
+def _refused(request: DescribeTopicPartitionsRequest, error: Err) -> DescribeTopicPartitionsResponse:
+    """The same error for every topic, as often as it was named."""
+    return DescribeTopicPartitionsResponse(
+        0, [DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics]
+    )
 
 
 def _page(state: ClusterState, names: list[str], first: int, limit: int) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        if limit == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
+            break
         topic = state.topics.get(name)
         if topic is None:
             response.topics.append(_topic(name, _missing(name)))
             continue
-        if limit == 0:
-            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
-            break
         shown = _topic(name, Err.NONE)
         shown.topic_id, shown.is_internal = topic.topic_id, topic.internal
         shown.partitions = [

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, batches, records
+from kafka_wire.record_batch import HEADER_BYTES, Record, RecordBatchError, batches, records
 from kafka_wire.schema import ZERO_UUID, FieldSpec
 from tests.differential.catalogue import by_key
 from tests.differential.symbols import UNKNOWN_TOPIC_ID, Scope
@@ -74,6 +74,8 @@ class Reader:
             value = [item for item in value if self._own(getattr(item, key))]
         if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
             value = [item for item in value if item.api_key in by_key()]
+        if name in ("supported_features", "finalized_features"):
+            value = [item for item in value if item.name == "metadata.version"]
         if name == "members":  # in the order of their ids at Kafka: first by what they are without them
             value = sorted(value, key=_without_ids)
         element = spec.element()
@@ -121,9 +123,14 @@ class Reader:
 
     def _records(self, data: bytes, position: int, header: Any, raw: bytes) -> Any:
         try:
-            return [[*list(record[:4]), list(record.headers)] for record in records(data, position, header)]
+            return [self._record(record) for record in records(data, position, header)]
         except RecordBatchError:
             return raw.hex()
+
+    def _record(self, record: Record) -> list[Any]:
+        key, value = (None if one is None else self.text(one.decode("latin-1")) for one in (record.key, record.value))
+        headers = [[name, None if one is None else one.decode("latin-1")] for name, one in record.headers]
+        return [record.offset, record.timestamp, key, value, headers]
 
     def _named(self, whole: Any, prefix: str) -> str:
         known = self._names.get(whole)

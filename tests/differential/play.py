@@ -17,8 +17,9 @@ from typing import Any
 from kafka_wire.codec import DecodeError, EncodeError, decode_from
 from kafka_wire.frame import response_is_tagged
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.differential import barriers, frames
-from tests.differential.catalogue import apis
+from tests.differential.catalogue import apis, by_key
 from tests.differential.line import Line
 from tests.differential.normal import Reader, differences
 from tests.differential.sequence import Sequence, Step
@@ -125,6 +126,15 @@ class Side:
         """A request of the play itself, on a connection of its own, that is not compared."""
         return await barriers.ask(self.peer.brokers[broker], self._watching, request, version)
 
+    async def ask_versions(self) -> dict[str, tuple[int, int]]:
+        """API name -> the versions that the peer shows."""
+        shown = await self.ask(ApiVersionsRequest(), 0)
+        return {
+            by_key()[row.api_key].name: (row.min_version, row.max_version)
+            for row in shown.api_keys
+            if row.api_key in by_key()
+        }
+
     def close(self) -> None:
         for line in [*self._watching, *(line for lines in self._lines.values() for line in lines)]:
             line.close()
@@ -180,7 +190,7 @@ class Play:
             return Difference(number, step.api, step.version, (("the request itself", sent[0], sent[1]),))
         found = await self._settled(number)
         if found is None and number in self._compared and not step.damage:
-            await barriers.after(self.sides, step, self._message(0, number))
+            await barriers.after(self.sides, step, self.message(0, number))
         return found
 
     # ---- waiting
@@ -235,7 +245,7 @@ class Play:
 
     def _compare(self, number: int) -> Difference | None:
         step = self.sequence.steps[number] if number >= 0 else Step(api="nothing")
-        plain = [self._plain(side, number, step) for side in self.sides]
+        plain = [self.plain(side, number, step) for side in self.sides]
         where = f"{step.api} v{step.version}"
         rows = []
         for path, real, simulated in differences(plain[0], plain[1]):
@@ -250,13 +260,13 @@ class Play:
         self.outcome.compared.append((name, step.version, tuple(sorted(set(_codes(plain[0]))))))
         return None
 
-    def _plain(self, side: Side, number: int, step: Step) -> Any:
+    def plain(self, side: Side, number: int, step: Step) -> Any:
         if number not in side.answers:
             return "not answered"
         payload = side.answers[number]
         if payload is None:
             return "closed"
-        message = self._message(self.sides.index(side), number)
+        message = self.message(self.sides.index(side), number)
         if message is None:
             return {"bytes": payload[4:].hex()}
         side.scope.learn(step.by, step.api, message)
@@ -267,7 +277,7 @@ class Play:
         other = any(what[0] == "version" for what in step.damage)
         return 0 if step.api == "ApiVersions" and other else step.version
 
-    def _message(self, side: int, number: int) -> Any:
+    def message(self, side: int, number: int) -> Any:
         step = self.sequence.steps[number]
         payload = self.sides[side].answers.get(number)
         if payload is None:

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
 from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.differential import barriers, known, offsets
-from tests.differential.catalogue import by_key
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
 from tests.differential.peers import OFFSETS_PARTITIONS
@@ -104,17 +102,13 @@ class Runner:
                 while (await side.ask(InitProducerIdRequest(None, 1000), 1)).error_code and time.monotonic() < give_up:
                     await asyncio.sleep(0.1)  # the first block of producer ids comes from the controller
                 await barriers._topic_known(side, offsets.OFFSETS, OFFSETS_PARTITIONS)
-                answer = await side.ask(ApiVersionsRequest(), 0)
-                shown.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
+                shown.append(await side.ask_versions())
         finally:
             play.close()
         self.versions = {
-            by_key()[key].name: (
-                max(low, shown[0][key][0], FLOORS.get(by_key()[key].name, 0)),
-                min(high, shown[0][key][1]),
-            )
-            for key, (low, high) in sorted(shown[1].items())
-            if key in shown[0] and key in by_key()
+            name: (max(low, shown[0][name][0], FLOORS.get(name, 0)), min(high, shown[0][name][1]))
+            for name, (low, high) in shown[1].items()
+            if name in shown[0]
         }
 
     # ---- playing

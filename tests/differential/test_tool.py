@@ -13,7 +13,7 @@ from broker_sim.cluster import Cluster
 from kafka_wire.api_keys import advertised
 from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsResponse
-from tests.differential import generators, known, peers, tolerances
+from tests.differential import cases, generators, known, peers, tolerances
 from tests.differential.catalogue import by_key
 from tests.differential.frames import frame
 from tests.differential.normal import Reader, differences
@@ -28,10 +28,10 @@ ONE, TWO = (f"a-{digit * 8}-89ab-cdef-0123-456789abcdef" for digit in "01")
 
 
 @asynccontextmanager
-async def simulator(**more: object) -> AsyncIterator[Peer]:
-    async with Cluster(config={**peers.settings("4.1"), **more}) as cluster:
+async def simulator(version: str = "4.1", **more: object) -> AsyncIterator[Peer]:
+    async with Cluster(config={**peers.settings(version), **more}, as_version=version) as cluster:
         host, _, port = cluster.bootstrap.rpartition(":")
-        yield Peer("a simulator", "4.1", {1: (host, int(port))})
+        yield Peer("a simulator", version, {1: (host, int(port))})
 
 
 # ---- sequences
@@ -209,3 +209,18 @@ async def test_an_answer_that_one_side_alone_gives_is_a_difference(
         )
     assert outcome.difference is not None
     assert outcome.difference.rows[0][2] == "not answered"
+
+
+# ---- what it has found
+
+
+@pytest.mark.parametrize("version", cases.VERSIONS)
+async def test_what_was_a_difference_is_answered_as_the_real_broker_did(version: str, tmp_path: Path) -> None:
+    truth = cases.recorded(version)
+    assert sorted(truth) == [case.stem for case in cases.CASES], "python -m tests.differential.cases --record"
+    different = {}
+    async with simulator(version) as one:
+        await Runner(version, one, one, print, tmp_path).prepare()
+        for case in cases.CASES:
+            different[case.stem] = cases.against(truth[case.stem], await cases.answers(one, case), case)
+    assert {name: rows for name, rows in different.items() if rows} == {}

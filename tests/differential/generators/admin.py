@@ -114,7 +114,7 @@ def _create(draw: Draw) -> None:
         "a",
         version,
         topics=topics,
-        timeout_ms=draw.mostly(10_000, 5000),
+        timeout_ms=draw.mostly(10_000, 0, -1, odds=0.95),
         validate_only=draw.often(0.15),
     )
 
@@ -123,10 +123,10 @@ def _delete(draw: Draw) -> None:
     version = draw.version("DeleteTopics")
     if version < 6:
         names = draw.some([*NAMES, "{p}none", ""], 0 if draw.often(0.1) else 1, 2)
-        draw.step("DeleteTopics", "a", version, topic_names=names, timeout_ms=10_000)
+        draw.step("DeleteTopics", "a", version, topic_names=names, timeout_ms=draw.mostly(10_000, 0, odds=0.95))
         return
     rows = [_deleted(draw, name) for name in draw.some([*NAMES, "{p}none"], 0 if draw.often(0.1) else 1, 2)]
-    draw.step("DeleteTopics", "a", version, topics=rows, timeout_ms=10_000)
+    draw.step("DeleteTopics", "a", version, topics=rows, timeout_ms=draw.mostly(10_000, 0, odds=0.95))
 
 
 def _deleted(draw: Draw, name: str) -> dict[str, Any]:
@@ -150,7 +150,14 @@ def _grow(draw: Draw) -> None:
         if draw.often(0.2):
             assignments = [{"broker_ids": draw.mostly([1], [], [1, 1], [2])} for _ in range(draw.rng.randint(0, 3))]
         topics.append({"name": name, "count": count, "assignments": assignments})
-    draw.step("CreatePartitions", "a", None, topics=topics, timeout_ms=10_000, validate_only=draw.often(0.2))
+    draw.step(
+        "CreatePartitions",
+        "a",
+        None,
+        topics=topics,
+        timeout_ms=draw.mostly(10_000, 0, -1, odds=0.95),
+        validate_only=draw.often(0.2),
+    )
 
 
 def _resource(kind: int, name: str, keys: list[str] | None) -> dict[str, Any]:
@@ -166,7 +173,7 @@ def _describe(draw: Draw) -> None:
         )
         keys = None if draw.often(0.25) else [setting for setting, _ in draw.some(SETTINGS, 0, 4)]
         if kind == 4 and keys is not None:
-            keys += ["log.retention.ms", "broker.id", "node.id", "log.dirs", "num.io.threads", "ssl.key.password"][
+            keys += ["log.retention.ms", "broker.id", "node.id", "num.io.threads", "ssl.key.password"][
                 : draw.rng.randint(0, 6)
             ]
         if kind == 8:
