@@ -58,6 +58,8 @@ class Reader:
             return self.batches(value)
         if spec.kind == "uuid":
             return self.topic_id(value)
+        if name == "log_dir" and value:
+            return "a directory"
         if isinstance(value, bytes):
             return self.text(value.decode("latin-1"))
         if isinstance(value, str):

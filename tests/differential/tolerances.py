@@ -117,7 +117,6 @@ TOLERATED: tuple[Tolerated, ...] = (
         _both_counted,
     ),
     Tolerated("cluster ids", r".*\.cluster_id", "each cluster has its own", _both_set),
-    Tolerated("directories", r"DescribeLogDirs .*\.log_dir", "each cluster has its own", _both_set),
     Tolerated("disks", r"DescribeLogDirs .*\.(total|usable)_bytes", "taken from the disk at two moments", _both_set),
 )
 
