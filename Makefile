@@ -14,7 +14,10 @@ ARGS ?=
 FOREIGN := real_kafka or clients or spark
 # CI tells what took longest
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) $(if $(CI),--durations=15)
+# How often make test-orders runs the tests
 RUNS ?= 20
+# Tests start hundreds of Python processes: what they import is compiled once, whatever the shell says
+unexport PYTHONDONTWRITEBYTECODE
 # Tests run on that many processes side by side, one a core and four at most: make test JOBS=1
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
 
