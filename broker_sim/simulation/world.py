@@ -532,7 +532,7 @@ class _Block:
 
 
 def _surroundings(sim: Simulation, without: tuple[str, ...]) -> AbstractContextManager[None]:
-    return ambient(sim.loop, sim.seed, without=without, reasons=sim.not_pinned)
+    return ambient(sim.loop, sim.seed, without=without, reasons=sim.not_pinned, also=in_loop.install)
 
 
 @contextmanager
@@ -540,7 +540,6 @@ def _inside(sim: Simulation) -> Iterator[None]:
     """Code of the block runs in the simulation's loop, as no host's; what it has begun is ended afterwards."""
     PROCESS.set(None)
     events._set_running_loop(sim.loop)
-    in_loop.install()
     try:
         yield
         sim.settle()

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Lock as taken
 from typing import Any
 
 import aiohttp
@@ -79,9 +80,10 @@ def test_what_a_thread_raises_is_raised_where_it_is_awaited() -> None:
     assert "'x'" in result_of(program)
 
 
-def test_a_lock_that_a_coroutine_made_is_waited_for_in_virtual_time() -> None:
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, lambda: taken()])
+def test_a_lock_that_a_coroutine_made_is_waited_for_in_virtual_time(make: Callable[[], Any]) -> None:
     async def program() -> list[int]:
-        lock, seen = threading.Lock(), list[int]()
+        lock, seen = make(), list[int]()
 
         def work(number: int) -> None:
             with lock:

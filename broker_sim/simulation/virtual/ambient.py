@@ -74,14 +74,22 @@ def _import_clients() -> bool:
 
 @contextmanager
 def ambient(
-    loop: SimLoop, seed: object, *, without: tuple[str, ...] = (), reasons: list[str] | None = None
+    loop: SimLoop,
+    seed: object,
+    *,
+    without: tuple[str, ...] = (),
+    reasons: list[str] | None = None,
+    also: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Pin everything but what is named ``without`` while the block runs; what can't be is added to ``reasons``. Raises LibraryMoved."""
+    """Pin everything but what is named ``without`` while the block runs; what can't be is added to ``reasons``. ``also`` makes doors of
+    its own, before it is looked who has taken what is behind one. Raises LibraryMoved."""
     kafka = _import_clients()
     p = patches.Patches(loop, seed, reasons)
     patches.begin(p)
     try:
         for name, pin in PINS.items():
+            if pin is _names_taken:
+                also()
             if name not in without and (kafka or not name.startswith("aiokafka")):
                 pin(p)
         yield
