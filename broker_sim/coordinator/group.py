@@ -235,7 +235,9 @@ class Group:
             return False
         everybody, supporters = len(self.members), self.supporters
         for name in names:  # noqa: SIM110 - a generator costs more than what it looks at
-            if supporters.get(name) == everybody:
+            if (
+                supporters.get(name, 0) == everybody
+            ):  # of nobody, too, where all have left and only an id is outstanding
                 return True
         return False
 

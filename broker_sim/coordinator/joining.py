@@ -176,11 +176,11 @@ def _join_known(
         _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.COMPLETING_REBALANCE:
         if unchanged:  # the answer of this generation may have been lost
-            return join_answer(shard, group, member)
+            return join_answer(shard, group, member, client.api_version)
         _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.STABLE:
         if member_id != group.leader and unchanged:
-            return join_answer(shard, group, member)
+            return join_answer(shard, group, member, client.api_version)
         _update_and_rebalance(shard, group, member, token, client, request)
     else:
         return join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id)
@@ -235,7 +235,7 @@ class StaticWrite(Write):
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None or member.join_token is None:
             return
-        answer = join_answer(shard, group, member)
+        answer = join_answer(shard, group, member, self.version)
         if self.version >= _SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = member.member_id == group.leader
         else:

@@ -27,9 +27,9 @@ def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
     )
 
 
-def join_answer(shard: ShardState, group: Group, member: Member) -> JoinGroupResponse:
-    """The answer of this generation: the leader is told all members."""
-    nameless = None if member.join_version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
+def join_answer(shard: ShardState, group: Group, member: Member, version: int) -> JoinGroupResponse:
+    """The answer of this generation to a JoinGroup of ``version``: the leader is told all members."""
+    nameless = None if version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -155,7 +155,7 @@ def complete_join(shard: ShardState, group: Group) -> None:
     group.enter(State.COMPLETING_REBALANCE, shard.now_ms)
     for member in list(group.members.values()):
         member.is_new = False
-        answer_join(shard, group, member, join_answer(shard, group, member))
+        answer_join(shard, group, member, join_answer(shard, group, member, member.join_version))
         restart_session(shard, group, member)
         group.pending_sync[member.member_id] = None
     shard.arm(("sync", group.group_id), group.rebalance_timeout_ms)

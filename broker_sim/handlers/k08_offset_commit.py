@@ -23,6 +23,8 @@ from kafka_wire.errors import Err
 from kafka_wire.frame import encode_response_head, response_is_tagged
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -43,6 +45,8 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     offsets: list[tuple[str, int, Offset]] = []
     known = 0
     unknown: set[str] = set()
+    if runtime.settings.policy.answers_partitions_once:
+        request = _as_a_map(request)
     for t, requested in enumerate(request.topics):
         name = requested.name
         topic = topics.get(name)
@@ -63,7 +67,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
             offsets.append((name, part.partition_index, offset))
 
     def response(error: Err) -> OffsetCommitResponse:
-        return _response(request, errors, error, unknown, unique=runtime.settings.policy.answers_partitions_once)
+        return _response(request, errors, error, unknown)
 
     if known == 0:
         return response(Err.NONE)
@@ -74,8 +78,6 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     shard = gate(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return response(shard)
-    if runtime.settings.policy.answers_partitions_once:
-        offsets = list({row[:2]: row for row in offsets}.values())
     answered: Deferred | None = runtime.submit(shard, ctx, _command(request, ctx.api_version, offsets), response)
     return answered
 
@@ -96,17 +98,12 @@ def _response(
     errors: dict[tuple[int, int], Err],
     error: Err,
     unknown: Collection[str],
-    *,
-    unique: bool,
 ) -> OffsetCommitResponse:
     """Every partition asked for; ``error`` is the group's. ``unknown``: the topics that aren't there.
 
-    3.x sorts the request into a map: a partition asked twice is answered once, a topic without partitions not at all (``unique``). 4.x
-    answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named twice
-    has two entries.
+    4.x answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named
+    twice has two entries.
     """
-    if unique:
-        return _response_of_a_map(request, errors, error)
     there: list[OffsetCommitResponseTopic] = []
     by_name: dict[str, OffsetCommitResponseTopic] = {}  # what isn't there
     for t, topic in enumerate(request.topics):
@@ -126,18 +123,16 @@ def _response(
     return OffsetCommitResponse(topics=merged(by_name, there))
 
 
-def _response_of_a_map(
-    request: OffsetCommitRequest, errors: dict[tuple[int, int], Err], error: Err
-) -> OffsetCommitResponse:
-    rows = {
-        (topic.name, part.partition_index): errors.get((t, p), Err.NONE)
-        for t, topic in enumerate(request.topics)
-        for p, part in enumerate(topic.partitions)
-    }
-    topics: dict[str, list[OffsetCommitResponsePartition]] = {}
-    for (name, index), own in rows.items():
-        topics.setdefault(name, []).append(OffsetCommitResponsePartition(index, _worst(own, error)))
-    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name, parts) for name, parts in topics.items()])
+def _as_a_map(request: OffsetCommitRequest) -> OffsetCommitRequest:
+    """What is left of a request that is sorted into a map: of a partition that is named twice the later one, even where that is
+    refused; of a topic without partitions nothing."""
+    topics: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            topics.setdefault(topic.name, {})[part.partition_index] = part
+    return replace(
+        request, topics=[OffsetCommitRequestTopic(name, list(parts.values())) for name, parts in topics.items()]
+    )
 
 
 def _worst(own: Err, error: Err) -> Err:
@@ -198,7 +193,7 @@ class _Known:
 
 def _pieces(request: OffsetCommitRequest, version: int, error: Err) -> tuple[bytes, bytes]:
     """A reply's frame, the part before and the one behind the correlation id."""
-    body = encode(_response(request, {}, error, (), unique=False), version)
+    body = encode(_response(request, {}, error, ()), version)
     head = encode_response_head(response_is_tagged(ApiKey.OFFSET_COMMIT, version), 0, len(body))
     return head[:4], head[8:] + body
 

@@ -85,7 +85,10 @@ def _answer(
         if ctx.broker.state.config.release < GROUPS_EACH:
             request = _each_group_once(request)
         groups = []
-        for group in request.groups:
+        asked_groups = request.groups
+        if ctx.broker.runtime.settings.policy.answers_partitions_once:
+            asked_groups = list({group.group_id: group for group in asked_groups}.values())
+        for group in asked_groups:
             shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))

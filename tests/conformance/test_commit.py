@@ -318,6 +318,14 @@ async def test_s2_6_same_partition_twice_in_one_request(kafka: Kafka) -> None:
     assert await kafka.committed([T]) == {T: 9}
 
 
+async def test_s2_6_same_partition_twice_and_refused_the_second_time(kafka: Kafka) -> None:
+    """In 3.4 the later one is the one that counts, although it is not taken."""
+    request = commit_request(kafka.group, {T: 5, T1: 6})
+    request.topics[0].partitions += commit_request(kafka.group, {T: (9, "x" * 101)}).topics[0].partitions
+    await kafka.ask(request, 8)
+    assert await kafka.committed([T, T1]) == {T: kafka.pick(old=-1, new=5), T1: 6}
+
+
 async def test_s2_6_commit_of_one_group_is_not_seen_by_another(kafka: Kafka) -> None:
     await kafka.commit({T: 5})
     assert await kafka.committed([T], group=kafka.name("other")) == {T: -1}

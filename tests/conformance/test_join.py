@@ -359,6 +359,28 @@ async def test_s2_2_protocol_without_a_name(kafka: Kafka, version: int) -> None:
     assert (await member.sync(version=5)).protocol_name == ""
 
 
+async def test_s2_2_protocol_without_a_name_and_a_rejoin_of_an_older_version(kafka: Kafka) -> None:
+    _, m2 = await kafka.joined(2, instances=["i1", "i2"], protocols=[("", b"1")])
+    answer = await m2.try_join(version=5)
+    assert (answer.error_code, answer.protocol_name) == (Err.NONE, "")
+
+
+async def test_s2_2_group_whose_members_have_all_left_while_an_id_is_outstanding_takes_any_protocol(
+    kafka: Kafka,
+) -> None:
+    m1 = await kafka.member("m1", instance="i1")
+    await m1.join()
+    await m1.sync()
+    pending = await kafka.member("pending")
+    await pending.ask_id()
+    parked = m1.start_join(protocols=[JoinGroupRequestProtocol("range", b"new")])
+    await kafka.until("PreparingRebalance", members=1)
+    await m1.leave(wire=await m1.second_wire())
+    assert (await parked).error_code == Err.UNKNOWN_MEMBER_ID
+    answer = await pending.try_join(protocols=[JoinGroupRequestProtocol("other", b"")])
+    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (Err.NONE, 2, "other")
+
+
 async def test_041_each_empty_id_gets_a_new_one(kafka: Kafka) -> None:
     member = await kafka.member()
     first = await member.ask_id()

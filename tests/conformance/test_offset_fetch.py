@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.errors import Err
-from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kafka_wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from tests.conformance.driver import Kafka, Partition, fetch_request, stays_parked
 
 T, T1, U = ("t0", 0), ("t0", 1), ("t1", 0)
@@ -153,6 +158,23 @@ async def test_112_topic_without_partitions(kafka: Kafka) -> None:
     answer = await kafka.ask(OffsetFetchRequest(groups=[group]), 8)
     topics = answer.groups[0].topics
     assert [(topic.name, topic.partitions) for topic in topics] == kafka.pick(old=[], new=[("t0", [])])
+
+
+@pytest.mark.parametrize("version", [7, 8])
+async def test_112_same_topic_twice(kafka: Kafka, version: int) -> None:
+    await kafka.commit({T: 5, T1: 6})
+    shape = OffsetFetchRequestTopics if version == 8 else OffsetFetchRequestTopic
+    topics = [shape("t0", [0, 1]), shape("t0", [1, 2])]
+    request = (
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(kafka.group, topics=topics)] * 2)
+        if version == 8
+        else OffsetFetchRequest(kafka.group, topics)
+    )
+    answer = await kafka.ask(request, version)
+    answers = answer.groups if version == 8 else [answer]
+    assert len(answers) == (kafka.pick(old=1, new=2) if version == 8 else 1)
+    asked = [sorted(p.partition_index for p in topic.partitions) for one in answers for topic in one.topics]
+    assert asked == kafka.pick(old=[[0, 1, 2]], new=[[0, 1], [1, 2]] * len(answers))
 
 
 async def test_112_same_partition_twice(kafka: Kafka) -> None:
