@@ -2,8 +2,9 @@
 FROM python:3.11-slim
 
 WORKDIR /srv
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml PACKAGE.md LICENSE ./
 COPY protocol protocol
+COPY scenarios scenarios
 COPY broker_sim broker_sim
 RUN pip install --no-cache-dir '.[control,demo,uvloop]' \
     && useradd --create-home kafka \

@@ -72,8 +72,9 @@ def page_css() -> str:
     """Rules for the page around the picture."""
     return (
         f":root{{color-scheme:light dark}}body{{margin:0;font:15px/1.55 {FONT};background:#ffffff;color:#172033}}"
-        "main{max-width:1240px;margin:0 auto;padding:20px 20px 60px}"
+        "main{max-width:1240px;margin:0 auto;padding:20px 20px 60px;overflow-x:auto}"
         "svg.timeline{display:block;width:100%;height:auto;border-radius:12px;cursor:grab;touch-action:none}"
+        "@media(max-width:800px){svg.timeline{width:800px;touch-action:pan-x pan-y}}"  # to be scrolled, not shrunk out of sight
         "svg.timeline:active{cursor:grabbing}"
         "h2{font-size:17px;margin:34px 0 6px}p.lead{margin:6px 0 18px;max-width:95ch}"
         "ol{list-style:none;margin:0;padding:0;max-width:100ch}"

@@ -176,7 +176,11 @@ class Fault:
         lines += [f"  near miss: {asked.text()}: {why}" for asked, why in self._near]
         if not lines:
             came = ", ".join(f"{api} {number}" for api, number in self._apis.most_common(8))
-            lines.append(f"  no request came near; there came {came}" if came else "  no request came at all")
+            lines.append(
+                f"  no request came near; there came {came}"
+                if came
+                else "  no request came at all (a commit_probe goes past rules)"
+            )
         return "\n".join(lines)
 
     # --- for Faults and the tap ---------------------------------------------------------------------------------------

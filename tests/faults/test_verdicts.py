@@ -444,7 +444,7 @@ async def test_rules_are_listed_found_removed_and_checked(rig: Rig) -> None:
     }
     assert first.describe().splitlines() == [
         "fault 1, in force, 0 hits: Fetch: never answer",
-        "  no request came at all",
+        "  no request came at all (a commit_probe goes past rules)",
     ]
     with pytest.raises(NeverHit):
         rig.faults.check()
