@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdicts
+from benchmarks.hostile import hostile
 from benchmarks.pipeline import pipeline
 from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
@@ -28,8 +29,8 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat", "seam", "simulation", "pipeline")
-_WITHOUT_LOAD = ("simulation", "pipeline")
+_SCALE = ("start", "memory", "flat", "hostile", "seam", "simulation", "pipeline")
+_WITHOUT_LOAD = ("simulation", "pipeline", "hostile")
 
 
 def main() -> int:
@@ -119,6 +120,8 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
             figures += memory(system)
         if _wanted(arguments, "flat"):
             figures += flatness(system, arguments.seconds, _say)
+        if _wanted(arguments, "hostile"):
+            figures += hostile(system, _say)
     if _wanted(arguments, "seam"):
         _say("what unused seams cost")
         figures.append(seam())

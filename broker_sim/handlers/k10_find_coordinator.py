@@ -9,6 +9,7 @@ told that they may not use the id, which all of them take as final, with a text.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import OFFSETS_TOPIC, KafkaError
@@ -32,11 +33,15 @@ _TEXTS = {
 }
 
 
-def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+_PIECE = 500
+"""Groups that are looked up before others are served."""
+
+
+def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
     """One coordinator, or (v4+) one for each key."""
     if ctx.api_version >= 4:
-        found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        response: FindCoordinatorResponse | None = ctx.in_pieces(_find_all(ctx, request))
+        return response
     one = _find(ctx, request.key, request.key_type)
     error = Err(one.error_code)
     return FindCoordinatorResponse(
@@ -46,6 +51,15 @@ def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordina
         host=one.host,
         port=one.port,
     )
+
+
+def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator[None, None, FindCoordinatorResponse]:
+    found: list[Coordinator] = []
+    for number, key in enumerate(request.coordinator_keys, 1):
+        if number % _PIECE == 0:
+            yield
+        found.append(_find(ctx, key, request.key_type))
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
@@ -13,10 +15,23 @@ _ALL_GROUP_OPERATIONS = (
 )  # READ, DELETE, DESCRIBE: what a broker without an authorizer grants
 
 
+_PIECE = 200
+"""Groups that are described before others are served."""
+
+
 @behind_timers
-def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | None:
     """Each group in the order asked."""
-    groups = [_describe(ctx, group_id) for group_id in request.groups]
+    response: DescribeGroupsResponse | None = ctx.in_pieces(_describe_all(ctx, request))
+    return response
+
+
+def _describe_all(ctx: RequestContext, request: DescribeGroupsRequest) -> Generator[None, None, DescribeGroupsResponse]:
+    groups: list[DescribedGroup] = []
+    for number, group_id in enumerate(request.groups, 1):
+        if number % _PIECE == 0:
+            yield
+        groups.append(_describe(ctx, group_id))
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Err.NONE:

@@ -7,7 +7,7 @@ created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlMa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Generator
 
 from broker_sim.config import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
@@ -21,20 +21,31 @@ from kafka_wire.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 
+_PIECE = 10
+"""Topics that are made before others are served."""
 
-def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+
+def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | None:
+    response: CreateTopicsResponse | None = ctx.in_pieces(_create_all(ctx, request))
+    return response
+
+
+def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[None, None, CreateTopicsResponse]:
     state = ctx.broker.state
     count = Counter(topic.name for topic in request.topics)
     if request.timeout_ms <= 0 and 1 in count.values():
         # too late already when it comes to Kafka's controller, which does nothing then
         late = KafkaError(Err.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(0, [_refused(topic, late) for topic in request.topics])
+    twice: set[str] = set()
     results: list[CreatableTopicResult] = []
-    for asked in request.topics:
+    for number, asked in enumerate(request.topics, 1):
+        if number % _PIECE == 0:
+            yield
         if count[asked.name] > 1:
-            error = KafkaError(Err.INVALID_REQUEST, "Duplicate topic name.")
-            if not any(result.name == asked.name for result in results):
-                results.append(_refused(asked, error))
+            if asked.name not in twice:
+                results.append(_refused(asked, KafkaError(Err.INVALID_REQUEST, "Duplicate topic name.")))
+            twice.add(asked.name)
             continue
         try:
             results.append(_create(state, asked, count, request.validate_only))

@@ -6,6 +6,7 @@ A name or id given twice is refused once, whatever it names. Source: ControllerA
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import ClusterState, KafkaError, Topic
@@ -18,8 +19,16 @@ from kafka_wire.messages.k20_delete_topics import (
 )
 from kafka_wire.schema import ZERO_UUID
 
+_PIECE = 500
+"""Topics that are looked at, or a fiftieth as many deleted, before others are served."""
 
-def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+
+def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+    response: DeleteTopicsResponse | None = ctx.in_pieces(_delete_all(ctx, request))
+    return response
+
+
+def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[None, None, DeleteTopicsResponse]:
     state = ctx.broker.state
     asked = request.topics if ctx.api_version >= 6 else [DeleteTopicState(name) for name in request.topic_names]
     if not state.config.bool("delete.topic.enable"):
@@ -33,21 +42,30 @@ def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsRes
         # too late already when it comes to Kafka's controller, which does nothing then
         late = Err.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, late) for one in asked])
-    chosen, results = _choose(state, asked)
-    for topic in chosen:
-        state.delete_topic(topic.name)
-        results.append(DeletableTopicResult(topic.name, topic.topic_id))
+    chosen, results = yield from _choose(state, asked)
+    for number, topic in enumerate(chosen, 1):
+        if number % (_PIECE // 50) == 0:
+            yield
+        if state.topics.get(topic.name) is topic:
+            state.delete_topic(topic.name)
+            results.append(DeletableTopicResult(topic.name, topic.topic_id))
+        else:  # somebody else was quicker
+            results.append(DeletableTopicResult(topic.name, topic.topic_id, Err.UNKNOWN_TOPIC_OR_PARTITION))
     return DeleteTopicsResponse(0, results)
 
 
-def _choose(state: ClusterState, asked: list[DeleteTopicState]) -> tuple[list[Topic], list[DeletableTopicResult]]:
+def _choose(
+    state: ClusterState, asked: list[DeleteTopicState]
+) -> Generator[None, None, tuple[list[Topic], list[DeletableTopicResult]]]:
     """The topics to delete, and a refusal for everything else that was asked, before anything is deleted."""
     count = Counter((one.name, one.topic_id) for one in asked)
     ids = {one.topic_id for one in asked if one.name is None}
     chosen: dict[bytes, Topic] = {}
     refused: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
     clashes: dict[bytes, DeletableTopicResult] = {}
-    for one in asked:
+    for number, one in enumerate(asked, 1):
+        if number % _PIECE == 0:
+            yield
         key = (one.name, one.topic_id)
         try:
             topic = _find(state, one, count[key])

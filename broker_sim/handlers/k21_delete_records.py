@@ -5,6 +5,8 @@ Offset -1 stands for the high watermark. Source: ReplicaManager.deleteRecords, P
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError
 from broker_sim.storage import StorageError
@@ -21,11 +23,26 @@ from kafka_wire.messages.k21_delete_records import (
 HIGH_WATERMARK = -1
 
 
-def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    topics = [
-        DeleteRecordsTopicResult(topic.name, [_delete(ctx, topic.name, one) for one in topic.partitions])
-        for topic in request.topics
-    ]
+_PIECE = 500
+"""Partitions that are done before others are served."""
+
+
+def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
+    response: DeleteRecordsResponse | None = ctx.in_pieces(_delete_all(ctx, request))
+    return response
+
+
+def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
+    topics: list[DeleteRecordsTopicResult] = []
+    done = 0
+    for topic in request.topics:
+        answers: list[DeleteRecordsPartitionResult] = []
+        topics.append(DeleteRecordsTopicResult(topic.name, answers))
+        for one in topic.partitions:
+            done += 1
+            if done % _PIECE == 0:
+                yield
+            answers.append(_delete(ctx, topic.name, one))
     return DeleteRecordsResponse(0, topics)
 
 

@@ -7,6 +7,8 @@ in releases without them. Source: ConfigHelper.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.config import ConfigEntry, ConfigSource, Setting, to_text
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, level_name, loggers
 from broker_sim.handlers.context import RequestContext
@@ -32,11 +34,24 @@ Row = tuple[Setting, str | None, list[ConfigEntry]]
 """A setting, its value and what stands behind it, the effective entry first."""
 
 
-def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+_PIECE = 10
+"""Resources that are described before others are served."""
+
+
+def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse | None:
+    response: DescribeConfigsResponse | None = ctx.in_pieces(_describe_all(ctx, request))
+    return response
+
+
+def _describe_all(
+    ctx: RequestContext, request: DescribeConfigsRequest
+) -> Generator[None, None, DescribeConfigsResponse]:
     results: list[DescribeConfigsResult] = []
     known = _known_types(ctx.broker.state.config.release)
     malformed = any(resource.resource_type not in known for resource in request.resources)
-    for resource in request.resources:
+    for number, resource in enumerate(request.resources, 1):
+        if number % _PIECE == 0:
+            yield
         if malformed:  # one type that it does not know, and Kafka refuses the whole request
             refused = (Err.INVALID_REQUEST, _MALFORMED, resource.resource_type, resource.resource_name)
             results.append(DescribeConfigsResult(*refused))

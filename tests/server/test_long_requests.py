@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_sim import Cluster
@@ -9,7 +11,13 @@ from broker_sim.slices import Job, Slices
 from kafka_wire.compression import Codec
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.support.raw_batches import batch, record
 from tests.support.wire import Wire
 
@@ -55,6 +63,36 @@ async def test_others_are_served_while_batches_are_looked_at(what: str) -> None:
         refused = Err.INVALID_RECORD if "without" in what else Err.NONE
         assert {answer.error_code for answer in answers} == {refused}
         assert (await behind).error_code == Err.NOT_COORDINATOR
+        await busy.close()
+        await other.close()
+
+
+NAMES = [f"name-{number}" for number in range(4000)]
+LISTS: dict[str, tuple[Any, int]] = {
+    "topics to create": (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in NAMES[:150]], 5000), 5),
+    "topics to delete": (DeleteTopicsRequest([], NAMES, 5000), 5),
+    "records to delete": (
+        DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)] * 9000)], 5000),
+        1,
+    ),
+    "settings": (DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)] * 100), 2),
+    "coordinators": (FindCoordinatorRequest("", 0, NAMES), 4),
+    "groups": (DescribeGroupsRequest(NAMES), 4),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+async def test_others_are_served_while_a_long_list_is_answered(what: str) -> None:
+    heartbeat = HeartbeatRequest("g", 1, "m")
+    async with Cluster(topics={"t": 1}) as cluster:
+        busy, other = await Wire.connect(cluster.bootstrap), await Wire.connect(cluster.bootstrap)
+        await other.send(heartbeat, 4)
+        long = busy.start(*LISTS[what])
+        served = 0
+        while not long.done():
+            await other.send(heartbeat, 4)
+            served += 1
+        assert served >= 3  # where all is done at once: 1
         await busy.close()
         await other.close()
 

@@ -1,0 +1,240 @@
+"""How long one request of up to 1 MiB makes everybody else wait: the worst heartbeat on another connection, request by request.
+
+Hostile ones unpack or multiply, honest ones are merely large. The goal is 200 ms on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+
+import google_crc32c
+
+from benchmarks.compare import BROKER_CORE
+from benchmarks.scale import Figure
+from benchmarks.systems import System
+from kafka_wire import compression
+from kafka_wire.codec import encode
+from kafka_wire.compression import Codec
+from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
+from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafka_wire.record_batch import build_batch, encode_batch
+
+LIMIT_MS = 200
+_MIB = 1_000_000
+_DEADLINE_S = 60
+Request = tuple[object, int]
+
+
+def hostile(system: System, say: Callable[[str], None]) -> list[Figure]:
+    """One figure for each request: the worst heartbeat beside it."""
+    out = []
+    with system.running(BROKER_CORE) as broker:
+        host, _, port = broker.address.rpartition(":")
+        for name, make in REQUESTS.items():
+            say(f"{system.name}: {name}")
+            request, version = make()
+            data = frame(encode_request_header(request.__spec__.api_key, version, 1, "load") + encode(request, version))  # type: ignore[attr-defined]
+            worst, took = _beside((host, int(port)), data)
+            note = f"{len(data):,} bytes, answered after {took * 1000:,.0f} ms"
+            out.append(Figure(f"{system.name}: heartbeat beside {name}", worst * 1000, "ms", LIMIT_MS, note))
+    return out
+
+
+def _beside(address: tuple[str, int], data: bytes) -> tuple[float, float]:
+    """The longest heartbeat (s) while `data` is answered, and how long that took."""
+    beat = frame(encode_request_header(12, 4, 7, "beat") + encode(HeartbeatRequest("g", 1, "m"), 4))
+    worst, over = 0.0, threading.Event()
+    with socket.create_connection(address) as busy, socket.create_connection(address) as other:
+        busy.settimeout(_DEADLINE_S)
+        other.settimeout(_DEADLINE_S)
+
+        def beats() -> None:
+            nonlocal worst
+            while not over.is_set():
+                began = time.perf_counter()
+                other.sendall(beat)
+                _answer(other)
+                worst = max(worst, time.perf_counter() - began)
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=beats)
+        thread.start()
+        began = time.perf_counter()
+        try:
+            busy.sendall(data)
+            with suppress(ConnectionError):
+                _answer(busy)
+        finally:
+            took = time.perf_counter() - began
+            over.set()
+            thread.join()
+    return worst, took
+
+
+def _answer(sock: socket.socket) -> None:
+    head = _exactly(sock, 4)
+    _exactly(sock, struct.unpack(">i", head)[0])
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = sock.recv(min(size, 1 << 20))
+        if not part:
+            raise ConnectionError("closed")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+# --- the requests -------------------------------------------------------------------------------------------------------
+
+
+def _batch(inside: bytes, count: int, codec: Codec) -> bytes:
+    """A batch with right header and checksum around bytes that are packed already."""
+    head = bytearray(encode_batch([])[:61])
+    now = int(time.time() * 1000).to_bytes(8, "big")
+    head[21:23] = int(codec).to_bytes(2, "big")
+    head[23:27], head[57:61] = (count - 1).to_bytes(4, "big"), count.to_bytes(4, "big")
+    head[27:35] = head[35:43] = now
+    head[8:12] = (len(head) + len(inside) - 12).to_bytes(4, "big")
+    covered = bytes(head[21:]) + inside
+    head[17:21] = google_crc32c.value(covered).to_bytes(4, "big")
+    return bytes(head) + inside
+
+
+def _produce(topic: str, batch: bytes) -> Request:
+    return ProduceRequest(None, -1, 5000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]), 9
+
+
+def _tiny_records(codec: Codec, topic: str = "bombs") -> Request:
+    """7 million records of 9 bytes that are all the same."""
+    count = 7_000_000
+    return _produce(topic, _batch(compression.compress(codec, b"\x10\0\0\0\x02k\x02v\0" * count), count, codec))
+
+
+def _members() -> Request:
+    packer = zlib.compressobj(wbits=31)
+    empty = packer.compress(b"") + packer.flush()
+    return _produce("bombs", _batch(empty * 50_000, 1, Codec.GZIP))
+
+
+def _keyed() -> Request:
+    rows = [(b"%06d" % n, None) for n in range(60_000)]
+    return _produce("bombs", build_batch(rows, int(time.time() * 1000)))
+
+
+def _names(size: int = 8) -> list[str]:
+    return [f"{n:0{size}x}" for n in range(_MIB // (size + 2))]
+
+
+def _fetch() -> FetchRequest:
+    rows = [FetchPartition(n, fetch_offset=0, partition_max_bytes=1 << 20) for n in range(_MIB // 34)]
+    return FetchRequest(min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[FetchTopic("many", partitions=rows)])
+
+
+def _commit() -> OffsetCommitRequest:
+    rows = [OffsetCommitRequestPartition(n % 1000, 5, -1, None) for n in range(_MIB // 20)]
+    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("many", rows)])
+
+
+REQUESTS: dict[str, Callable[[], Request]] = {
+    "CreateTopics of the topics": lambda: (
+        CreateTopicsRequest(
+            [CreatableTopic("bombs", 1, 1, [], [CreatableTopicConfig("cleanup.policy", "compact")])], 5000
+        ),
+        5,
+    ),
+    "CreateTopics of 10,000 partitions": lambda: (CreateTopicsRequest([CreatableTopic("many", 10_000, 1)], 5000), 5),
+    "CreateTopics of 1,000 topics": lambda: (
+        CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(1000)], 5000),
+        5,
+    ),
+    "CreatePartitions of 100": lambda: (
+        CreatePartitionsRequest([CreatePartitionsTopic(f"t{n}", 2, None) for n in range(100)], 5000),
+        2,
+    ),
+    "CreatePartitions from 10,000 to 10,100": lambda: (
+        CreatePartitionsRequest([CreatePartitionsTopic("many", 10_100, None)], 5000),
+        2,
+    ),
+    "Produce of 60,000 keyed records": _keyed,
+    "Produce of 7 million records, gzip": lambda: _tiny_records(Codec.GZIP),
+    "Produce of 7 million records, zstd": lambda: _tiny_records(Codec.ZSTD),
+    "Produce of 7 million records, lz4": lambda: _tiny_records(Codec.LZ4),
+    "Produce of 50,000 empty gzip members": _members,
+    "Metadata of 100,000 unknown topics": lambda: (
+        MetadataRequest([MetadataRequestTopic(name=name) for name in _names()], allow_auto_topic_creation=False),
+        9,
+    ),
+    "Metadata of everything": lambda: (MetadataRequest(None), 9),
+    "Fetch of 29,000 partitions": lambda: (_fetch(), 11),
+    "ListOffsets of 60,000 partitions": lambda: (
+        ListOffsetsRequest(
+            -1, 0, [ListOffsetsTopic("many", [ListOffsetsPartition(n % 10_000, -1, -1) for n in range(_MIB // 16)])]
+        ),
+        5,
+    ),
+    "OffsetCommit of 50,000 partitions": lambda: (_commit(), 7),
+    "OffsetFetch of 250,000 partitions": lambda: (
+        OffsetFetchRequest("g", [OffsetFetchRequestTopic("many", [n % 1000 for n in range(_MIB // 4)])]),
+        5,
+    ),
+    "JoinGroup with 90,000 protocols": lambda: (
+        JoinGroupRequest(
+            "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol(n, b"") for n in _names(5)]
+        ),
+        3,
+    ),
+    "FindCoordinator of 100,000 groups": lambda: (FindCoordinatorRequest("", 0, _names()), 4),
+    "DescribeGroups of 100,000 groups": lambda: (DescribeGroupsRequest(_names()), 4),
+    "DescribeConfigs of 80,000 topics": lambda: (
+        DescribeConfigsRequest([DescribeConfigsResource(2, n, None) for n in _names(6)[:80_000]]),
+        2,
+    ),
+    "DescribeConfigs of 1,000 topics": lambda: (
+        DescribeConfigsRequest([DescribeConfigsResource(2, f"t{n}", None) for n in range(1000)]),
+        2,
+    ),
+    "DeleteRecords of 80,000 partitions": lambda: (
+        DeleteRecordsRequest(
+            [DeleteRecordsTopic("many", [DeleteRecordsPartition(n % 10_000, 0) for n in range(_MIB // 12)])], 5000
+        ),
+        1,
+    ),
+    "CreateAcls of 70,000 rules": lambda: (
+        CreateAclsRequest([AclCreation(2, "t", 3, "U:a", "*", 3, 3)] * (_MIB // 15)),
+        1,
+    ),
+    "CreateTopics of 60,000 names that cannot be": lambda: (
+        CreateTopicsRequest([CreatableTopic("", 1, 1)] * (_MIB // 16), 5000),
+        4,
+    ),
+    "DeleteTopics of 100,000 unknown topics": lambda: (DeleteTopicsRequest([], _names(), 5000), 3),
+    "DeleteTopics of 10,100 partitions": lambda: (DeleteTopicsRequest([], ["many"], 5000), 3),
+}
