@@ -150,7 +150,9 @@ async def test_every_whole_frame_is_taken(as_version: str, caplog: pytest.LogCap
         for data in corpus.frames(as_version):
             broker.hit(data)
         broker.check_neighbour()
-    assert [record.getMessage() for record in caplog.records if record.name == "broker_sim.server"] == []
+    lines = [record.getMessage() for record in caplog.records if record.name == "broker_sim.server"]
+    # Kafka, too, refuses access rules whose writer did not know what to put there: a number that is 0
+    assert [line for line in lines if "Acls contains unknown elements" not in line] == []
 
 
 @hypothesis.given(rng=st.randoms(use_true_random=False))
