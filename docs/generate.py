@@ -373,6 +373,13 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
   answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
 * **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
+* **Settings of groups and of client metrics** (config resources 32 and 16), which 4.1 describes and alters, are refused with
+  INVALID_REQUEST, as by releases without them: what they steer (the consumer protocol of KIP-848, telemetry) is not here.
+* **Oddly built requests** that no client sends get other answers in a few places. A topic that ListOffsets (4.x) or DeleteRecords
+  names twice, or without partitions, and a partition that DeleteRecords names twice stand in the answer as they were asked;
+  Kafka merges and drops. AlterConfigs says that a topic is unknown before it looks at the values. A transactional batch for
+  an unknown topic is told of the topic, not of the transaction. Produce with null records is refused with INVALID_RECORD
+  (3.4: UNKNOWN_SERVER_ERROR; 4.1 never answers). DescribeConfigs v0 (3.x) tells defaults as such.
 * **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
   answer that may be a thousand times the request.
 """
