@@ -5,14 +5,19 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import platform
+import re
+import resource
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_sim.simulation import SimForbidden, simulate
 from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual.patches import DOORS
 from tests.simulation import leaks
 from tests.simulation.leaks import LEAKS, what_is_seen
 from tests.simulation.test_determinism import in_fresh_processes
@@ -135,3 +140,17 @@ def test_a_process_has_an_id_and_can_not_signal_the_test() -> None:
             sim.run_for(1)
     assert len(set(pids)) == len(pids) == 3
     assert min(pids) > 1 << 22
+
+
+def test_what_the_documentation_says_of_functions_is_so() -> None:
+    """Each name of the table that is a function of a module has a door."""
+    text = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text()
+    table = text.partition("| what | in a simulation |")[2].partition("\n\n")[0]
+    rows = [row.split(" | ") for row in table.splitlines() if "virtual" in row or "drawn" in row or "forbidden" in row]
+    named = {name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row[0])}
+    assert {"os.getrandom", "resource.getrusage", "os.kill", "ssl.RAND_bytes", "platform.node"} <= named
+    with simulate(1):
+        assert platform.node() == "test"
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_utime == 0
+    of_classes = {"datetime.now"}
+    assert {f".{name}" for name in named - of_classes} <= DOORS.keys()
