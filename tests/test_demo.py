@@ -14,7 +14,7 @@ from broker_sim.demo.processes import Broker
 from broker_sim.demo.story import run
 
 
-@pytest.mark.parametrize("as_version", ["3.9", "4.1"])
+@pytest.mark.parametrize("as_version", [pytest.param("3.9", marks=pytest.mark.slow), "4.1"])
 def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_version: str) -> None:
     command = [sys.executable, "-m", "broker_sim", "demo", "--data", str(tmp_path), "--as-version", as_version]
     done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)

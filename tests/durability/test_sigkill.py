@@ -44,7 +44,7 @@ async def commit_until_it_dies(
         await wire.close()
 
 
-@pytest.mark.parametrize("as_version", ["3.4", "4.1"])
+@pytest.mark.parametrize("as_version", [pytest.param("3.4", marks=pytest.mark.slow), "4.1"])
 async def test_acknowledged_commits_survive_kills(tmp_path: Path, as_version: str) -> None:
     rng = random.Random(as_version)
     acked: dict[str, int] = dict.fromkeys(GROUPS, 0)

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from broker_sim.explain.scale import Scale
 from broker_sim.pipeline.facts import Facts
 from broker_sim.pipeline.findings import findings
@@ -184,6 +186,7 @@ def test_many_findings_are_folded() -> None:
     assert "<details><summary>" in text
 
 
+@pytest.mark.slow
 def test_the_page_stays_small_however_much_there_is() -> None:
     groups = [f"group-{n:04}" for n in range(60)]
     known = facts(

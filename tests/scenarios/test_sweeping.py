@@ -41,6 +41,7 @@ def test_a_share_is_played_twice() -> None:
     assert found.code == 0
 
 
+@pytest.mark.slow
 def test_the_seeds_that_break_a_verdict_are_told_with_what_shows_it_again(tmp_path: Path) -> None:
     path = tmp_path / "sometimes.yaml"
     path.write_text(SOMETIMES)
@@ -58,6 +59,7 @@ def test_the_seeds_that_break_a_verdict_are_told_with_what_shows_it_again(tmp_pa
     assert cli("run", str(path), "--virtual", "--seed", str(holds), "--quiet").returncode == 0
 
 
+@pytest.mark.slow
 def test_other_clients_and_versions_are_swept_as_well() -> None:
     found = sweep(find("offset-fetch-while-loading"), range(3), jobs=1, clients={"*": "kafka-python"}, as_version="3.9")
     assert found.code == 0

@@ -293,6 +293,7 @@ def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "rand
     return printed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"])
 def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds(client: str) -> None:

@@ -54,6 +54,7 @@ def test_a_site_fires_and_breaks_nothing(name: str) -> None:
     pytest.fail(f"{name} has never fired")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["group", "hostile", "idempotent"])
 @pytest.mark.parametrize("journal", [False, True], ids=["short ways", "journal"])
 def test_all_together_break_nothing(workload: str, journal: bool) -> None:

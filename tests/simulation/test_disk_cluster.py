@@ -425,6 +425,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.slow
 def test_fresh_processes_with_other_hash_seeds_run_the_same_on_a_disk() -> None:
     running = [
         subprocess.Popen(

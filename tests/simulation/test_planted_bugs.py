@@ -18,6 +18,8 @@ from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
 from kafka_wire.record_batch import build_batch
 from tests.simulation.mutations import MUTATIONS, Mutation
 
+pytestmark = pytest.mark.slow
+
 SOUND = range(30)
 """Seeds of the broker as it is; a sweep runs more."""
 

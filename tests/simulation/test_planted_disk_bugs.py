@@ -12,6 +12,8 @@ from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, run
 from tests.simulation.log_life import log_life
 from tests.simulation.mutations_disk import CLUSTER_MUTATIONS, LOG_MUTATIONS, DiskMutation
 
+pytestmark = pytest.mark.slow
+
 WAYS = ({}, {"sync": True}, {"power": True}, {"sync": True, "power": True})
 
 

@@ -17,6 +17,8 @@ from broker_sim.simulation.workloads.programs import Consumer
 from broker_sim.storage.producer_state import ProducerState
 from tests.simulation.mutations import MUTATIONS
 
+pytestmark = pytest.mark.slow
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -148,6 +148,7 @@ def test_a_failure_tells_how_to_see_it_again_and_what_it_takes(pytester: pytest.
     pasted.assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_a_planted_bug_of_a_consumer_is_found_made_small_and_drawn(pytester: pytest.Pytester) -> None:
     result = play(pytester, GROUP, "--kafka-timeline", "pictures")
     result.assert_outcomes(failed=1)
@@ -346,6 +347,7 @@ def test_a_random_order_is_the_one_that_was_announced(pytester: pytest.Pytester)
     assert re.findall(r"::(test_\d) PASSED", again.stdout.str()) == order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [("-p", "no:asyncio", "-s"), ("-o", "asyncio_mode=auto", "-q"), ("-p", "no:terminal")]
 )

@@ -83,6 +83,7 @@ def test_a_failure_that_nothing_explains_is_left_as_it_is() -> None:
     assert small.case == case
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_found_and_comes_down_to_one_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     commits_are_not_loaded(monkeypatch)
     found = next(outcome for seed in range(40) if (outcome := run(Case("alone", seed, 15.0))).failure)

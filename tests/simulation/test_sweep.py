@@ -58,7 +58,9 @@ def options(*workloads: str, seeds: range, **more: Any) -> Options:
     return Options(workloads or ("alone",), seeds, **{"duration_s": 12.0, **more})
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("group", "hostile") else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
+)
 def test_a_workload_does_its_work_and_comes_through_its_faults(name: str) -> None:
     outcome = run(Case(name, 11, 20.0))
     assert outcome.failure is None, outcome.text
@@ -72,6 +74,7 @@ def test_a_case_survives_json() -> None:
     assert case_from({"workload": "group", "seed": 3, "note": "by hand"}) == Case("group", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_what_is_found_is_shrunk_kept_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[int] = []
@@ -164,7 +167,7 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
         sweep(options(seeds=range(9), rows=rows))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     words = ["simulate", "hostile", "--seeds", "0..1000000", "--seconds", "1", "--jobs", "2"]
     process = subprocess.Popen(

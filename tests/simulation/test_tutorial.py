@@ -36,6 +36,7 @@ def without_numbers(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
+@pytest.mark.slow
 def test_the_tutorial_finds_its_bug_and_its_report_is_as_shown(tmp_path: Path) -> None:
     for block in FILES[:2]:
         write(block, tmp_path)
@@ -55,6 +56,7 @@ def test_the_tutorials_cure_is_one(tmp_path: Path) -> None:
     assert "1 passed" in run_pytest(tmp_path, "--sim-seeds", "8")
 
 
+@pytest.mark.slow
 def test_the_readmes_example_is_the_file_that_runs(tmp_path: Path) -> None:
     file = (ROOT / "examples" / "test_simulated.py").read_text()
     readme = (ROOT / "README.md").read_text()

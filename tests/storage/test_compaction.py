@@ -307,6 +307,7 @@ class DyingFiles(FailingFiles):
                 raise Killed(name)
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_of_a_pass_nothing_is_lost_and_the_next_pass_finishes_it(tmp_path: Path) -> None:
     origin = tmp_path / "origin-0"
     log = PartitionLog(origin, config(**COMPACT))
