@@ -77,13 +77,14 @@ def alter(broker: Broker, resource: Resource, change: Change, *, validate_only: 
     """Change the settings of a topic, of this broker or of all brokers. Raises KafkaError."""
     state, name = broker.state, resource.resource_name
     if resource.resource_type == TOPIC:
+        topic = state.topics.get(name)
+        changed = change({} if topic is None else dict(topic.configs))
         if name == "":
             raise KafkaError(Err.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
-        topic = state.topics.get(name)
+        settings = state.check_topic_settings(changed)  # a value that can't be counts before a topic that is not there
         if topic is None:
             raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        settings = state.check_topic_settings(change(dict(topic.configs)))
         if not validate_only:
             state.alter_topic(name, settings)
     elif resource.resource_type == BROKER:

@@ -32,7 +32,14 @@ from kafka_wire.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_wire.record_batch import CorruptRecord, RecordBatchError, TruncatedBatch, produce_batch
+from kafka_wire.record_batch import (
+    TRANSACTIONAL_BIT,
+    Codec,
+    CorruptRecord,
+    RecordBatchError,
+    next_batch_size,
+    produce_batch,
+)
 
 __all__ = ["FAST", "handle"]
 
@@ -40,6 +47,9 @@ ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 ALL, LEADER, NONE = -1, 1, 0
+
+TRANSACTIONAL_AT = 22
+"""Where in a batch the low byte of its attributes is: codec, transactional bit."""
 
 _PIECE = 262_144
 """Bytes of batches that are a piece of work (`slices`); of one batch the records are counted as well (`is_quick`)."""
@@ -58,7 +68,10 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
     acks = request.acks
     data_of = request.topic_data
     if len(data_of) != 1 or len(data_of[0].partition_data) != 1:
-        _drop_repeated(data_of)
+        _once_each(data_of)
+    refusal = _refusal_of_all(ctx, request, by_id)
+    if refusal is not None:
+        return _all_refused(ctx, acks, data_of, *refusal)
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     topics: list[TopicProduceResponse] = []
     failed = False
@@ -84,15 +97,66 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
             answers.append(answer)
     response = ProduceResponse(topics)
     if acks == NONE:
-        ctx.no_reply()
-        if failed:
-            cast(Any, ctx.connection).close()
+        _unanswered(ctx, failed)
         return None
     if failed and ctx.api_version >= 10:
         response.node_endpoints = _endpoints(state, topics)
     if waiting:
         return _Delayed(ctx, response, waiting).start(request.timeout_ms)
     return response
+
+
+def _unanswered(ctx: RequestContext, failed: bool) -> None:
+    """acks=0: no answer, and where something failed no connection either."""
+    ctx.no_reply()
+    if failed:
+        cast(Any, ctx.connection).close()
+
+
+def _refusal_of_all(ctx: RequestContext, request: ProduceRequest, by_id: bool) -> tuple[Err, str | None] | None:
+    """What Kafka refuses the whole request for, with nothing appended: it walks over the heads of all batches first.
+
+    A head that can't be, a transactional batch in a request that names no transactional id (the first of them counts),
+    and before v7, which looks at the codec there, a codec that there is not.
+    """
+    for topic in request.topic_data:
+        for one in topic.partition_data:
+            try:
+                if next_batch_size(one.records or b"") <= TRANSACTIONAL_AT or request.transactional_id is not None:
+                    continue
+            except CorruptRecord as problem:
+                return problem.error, str(problem)
+            if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
+                return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+    if ctx.api_version < 7:
+        for topic in request.topic_data:
+            for one in topic.partition_data:
+                batch = one.records or b""
+                if (
+                    next_batch_size(batch) > TRANSACTIONAL_AT
+                    and batch[16] == 2
+                    and batch[TRANSACTIONAL_AT] & 7 > Codec.ZSTD
+                ) and _find(ctx, topic, one.index, by_id)[0] is not None:
+                    return Err.UNKNOWN_SERVER_ERROR, None
+    return None
+
+
+def _all_refused(
+    ctx: RequestContext, acks: int, data: list[TopicProduceData], error: Err, text: str | None
+) -> ProduceResponse | None:
+    if acks == NONE:
+        _unanswered(ctx, True)
+        return None
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(one.index, error, -1, error_message=text) for one in topic.partition_data],
+            )
+            for topic in data
+        ]
+    )
 
 
 def _find(ctx: RequestContext, data: TopicProduceData, index: int, by_id: bool) -> tuple[Partition | None, Err]:
@@ -116,16 +180,15 @@ def _append(
     try:
         header = produce_batch(data.records or b"", ctx.api_version)
     except RecordBatchError as problem:
-        text = str(problem) if isinstance(problem, CorruptRecord) and not isinstance(problem, TruncatedBatch) else None
-        return PartitionProduceResponse(index, problem.error, -1, error_message=text)
+        return PartitionProduceResponse(index, problem.error, -1)
     refused = _refused(ctx, partition, index, request.acks)
     if refused is not None:
         return refused
     if header.is_transactional:
-        named = request.transactional_id is not None
-        error = Err.INVALID_PRODUCER_ID_MAPPING if named else Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return PartitionProduceResponse(index, error, -1)
+        return PartitionProduceResponse(index, Err.INVALID_PRODUCER_ID_MAPPING, -1)
     batch = cast(bytes, data.records)
+    if len(batch) != header.size:
+        batch = batch[: header.size]  # what is behind it is no batch, and nobody minds
     try:
         checked = None
         if not is_quick(header):
@@ -178,17 +241,17 @@ def _rejected(partition: Partition, index: int, problem: RecordBatchError | Stor
     return answer
 
 
-def _drop_repeated(topics: list[TopicProduceData]) -> None:
-    """Of a partition that stands in a request twice the last batch counts, as in the map that Kafka makes of it."""
-    last: dict[tuple[str, bytes, int], PartitionProduceData] = {}
+def _once_each(topics: list[TopicProduceData]) -> None:
+    """As in the map that Kafka makes of a request: of a partition that stands there twice the last batch counts, a topic
+    is answered once, and one without partitions not at all.
+    """
+    last: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
         for one in topic.partition_data:
-            last[topic.name, topic.topic_id, one.index] = one
-    if len(last) < sum(len(topic.partition_data) for topic in topics):
-        for topic in topics:
-            mine = topic.partition_data
-            topic.partition_data = [one for one in mine if last[topic.name, topic.topic_id, one.index] is one]
-        topics[:] = [topic for topic in topics if topic.partition_data]
+            mine = last.setdefault((topic.name, topic.topic_id), {})
+            mine.pop(one.index, None)
+            mine[one.index] = one
+    topics[:] = [TopicProduceData(name, topic_id, list(of.values())) for (name, topic_id), of in last.items()]
 
 
 def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:

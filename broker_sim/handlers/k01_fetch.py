@@ -51,7 +51,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
-        if by_id and request.session_epoch == INITIAL_EPOCH and _nameless(request):
+        if by_id and _nameless(request) > (0 if request.session_epoch == INITIAL_EPOCH else 1):
             return _refused(ctx, request)
         incremental = False
     else:
@@ -95,9 +95,12 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _nameless(request: FetchRequest) -> bool:
-    """Whether a topic has neither name nor id: Kafka's session can't keep it, and the broker falls over it."""
-    return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
+def _nameless(request: FetchRequest) -> int:
+    """How many partitions are of a topic that has neither name nor id.
+
+    Kafka's broker falls over one that a session is to keep, and over two of them in one answer.
+    """
+    return sum(len(topic.partitions) for topic in request.topics if not topic.topic and topic.topic_id == ZERO_UUID)
 
 
 def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:

@@ -32,6 +32,7 @@ _NEEDS_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 """The replica id of a client that asks followers too (ListOffsetsRequest.DEBUGGING_REPLICA_ID)."""
 
@@ -41,10 +42,20 @@ _NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of "there is none"
 def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     count = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     once = ctx.broker.state.config.release >= (4, 0)
-    topics: list[ListOffsetsTopicResponse] = []
+    if once and request.isolation_level not in (0, 1):
+        return _all_refused(request)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    shown: list[ListOffsetsTopicResponse] = []
     for topic in request.topics:
-        answers: list[ListOffsetsPartitionResponse] = []
-        told: set[int] = set()
+        if once and not topic.partitions:
+            continue
+        # Kafka 4 answers a topic that is named twice once
+        answered = topics.get(topic.name) if once else None
+        if answered is None:
+            answered = topics[topic.name] = ListOffsetsTopicResponse(topic.name)
+            shown.append(answered)
+        answers = answered.partitions
+        told = {one.partition_index for one in answers}
         for asked in topic.partitions:
             index = asked.partition_index
             if count[topic.name, index] > 1:
@@ -53,7 +64,17 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
                     told.add(index)
                 continue
             answers.append(_answer(ctx, request, topic.name, asked))
-        topics.append(ListOffsetsTopicResponse(topic.name, answers))
+    return ListOffsetsResponse(0, shown)
+
+
+def _all_refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """An isolation level that there is not: Kafka 4 falls over it before it looks at anything."""
+    topics = [
+        ListOffsetsTopicResponse(
+            topic.name, [_refused(one.partition_index, Err.UNKNOWN_SERVER_ERROR) for one in topic.partitions]
+        )
+        for topic in request.topics
+    ]
     return ListOffsetsResponse(0, topics)
 
 
@@ -65,7 +86,7 @@ def _answer(
     ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
-    if request.isolation_level not in (0, 1):
+    if request.isolation_level not in (0, 1) and request.replica_id == CONSUMER:
         return _refused(index, Err.UNKNOWN_SERVER_ERROR)
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
     if timestamp < 0 and not special:

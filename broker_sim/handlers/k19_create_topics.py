@@ -60,6 +60,7 @@ def _create(
     assignments: dict[int, list[int]] = {}
     for one in asked.assignments:
         if one.partition_index in assignments:
+            _check_up_to(state, asked, assignments, siblings)
             raise KafkaError(
                 Err.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {one.partition_index}",
@@ -84,6 +85,25 @@ def _create(
         len(topic.partitions[0].replicas),
         _settings(state, topic),
     )
+
+
+def _check_up_to(
+    state: ClusterState, asked: CreatableTopic, assignments: dict[int, list[int]], siblings: Container[str]
+) -> None:
+    """Raises what Kafka finds before an assignment that stands there twice: of the name, the settings, those before it."""
+    try:
+        state.create_topic(
+            asked.name,
+            asked.num_partitions,
+            replication_factor=asked.replication_factor,
+            configs={config.name: config.value for config in asked.configs},
+            assignments=assignments,
+            siblings=siblings,
+            validate_only=True,
+        )
+    except KafkaError as error:
+        if "consecutive" not in (error.message or ""):
+            raise
 
 
 def _refused(asked: CreatableTopic, error: KafkaError) -> CreatableTopicResult:

@@ -37,16 +37,15 @@ _NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     broker = ctx.broker
-    unknown = any(
+    unknown = any(  # of what is forwarded to the controller
         one.config_operation not in range(4)
         for resource in request.resources
-        if resource.resource_type in (TOPIC, BROKER)
+        if resource.resource_type in (TOPIC, BROKER) and _is_forwarded(resource)
         for one in resource.configs
     )
 
     def alter_one(resource: AlterConfigsResource) -> None:
-        deleted = {one.name for one in resource.configs if one.config_operation == DELETE}
-        check_keys(resource.configs, lambda one: one.name not in deleted)
+        _check_keys(resource)
         if resource.resource_type == BROKER_LOGGER:
             _alter_loggers(broker, resource, request.validate_only)
             return
@@ -58,6 +57,20 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
 
     results = alter_each(request.resources, alter_one)
     return IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
+
+
+def _is_forwarded(resource: AlterConfigsResource) -> bool:
+    """Whether the broker leaves the answer to the controller."""
+    try:
+        _check_keys(resource)
+    except KafkaError:
+        return False
+    return True
+
+
+def _check_keys(resource: AlterConfigsResource) -> None:
+    deleted = {one.name for one in resource.configs if one.config_operation == DELETE}
+    check_keys(resource.configs, lambda one: one.name not in deleted)
 
 
 def _apply(broker: Broker, resource: AlterConfigsResource, own: Own) -> Own:

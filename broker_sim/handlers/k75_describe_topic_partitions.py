@@ -31,7 +31,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
             return _refused(request, Err.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
-    if "" in names:
+    if "" in names and cursor is None:
         return _refused(
             request, Err.UNKNOWN_SERVER_ERROR
         )  # Kafka asks what may be done with it, and falls over the name

@@ -116,7 +116,7 @@ def _check_header(data: bytes, pos: int, header: BatchHeader, config: LogConfig,
         )
     if header.attributes & CONTROL_BIT:
         raise InvalidRecord("Clients are not allowed to write control records.")
-    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         raise InvalidRecord(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
         )

@@ -61,6 +61,7 @@ __all__ = [
     "control_batch",
     "control_type",
     "encode_batch",
+    "next_batch_size",
     "parse_header",
     "produce_batch",
     "records",
@@ -226,7 +227,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
     """Header of the one batch that a Produce request (version 3 and up) carries for a partition.
 
     Raises InvalidRecord (none, more than one, or magic below 2), UnsupportedCompression (zstd before version 7),
-    CorruptRecord (impossible length or magic, cut). CRC and content are the log's to check.
+    CorruptRecord (impossible length or magic, cut; of what comes behind, too). CRC and content are the log's to check.
     Source: ProduceRequest.validateRecords.
     """
     told = f"Produce requests with version {api_version}"
@@ -238,10 +239,28 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
         raise InvalidRecord(f"{told} are only allowed to contain record batches with magic version 2") from None
     if api_version < 7 and header.attributes & CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompression(f"{told} are not allowed to use ZStandard compression")
-    rest = len(data) - header.size
-    if rest >= MAGIC_END and rest >= LENGTH_END + _LENGTH.unpack_from(data, header.size + 8)[0]:
+    if len(data) != header.size and next_batch_size(data, header.size):
         raise InvalidRecord(f"{told} are only allowed to contain exactly one record batch per partition")
     return header
+
+
+def next_batch_size(data: bytes, pos: int = 0) -> int:
+    """Bytes of the batch that begins at `pos`, 0 where no whole one is left.
+
+    Raises CorruptRecord where length or magic are impossible. Source: ByteBufferLogInputStream.nextBatch.
+    """
+    left = len(data) - pos
+    if left < LENGTH_END:
+        return 0
+    length: int = _LENGTH.unpack_from(data, pos + 8)[0]
+    if length < MIN_V0_BYTES:
+        raise CorruptRecord(f"Record size {length} is less than the minimum record overhead ({MIN_V0_BYTES})")
+    if left < MAGIC_END:
+        return 0
+    magic = data[pos + 16]
+    if magic > 2:
+        raise CorruptRecord(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    return 0 if length + LENGTH_END > left else length + LENGTH_END
 
 
 # ------------------------------------------------------------------------------------------------ reading records

@@ -28,6 +28,13 @@ KNOWN: tuple[Known, ...] = (
         " not keep, nor the newest versions of some APIs of 4.2 and later (docs/coverage.md).",
     ),
     Known(
+        r"Produce v\d+",
+        "not answered",
+        ".*'error_code': 87.*",
+        "Kafka 4.x never answers a Produce whose records are null; the simulator refuses it with INVALID_RECORD.",
+        ("4.1", "4.4"),
+    ),
+    Known(
         r"AlterConfigs v\d+",
         "not answered",
         ".*Each resource must appear at most once.*",

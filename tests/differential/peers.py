@@ -31,6 +31,7 @@ def settings(version: str) -> dict[str, object]:
         "offset.metadata.max.bytes": 100,
         "offsets.retention.check.interval.ms": 600_000,
         "num.partitions": 2,
+        "max.incremental.fetch.session.cache.slots": 1_000_000,  # a full cache is no function of one play's requests
         "log.segment.delete.delay.ms": 1000,
         "log.index.size.max.bytes": 65536,
     }

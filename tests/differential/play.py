@@ -236,6 +236,15 @@ class Play:
 
     def _compare_new(self) -> Difference | None:
         numbers = sorted((self.sides[0].answers.keys() | self.sides[1].answers.keys()) - self._compared)
+        for number in numbers:  # one's own id is named before lists of members, in which two of one client look alike
+            for index, side in enumerate(self.sides):
+                joined = (
+                    self.message(index, number)
+                    if number >= 0 and self.sequence.steps[number].api == "JoinGroup"
+                    else None
+                )
+                if joined is not None:
+                    side.reader.text(joined.member_id)
         for number in numbers:
             self._compared.add(number)
             found = self._compare(number)

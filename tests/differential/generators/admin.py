@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.differential.generators.data import NO_ID
 from tests.differential.generators.draw import Draw
+from tests.differential.normal import TIERED
 
 NAMES = ("{p}one", "{p}two", "{p}three")
 BAD_NAMES = ("", ".", "..", "{p}bad name", "{p}" + "x" * 250, "{p}ü", "{p}a/b", "{p}one.x", "{p}one_x")
@@ -80,7 +81,8 @@ def _name(draw: Draw) -> str:
 
 
 def _setting(draw: Draw) -> dict[str, Any]:
-    name, values = draw.one(SETTINGS)
+    known = [row for row in SETTINGS if row[0] not in TIERED or draw.has("Produce", 10)]
+    name, values = draw.one(known)
     return {"name": name, "value": draw.one(values)}
 
 
@@ -167,7 +169,7 @@ def _resource(kind: int, name: str, keys: list[str] | None) -> dict[str, Any]:
 def _describe(draw: Draw) -> None:
     resources = []
     for _ in range(draw.rng.choices([0, 1, 2], [1, 12, 4])[0]):
-        kind = draw.rng.choices([2, 4, 8, 0, 3, 16, 32, 64], [12, 3, 1, 1, 1, 1, 1, 0.5])[0]
+        kind = draw.rng.choices([2, 4, 8, 0, 3, 64], [12, 3, 1, 1, 1, 0.5])[0]
         name = {2: _name(draw), 4: draw.one(["1", "", "2", "x", "-1"]), 8: draw.one(["1", "2", ""])}.get(
             kind, draw.one(["", "x"])
         )
@@ -178,7 +180,7 @@ def _describe(draw: Draw) -> None:
             ]
         if kind == 8:
             keys = ["kafka.nothing"]
-        if kind == 4 and keys is None and draw.often(0.9):
+        if kind == 4 and keys is None:
             keys = [
                 "log.cleanup.policy",
                 "message.max.bytes",

@@ -41,8 +41,6 @@ def make_topics(draw: Draw) -> None:
     if draw.often(0.3):
         plain.append({"name": "max.message.bytes", "value": draw.one(["300", "1000"])})
     if draw.often(0.15):
-        plain.append({"name": "compression.type", "value": draw.one(["gzip", "uncompressed", "lz4", "zstd", "snappy"])})
-    if draw.often(0.15):
         plain.append({"name": "min.insync.replicas", "value": "2"})
     topics = [
         {"name": name, "num_partitions": count, "replication_factor": 1, "configs": configs}
@@ -69,7 +67,7 @@ def _produce(draw: Draw, model: Model) -> None:
     for name in draw.some(TOPICS, 0 if draw.often(0.04) else 1, 2 if draw.often(0.15) else 1):
         rows = [
             {"index": index, "records": _records(draw, model, by, name, index)}
-            for index in [_partition(draw) for _ in range(draw.mostly(1, 0, 2, odds=0.88))]
+            for index in dict.fromkeys(_partition(draw) for _ in range(draw.mostly(1, 0, 2, odds=0.88)))
         ]
         topic: dict[str, Any] = {"name": name, "partition_data": rows}
         if version >= 13:
@@ -138,7 +136,7 @@ def _spoil(draw: Draw, batch: dict[str, Any], rows: list[dict[str, Any]]) -> Non
                 {"leader_epoch": 7}, {"length": 0}, {"length": 10}, {"length": 60}, {"length": 10**6},
                 {"length": -1}, {"behind": "00"}, {"behind": "00" * 20}, {"keep": 60}, {"keep": 16}, {"keep": 17},
                 {"keep": 70}, {"max_at": -100}, {"max_at": 10**9}, {"records": []}, {"squeezed": "00ff"},
-                {"pid": 5, "epoch": 0, "seq": 0}, {"pid": -2}, {"pid": 5, "epoch": -1}, {"seq": 5}, {"epoch": 0},
+                {"pid": 5, "epoch": 0, "seq": 0}, {"pid": 5, "epoch": -1}, {"seq": 5}, {"epoch": 0},
             ]
         )  # fmt: skip
         batch.update(fault)
@@ -302,7 +300,6 @@ def _settings(draw: Draw, model: Model) -> None:
                 {"name": "message.timestamp.type", "value": draw.one(["LogAppendTime", "CreateTime"])},
                 {"name": "cleanup.policy", "value": draw.one(["compact", "delete"])},
                 {"name": "min.insync.replicas", "value": draw.one(["1", "2"])},
-                {"name": "compression.type", "value": draw.one(["gzip", "producer", "uncompressed"])},
             ]
         )
     ]

@@ -89,7 +89,7 @@ def _metadata(draw: Draw) -> Any:
     if draw.often(0.08):
         given["claim"] = draw.one([0, 1, 3, 9, -1])
     if draw.often(0.05):
-        given["cut"] = draw.rng.randint(1, 8)
+        given["cut"] = draw.rng.randint(1, 4)
     if draw.often(0.05):
         given["extra"] = "00ff"
     return {"subscription": given}
