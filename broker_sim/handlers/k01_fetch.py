@@ -51,11 +51,13 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
-        if by_id and _nameless(request) > (0 if request.session_epoch == INITIAL_EPOCH else 1):
+        if by_id and _nameless(request) and (request.session_epoch == INITIAL_EPOCH or not _nameless_last(ctx, asked)):
             return _refused(ctx, request)
         incremental = False
     else:
         found = _resume(ctx, request, asked, by_id)
+        if found is None:
+            return _refused(ctx, request)
         if isinstance(found, Err):
             return FetchResponse(0, found, 0, [])
         session, asked = found
@@ -76,15 +78,15 @@ def sessions_of(broker: Broker) -> FetchSessions:
 
 def _resume(
     ctx: RequestContext, request: FetchRequest, asked: list[Asked], by_id: bool
-) -> tuple[Session | None, list[Asked]] | Err:
-    """The session that the request goes on with and all that it fetches; a session left empty ends."""
+) -> tuple[Session | None, list[Asked]] | Err | None:
+    """The session that the request goes on with and all that it fetches; a session left empty ends. None: Kafka falls over it."""
     sessions = sessions_of(ctx.broker)
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
     if isinstance(session, Err):
         return session
     if by_id and _nameless(request):
         session.epoch = request.session_epoch
-        return Err.UNKNOWN_SERVER_ERROR
+        return None
     forgotten = [
         (topic.topic, topic.topic_id, one) for topic in request.forgotten_topics_data for one in topic.partitions
     ]
@@ -95,12 +97,18 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _nameless(request: FetchRequest) -> int:
-    """How many partitions are of a topic that has neither name nor id.
-
-    Kafka's broker falls over one that a session is to keep, and over two of them in one answer.
+def _nameless(request: FetchRequest) -> bool:
+    """Whether a topic has neither name nor id: Kafka falls over one that a session is to keep, and over what it would
+    have to tell behind one.
     """
-    return sum(len(topic.partitions) for topic in request.topics if not topic.topic and topic.topic_id == ZERO_UUID)
+    return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
+
+
+def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
+    """Whether nothing is told behind a topic without name and id."""
+    found = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
+    absent = [key for error in _MISSING for key, what in found if what is error]
+    return all(topic_id != ZERO_UUID for _, topic_id, _ in absent[:-1])
 
 
 def _any_is_there(ctx: RequestContext, asked: list[Asked]) -> bool:
@@ -120,7 +128,7 @@ def _refused(ctx: RequestContext, request: FetchRequest) -> FetchResponse:
         )
         for topic in request.topics
     ]
-    return FetchResponse(0, error, 0, topics if ctx.api_version < 13 else [])
+    return FetchResponse(0, error, request.session_id, topics if ctx.api_version < 13 else [])
 
 
 def _find(state: ClusterState, key: Key, by_id: bool) -> Partition | Err:

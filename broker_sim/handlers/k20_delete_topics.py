@@ -61,7 +61,7 @@ def _choose(
     count = Counter((one.name, one.topic_id) for one in asked)
     ids = {one.topic_id for one in asked if one.name is None}
     chosen: dict[bytes, Topic] = {}
-    refused: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    refused: dict[tuple[str | None, bytes, int], DeletableTopicResult] = {}
     clashes: dict[bytes, DeletableTopicResult] = {}
     for number, one in enumerate(asked, 1):
         if number % _PIECE == 0:
@@ -70,7 +70,9 @@ def _choose(
         try:
             topic = _find(state, one, count[key])
         except KafkaError as error:
-            refused.setdefault(key, DeletableTopicResult(one.name, one.topic_id, error.error, error.message))
+            sound = (one.name is None) != (one.topic_id == ZERO_UUID)  # else it is refused as often as it stands there
+            answer = DeletableTopicResult(one.name, one.topic_id, error.error, error.message)
+            refused.setdefault((*key, 0 if sound else number), answer)
             continue
         if one.name is not None and topic.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."

@@ -33,17 +33,14 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 
 def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
-    topics: list[DeleteRecordsTopicResult] = []
-    done = 0
-    for topic in request.topics:
-        answers: list[DeleteRecordsPartitionResult] = []
-        topics.append(DeleteRecordsTopicResult(topic.name, answers))
-        for one in topic.partitions:
-            done += 1
-            if done % _PIECE == 0:
-                yield
-            answers.append(_delete(ctx, topic.name, one))
-    return DeleteRecordsResponse(0, topics)
+    # as in the map that Kafka makes of it: of a partition that is named twice the last offset counts
+    wanted = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for done, ((name, _), one) in enumerate(wanted.items(), 1):
+        if done % _PIECE == 0:
+            yield
+        topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, one))
+    return DeleteRecordsResponse(0, list(topics.values()))
 
 
 def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -7,6 +7,8 @@ Source: ConfigurationControlManager.incrementalAlterConfigs, RuntimeLoggerManage
 
 from __future__ import annotations
 
+from collections import Counter
+
 from broker_sim.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
@@ -37,10 +39,12 @@ _NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     broker = ctx.broker
+    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     unknown = any(  # of what is forwarded to the controller
         one.config_operation not in range(4)
         for resource in request.resources
-        if resource.resource_type in (TOPIC, BROKER) and _is_forwarded(resource)
+        if resource.resource_type in (TOPIC, BROKER) and _is_forwarded(broker, resource)
+        if named[resource.resource_type, resource.resource_name] == 1
         for one in resource.configs
     )
 
@@ -49,7 +53,7 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
         if resource.resource_type == BROKER_LOGGER:
             _alter_loggers(broker, resource, request.validate_only)
             return
-        if unknown and resource.resource_type in (TOPIC, BROKER):
+        if unknown and resource.resource_type in (TOPIC, BROKER) and _is_forwarded(broker, resource):
             raise KafkaError(
                 Err.UNKNOWN_SERVER_ERROR
             )  # Kafka's controller falls over the unknown number, and does nothing
@@ -59,10 +63,12 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
     return IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
 
 
-def _is_forwarded(resource: AlterConfigsResource) -> bool:
+def _is_forwarded(broker: Broker, resource: AlterConfigsResource) -> bool:
     """Whether the broker leaves the answer to the controller."""
     try:
         _check_keys(resource)
+        if resource.resource_type == BROKER:
+            own_node(broker, resource.resource_name, "Node id")
     except KafkaError:
         return False
     return True

@@ -19,7 +19,6 @@ DIFFERENT: dict[str, dict[str, str]] = {
     "4.1": {},
     "3.4": {
         "CreateTopics v5: (defaults|replicas)": "3.4 tells three settings of tiered storage here and hides them elsewhere",
-        "Produce v9: key missing": "the same words, but for the full stop at their end",
     },
 }
 """Answers that differ, as patterns of their names, and why that is right."""

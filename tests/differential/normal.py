@@ -59,6 +59,8 @@ class Reader:
             return self.batches(value)
         if spec.kind == "uuid":
             return self.topic_id(value)
+        if name == "documentation" and value:
+            return "in words of one's own"
         if name == "log_dir" and value:
             return "a directory"
         if isinstance(value, bytes):

@@ -72,7 +72,7 @@ LISTS: dict[str, tuple[Any, int]] = {
     "topics to create": (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in NAMES[:150]], 5000), 5),
     "topics to delete": (DeleteTopicsRequest([], NAMES, 5000), 5),
     "records to delete": (
-        DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)] * 9000)], 5000),
+        DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(n, 0) for n in range(9000)])], 5000),
         1,
     ),
     "settings": (DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)] * 100), 2),
