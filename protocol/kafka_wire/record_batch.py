@@ -245,10 +245,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
 
 
 def next_batch_size(data: bytes, pos: int = 0) -> int:
-    """Bytes of the batch that begins at `pos`, 0 where no whole one is left.
-
-    Raises CorruptRecord where length or magic are impossible. Source: ByteBufferLogInputStream.nextBatch.
-    """
+    """Bytes of the batch at `pos`, 0 where no whole one is left; raises CorruptRecord (ByteBufferLogInputStream)."""
     left = len(data) - pos
     if left < LENGTH_END:
         return 0
