@@ -58,7 +58,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
         told = {one.partition_index for one in answers}
         for asked in topic.partitions:
             index = asked.partition_index
-            if count[topic.name, index] > 1:
+            if count[topic.name, index] > 1 and ctx.api_version > 0:
                 if not once or index not in told:
                     answers.append(_refused(index, Err.INVALID_REQUEST))
                     told.add(index)
@@ -99,6 +99,8 @@ def _answer(
             state, ctx.broker.node_id, topic, index, asked.current_leader_epoch, replica=debugging
         )
         if ctx.api_version == 0:
+            if asked.max_num_offsets < 0:
+                return _refused(index, Err.UNKNOWN_SERVER_ERROR)
             now_ms = state.clock.now_ms()
             offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)

@@ -94,7 +94,7 @@ def _describe(
                 setting.name,
                 value,
                 not topic and not setting.dynamic,
-                source is ConfigSource.DEFAULT,
+                False,  # v0: no broker that serves it tells
                 source,
                 False,
                 [DescribeConfigsSynonym(e.name, e.value, e.source) for e in entries]

@@ -152,8 +152,23 @@ def _without_ids(member: Any) -> str:
     return re.sub(_UUID, "", repr(member))
 
 
+_KEYS = (
+    "name",
+    "group_id",
+    "resource_type",
+    "resource_name",
+    "topic",
+    "topic_id",
+    "partition_index",
+    "index",
+    "partition",
+)
+
+
 def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)
+    """What lists are sorted by: what tells the items apart first."""
+    keys = [value[key] for key in _KEYS if key in value] if isinstance(value, dict) else []
+    return json.dumps([keys, value], sort_keys=True, default=repr)
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> list[tuple[str, Any, Any]]:

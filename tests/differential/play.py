@@ -9,6 +9,7 @@ ends at its first difference: what comes behind one is noise.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -151,7 +152,7 @@ class Play:
         self.outcome = Outcome()
         self._compared: set[int] = set()
         self._skipped: set[int] = set()
-        self._silent: set[int] = set()
+        self._sent: set[int] = set()
 
     async def run(self) -> Outcome:
         began = burst = time.monotonic()
@@ -188,6 +189,7 @@ class Play:
             return None
         if not all(sent):
             return Difference(number, step.api, step.version, (("the request itself", sent[0], sent[1]),))
+        self._sent.add(number)
         found = await self._settled(number)
         if found is None and number in self._compared and not step.damage:
             await barriers.after(self.sides, step, self.message(0, number))
@@ -218,7 +220,26 @@ class Play:
                 await asyncio.wait_for(self._changed.wait(), max(left, 0.001) if self._may_park(step) else 0.5)
             except TimeoutError:
                 continue
+        await self._late_joins()
         return self._compare_new()
+
+    async def _late_joins(self) -> None:
+        """A rebalance that ends answers several JoinGroups: a moment for the others, so that everybody's id is named by
+        its own answer and not by a list in which two members of one client look alike.
+        """
+        joins = {number for number, step in enumerate(self.sequence.steps) if step.api == "JoinGroup"}
+        give_up = time.monotonic() + QUIET_S
+        while time.monotonic() < give_up and (self.sides[0].answers.keys() - self._compared) & joins:
+            if not self._sent & joins - self.sides[0].answers.keys() and self._agree():
+                return
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), max(give_up - time.monotonic(), 0.001))
+        give_up = time.monotonic() + PATIENCE_S
+        while not self._agree() and time.monotonic() < give_up:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), 0.1)
 
     def _agree(self) -> bool:
         return self.sides[0].answers.keys() == self.sides[1].answers.keys()

@@ -16,7 +16,7 @@ from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRe
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
-from tests.differential import barriers, known, offsets
+from tests.differential import barriers, generators, known, offsets
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
 from tests.differential.peers import OFFSETS_PARTITIONS
@@ -119,6 +119,15 @@ class Runner:
         """Plays sequences until the time or the number is up."""
         end = time.monotonic() + seconds
         feed = itertools.islice(sequences, number)
+        turns = generators.in_blocks(self.versions)
+        for _, block in itertools.groupby(feed, key=lambda one: one.seed // generators.BLOCK if turns else 0):
+            await self._play_all(block, side_by_side, end)
+            if time.monotonic() > end:
+                break
+        for signature, finding in self.tally.findings.items():
+            finding.times = self._looked_at[signature]
+
+    async def _play_all(self, feed: Iterator[Sequence], side_by_side: int, end: float) -> None:
 
         async def worker() -> None:
             for sequence in feed:
@@ -135,8 +144,6 @@ class Runner:
                     return
 
         await asyncio.gather(*(worker() for _ in range(side_by_side)))
-        for signature, finding in self.tally.findings.items():
-            finding.times = self._looked_at[signature]
 
     async def one(self, sequence: Sequence) -> None:
         """Plays a sequence; where it differs, makes sure and shrinks it."""

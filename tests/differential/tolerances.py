@@ -31,6 +31,7 @@ UNORDERED: tuple[Unordered, ...] = (
     Unordered(
         r"ListGroups\.groups", "a hash map by group id; 4.1 walks its offsets partitions, which answer as they can"
     ),
+    Unordered(r"OffsetFetch\.groups", "a hash map by group", ("3.4",)),
     Unordered(r"OffsetFetch\.(groups\.)?topics(\.partitions)?", "a group's offsets are a hash map of topics"),
     Unordered(r"(Metadata|DescribeCluster)\.brokers", "a persistent hash map by node id"),
     Unordered(r"Metadata\.topics(\.partitions)?", "persistent hash maps, and Scala's sets of names; errors apart"),

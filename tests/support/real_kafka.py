@@ -44,13 +44,16 @@ JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare
 START_DEADLINE_S = 90.0
 START_ATTEMPTS = 3
 
+_TOOLS = """    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
+    </dependency>
+"""
 _POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>broker-sim</groupId><artifactId>truth</artifactId><version>1</version>
   <dependencies>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+{tools}    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
   </dependencies>
 </project>
 """
@@ -73,7 +76,7 @@ def kafka_libs(version: str) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target / "lock"):
         if not complete.exists():
-            (target / "pom.xml").write_text(_POM.format(version=version))
+            (target / "pom.xml").write_text(_POM.format(version=version, tools=_tools(version)))
             command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target / 'libs'}"]
             done = subprocess.run(
                 command, cwd=target, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
@@ -82,6 +85,11 @@ def kafka_libs(version: str) -> Path:
                 unavailable(f"mvn could not copy the jars of Kafka {version}:\n{(done.stdout + done.stderr)[-2000:]}")
             complete.touch()
     return target / "libs"
+
+
+def _tools(version: str) -> str:
+    """The command line tools have an artifact of their own up to 4.1."""
+    return _TOOLS.format(version=version) if tuple(map(int, version.split(".")[:2])) <= (4, 1) else ""
 
 
 def cache_dir() -> Path:

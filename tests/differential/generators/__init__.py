@@ -19,10 +19,22 @@ KINDS = {
 """Name -> generator, and how often it is drawn."""
 
 
+GROUP_KINDS = ("group", "timed", "offsets")
+BLOCK = 250
+"""So many sequences in a row are of one sort beside 3.x, where each deletion of a topic takes all empty groups along."""
+
+
+def in_blocks(versions: Versions) -> bool:
+    """Whether sequences of groups and others have to take turns."""
+    return versions["Produce"][1] < 12
+
+
 def sequence(seed: int, versions: Versions, only: str = "") -> Sequence:
     """The sequence of a seed, for a broker with these versions; `only` names the one generator to draw from."""
     rng = random.Random(seed)
     names = list(KINDS)
+    if in_blocks(versions):
+        names = [name for name in names if (name in GROUP_KINDS) == (seed // BLOCK % 2 == 0)]
     kind = rng.choices(names, [KINDS[name][1] for name in names])[0]
     kind = only or kind
     draw = Draw(rng, versions)

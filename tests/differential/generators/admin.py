@@ -24,7 +24,6 @@ SETTINGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("unclean.leader.election.enable", ("true", "false", "TRUE", "yes", "")),
     ("preallocate", ("true", "false", "0")),
     ("index.interval.bytes", ("0", "-1", "4096")),
-    ("message.format.version", ("3.0", "0.9", "x")),
     ("message.timestamp.difference.max.ms", ("0", "1000", "-1")),
     ("message.timestamp.before.max.ms", ("0", "1000", "-1")),
     ("message.timestamp.after.max.ms", ("0", "3600000", "-1")),
@@ -180,7 +179,7 @@ def _describe(draw: Draw) -> None:
             ]
         if kind == 8:
             keys = ["kafka.nothing"]
-        if kind == 4 and keys is None:
+        if kind == 4 and not keys:
             keys = [
                 "log.cleanup.policy",
                 "message.max.bytes",
