@@ -81,7 +81,7 @@ def a_leader_that_joins_again_changes_nothing(patch: pytest.MonkeyPatch) -> None
 
     def update(shard: Any, group: Any, member: Any, token: int, client: Any, request: Any) -> None:
         if group.state is State.STABLE and group.leader == member.member_id:
-            shard.reply(token, joining.join_answer(group, member))
+            shard.reply(token, joining.join_answer(shard, group, member, client.api_version))
         else:
             real(shard, group, member, token, client, request)
 

@@ -228,5 +228,5 @@ def test_start_up_is_short() -> None:
         started = time.process_time()
         with simulate(seed) as sim:
             sim.cluster()
-            taken.append(time.process_time() - started)
-    assert min(taken) < 0.05
+        taken.append(time.process_time() - started)
+    assert min(taken) < 0.2
