@@ -111,7 +111,7 @@ def seeds_of(item: pytest.Item, options: dict[str, Any]) -> Sequence[object]:
         given = range(given)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"seeds= takes numbers, as in range(200), not {given!r}")
-    seeds = list(given)
+    seeds: Sequence[object] = given if isinstance(given, range) else list(given)
     if not seeds:
         raise UsageError("seeds= is empty: nothing would be tested")
     most = config.getoption("--sim-seeds")
