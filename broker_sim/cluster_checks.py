@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from broker_sim.cluster_store import FORMAT, StoreError, uuid_bytes
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.entity_configs import Entity, readable
 from broker_sim.storage.recovery import MAX_EPOCH
 from broker_sim.topics import METADATA_TOPIC, KafkaError, check_topic_name
 from broker_sim.words import UsageError, keys_once
@@ -68,6 +69,7 @@ class SavedState:
     next_producer_id: int = 0
     dynamic_configs: dict[str, str | None] = field(default_factory=dict)
     broker_configs: dict[int, dict[str, str | None]] = field(default_factory=dict)
+    entity_configs: dict[Entity, dict[str, dict[str, str]]] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     """Ids of deleted topics."""
     adopted: bool = False
@@ -183,6 +185,10 @@ def _state(state: Any, config: BrokerConfig) -> SavedState:
         _whole(state.get("next_producer_id", 0), "next_producer_id", 0, MAX_PRODUCER_ID),
         _settings(state.get("dynamic_configs", {}), "dynamic_configs", config),
         brokers,
+        {
+            Entity.GROUP: _entities(state, "group_configs", Entity.GROUP),
+            Entity.CLIENT_METRICS: _entities(state, "client_metrics_configs", Entity.CLIENT_METRICS),
+        },
         gone,
         adopted,
         _topics(state.get("topics", {}), config),
@@ -198,6 +204,18 @@ def _settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str | Non
                 config.setting(name).parse(value)
             except ConfigError as error:
                 _wrong(at, f"can't be: {error}")
+    return found
+
+
+def _entities(state: dict[str, Any], key: str, entity: Entity) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for name, values in _object(state.get(key, {}), key).items():
+        at = f"{key}[{_shown(name)}]"
+        own = {each: _text(value, f"{at}[{_shown(each)}]") for each, value in _object(values, at).items()}
+        try:
+            found[_text(name, at)] = readable(entity, own)
+        except KafkaError as error:
+            _wrong(at, f"can't be: {error.message}")
     return found
 
 

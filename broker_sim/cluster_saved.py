@@ -24,6 +24,7 @@ from broker_sim import cluster_store as store
 from broker_sim.clock import Clock
 from broker_sim.cluster_checks import SavedState, parse_state
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.entity_configs import Entity
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
@@ -88,6 +89,8 @@ class SavedCluster:
         self.rng = rng if rng is not None else random.SystemRandom()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
+        """Settings of groups and of client metrics subscriptions, by their names."""
         self.cluster_id = cluster_id or store.uuid_text(self.new_uuid())
         self.version = 0
         self.answers: dict[tuple[object, ...], object] = {}
@@ -268,6 +271,8 @@ class SavedCluster:
             "next_producer_id": self._reserved_producer_id,
             "dynamic_configs": self.config.dynamic_default,
             "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
+            "group_configs": self.entity_configs[Entity.GROUP],
+            "client_metrics_configs": self.entity_configs[Entity.CLIENT_METRICS],
             "gone": self._gone[-MAX_GONE:],
             "adopted": self._adopted,
         }
@@ -315,6 +320,8 @@ class SavedCluster:
         self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
         self._adopted, self._gone = saved.adopted, saved.gone
         self.config.restore(saved.dynamic_configs, saved.broker_configs)
+        for entity, named in saved.entity_configs.items():
+            self.entity_configs[entity].update(named)
         lost: list[str] = []
         for each in saved.topics:
             topic = Topic(each.name, each.topic_id, each.configs)

@@ -28,6 +28,7 @@ from broker_sim.clock import Clock
 from broker_sim.cluster_saved import SavedCluster
 from broker_sim.cluster_store import uuid_text
 from broker_sim.config import BrokerConfig, ConfigError
+from broker_sim.entity_configs import Entity
 from broker_sim.slices import Slices
 from broker_sim.storage import PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
@@ -404,6 +405,22 @@ class ClusterState(SavedCluster):
             topic.configs = before
             raise
         self._configure(topic)
+
+    def alter_entity(self, entity: Entity, name: str, configs: Mapping[str, str]) -> None:
+        """Put `configs` in the place of what a group or a client metrics subscription had; they were checked by
+        `entity_configs.check`. Raises KAFKA_STORAGE_ERROR.
+        """
+        own = self.entity_configs[entity]
+        before = own.pop(name, None)
+        if configs:
+            own[name] = dict(configs)
+        try:
+            self.changed()
+        except KafkaError:
+            own.pop(name, None)
+            if before is not None:
+                own[name] = before
+            raise
 
     def _configure(self, topic: Topic) -> None:
         topic.min_isr = None

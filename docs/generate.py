@@ -373,8 +373,10 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
   answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
 * **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
-* **Settings of groups and of client metrics** (config resources 32 and 16), which 4.1 describes and alters, are refused with
-  INVALID_REQUEST, as by releases without them: what they steer (the consumer protocol of KIP-848, telemetry) is not here.
+* **Settings of groups and of client metrics** (config resources 32 and 16) are described, altered and kept as 4.1.0 does (client
+  metrics of 3.7 to 3.9 as 3.9.1; 4.0 and 4.2 on as 4.1.0), and nothing acts on them: what they steer (the consumer, share and
+  streams protocols, telemetry) is not here. Nor are the brokers' own settings of share and streams groups: Kafka's defaults bound
+  what a group may set. Patterns of clients are read as Python's regular expressions, not Java's.
 * **Oddly built requests** that no client sends get other answers in a few places. A topic that ListOffsets (4.x) or DeleteRecords
   names twice, or without partitions, and a partition that DeleteRecords names twice stand in the answer as they were asked;
   Kafka merges and drops. AlterConfigs says that a topic is unknown before it looks at the values. A transactional batch for

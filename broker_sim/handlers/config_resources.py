@@ -1,4 +1,5 @@
-"""Whose settings a request names - a topic's, a broker's, those of all brokers, loggers - and how they are changed.
+"""Whose settings a request names - a topic's, a broker's, those of all brokers, loggers, a group's, those of a client
+metrics subscription - and how they are changed.
 
 Shared by DescribeConfigs, AlterConfigs and IncrementalAlterConfigs. Every check comes before the first change, with the
 error and the words of Kafka's controller. Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig.
@@ -7,10 +8,13 @@ error and the words of Kafka's controller. Source: ConfigurationControlManager, 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from broker_sim.config import ConfigError, ConfigType
+from broker_sim.entity_configs import Entity, entities
+from broker_sim.entity_configs import check as check_entity
 from broker_sim.metadata import Broker, ClusterState, KafkaError
 from broker_sim.topics import check_topic_name
 from kafka_wire.errors import Err
@@ -50,11 +54,12 @@ def alter_each(resources: Sequence[R], alter_one: Callable[[R], None]) -> list[t
     twice.
     """
     names = [(one.resource_type, one.resource_name) for one in resources]
+    count = Counter(names)
     results: list[tuple[Err, str | None, int, str]] = []
     for one, name in zip(resources, names, strict=True):
         error, text = Err.NONE, None
         try:
-            if names.count(name) > 1:
+            if count[name] > 1:
                 raise KafkaError(Err.INVALID_REQUEST, "Each resource must appear at most once.")
             alter_one(one)
         except KafkaError as refused:
@@ -94,8 +99,26 @@ def alter(broker: Broker, resource: Resource, change: Change, *, validate_only: 
         after = _check_broker(state, node, before, change({k: v for k, v in before.items() if v is not None}))
         if not validate_only:
             config.alter(node, after)
+    elif resource.resource_type in entities(state.config.release):
+        _alter_entity(state, Entity(resource.resource_type), name, change, validate_only=validate_only)
     else:
         raise KafkaError(Err.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _alter_entity(state: ClusterState, entity: Entity, name: str, change: Change, *, validate_only: bool) -> None:
+    after = change(dict(state.entity_configs[entity].get(name, {})))
+    if name == "":
+        group = entity is Entity.GROUP
+        words = "Default group resources are not allowed." if group else "Subscription name can't be empty"
+        raise KafkaError(Err.INVALID_REQUEST, words)
+    after = check_entity(state.config, entity, after)
+    if not validate_only:
+        state.alter_entity(entity, name, after)
+
+
+def known_types(release: tuple[int, int]) -> set[int]:
+    """Resource types that a release knows."""
+    return {TOPIC, BROKER, BROKER_LOGGER, *entities(release)}
 
 
 def own_node(broker: Broker, name: str, what: str) -> int | None:
@@ -142,6 +165,8 @@ def _check_broker(
 
 def is_list(broker: Broker, resource: Resource, name: str) -> bool:
     """Whether a setting is a list, so that values may be appended and subtracted."""
+    if resource.resource_type not in (TOPIC, BROKER):  # not even the lists of client metrics
+        return False
     config = broker.state.config
     settings = config.topic_settings if resource.resource_type == TOPIC else config.settings
     setting = settings.get(name)

@@ -1,16 +1,17 @@
-"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers and loggers, and where they come from.
+"""DescribeConfigs (32), versions 0-4: the settings of topics, brokers, loggers, groups and client metrics, and where they
+come from.
 
 v0 whether a value is the default. v1 its source and its synonyms. v3 its type and, where asked for, what it is for.
-Settings of groups and client metrics belong to protocols that are not there: such a resource is an INVALID_REQUEST, as
-in releases without them. Source: ConfigHelper.
+Source: ConfigHelper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim import entity_configs
 from broker_sim.config import ConfigEntry, ConfigSource, Setting, to_text
-from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, level_name, loggers
+from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, known_types, level_name, loggers
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k35_describe_log_dirs import IN_MEMORY
 from broker_sim.metadata import Broker, KafkaError
@@ -47,7 +48,7 @@ def _describe_all(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> Generator[None, None, DescribeConfigsResponse]:
     results: list[DescribeConfigsResult] = []
-    known = _known_types(ctx.broker.state.config.release)
+    known = known_types(ctx.broker.state.config.release)
     malformed = any(resource.resource_type not in known for resource in request.resources)
     for number, resource in enumerate(request.resources, 1):
         if number % _PIECE == 0:
@@ -65,11 +66,6 @@ def _describe_all(
     return DescribeConfigsResponse(0, results)
 
 
-def _known_types(release: tuple[int, int]) -> set[int]:
-    """Resource types that a release knows: client metrics came with 3.7, groups with 4.0."""
-    return {TOPIC, BROKER, BROKER_LOGGER, *([16] if release >= (3, 7) else []), *([32] if release >= (4, 0) else [])}
-
-
 def _describe(
     broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
@@ -82,7 +78,8 @@ def _describe(
         rows = _broker_rows(broker, resource.resource_name)
         topic = False
     else:
-        raise KafkaError(Err.INVALID_REQUEST, _MALFORMED)
+        rows = _entity_rows(broker, entity_configs.Entity(resource.resource_type), resource.resource_name)
+        topic = True
     wanted = resource.configuration_keys
     found: list[DescribeConfigsResourceResult] = []
     for setting, value, entries in rows:
@@ -105,6 +102,14 @@ def _describe(
             )
         )
     return found
+
+
+def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> list[Row]:
+    if name == "":
+        what = "Group" if entity is entity_configs.Entity.GROUP else "Client metrics subscription"
+        raise KafkaError(Err.INVALID_REQUEST, f"{what} name must not be empty")
+    state = broker.state
+    return entity_configs.entries(state.config, entity, state.entity_configs[entity].get(name, {}))
 
 
 def _topic_rows(broker: Broker, name: str) -> list[Row]:

@@ -13,12 +13,12 @@ from broker_sim.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
     LEVELS,
-    TOPIC,
     Own,
     alter,
     alter_each,
     check_keys,
     is_list,
+    known_types,
     loggers,
     own_node,
 )
@@ -39,11 +39,12 @@ _NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     broker = ctx.broker
+    altered = known_types(broker.state.config.release) - {BROKER_LOGGER}
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     unknown = any(  # of what is forwarded to the controller
         one.config_operation not in range(4)
         for resource in request.resources
-        if resource.resource_type in (TOPIC, BROKER) and _is_forwarded(broker, resource)
+        if resource.resource_type in altered and _is_forwarded(broker, resource)
         if named[resource.resource_type, resource.resource_name] == 1
         for one in resource.configs
     )
@@ -53,7 +54,7 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
         if resource.resource_type == BROKER_LOGGER:
             _alter_loggers(broker, resource, request.validate_only)
             return
-        if unknown and resource.resource_type in (TOPIC, BROKER) and _is_forwarded(broker, resource):
+        if unknown and resource.resource_type in altered and _is_forwarded(broker, resource):
             raise KafkaError(
                 Err.UNKNOWN_SERVER_ERROR
             )  # Kafka's controller falls over the unknown number, and does nothing

@@ -1,9 +1,10 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: topics, brokers, loggers."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: topics, brokers, loggers, groups, client metrics."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_resources_that_are_not_there(kind: int, name: str, error: Err, message:
     assert (result.error_code, result.error_message, result.configs) == (error, message, [])
 
 
-@pytest.mark.parametrize("kind", [0, METRICS, GROUP, 99])
+@pytest.mark.parametrize("kind", [0, 1, 64, 99])
 def test_kinds_that_are_not_there(kind: int) -> None:
     assert describe(Sim(), kind, "x").error_code == Err.INVALID_REQUEST
 
@@ -195,7 +196,7 @@ def test_a_topics_settings_are_replaced() -> None:
             "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
         ),
         (LOGGER, "1", [("root", "INFO")], Err.INVALID_REQUEST, "Unknown resource type 8"),
-        (GROUP, "g", [], Err.INVALID_REQUEST, "Unknown resource type 32"),
+        (64, "g", [], Err.INVALID_REQUEST, "Unknown resource type 64"),
     ],
 )
 def test_what_cannot_be_altered(
@@ -350,3 +351,57 @@ def test_every_setting_that_is_dynamic_may_be_altered() -> None:
         if known.dynamic and known.default is not None:
             error, _ = step(sim, BROKER, "1", (name, SET, known.default))
             assert (error == 0) == (name not in fixed)
+
+
+# ------------------------------------------------------------------------------------------------ groups, client metrics
+
+
+def test_settings_of_groups_and_client_metrics_outlive_a_restart(tmp_path: Path) -> None:
+    first = Sim(data_dir=tmp_path)
+    assert step(first, GROUP, "../é", ("consumer.session.timeout.ms", SET, "52000")) == OK
+    assert step(first, METRICS, "m", ("metrics", SET, " a , b ")) == OK
+    assert step(first, METRICS, "unset", ("interval.ms", SET, "500")) == OK
+    assert step(first, METRICS, "unset", ("interval.ms", DELETE, "")) == OK
+    first.state.close()
+    again = Sim(config={"group.consumer.max.session.timeout.ms": 50000}, data_dir=tmp_path)
+    assert setting(again, GROUP, "../é", "consumer.session.timeout.ms").value == "52000"
+    assert setting(again, METRICS, "m", "metrics").value == "a,b"
+    assert "unset" not in (tmp_path / "cluster.json").read_text()
+    again.state.close()
+
+
+def test_bounds_and_defaults_of_groups_are_the_brokers() -> None:
+    names = ("group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms")
+    sim = Sim(config=dict(zip(names, (50000, 6000), strict=True)))
+    found = setting(sim, GROUP, "g", "consumer.session.timeout.ms", include_synonyms=True)
+    assert (found.value, found.config_source) == ("50000", 5)
+    assert [(one.name, one.source) for one in found.synonyms] == [("consumer.session.timeout.ms", 5)]
+    timeout = [("consumer.session.timeout.ms", SET, "7000"), ("consumer.heartbeat.interval.ms", SET, "8000")]
+    words = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    assert step(sim, GROUP, "g", *timeout) == (Err.INVALID_CONFIG, words)
+    assert step(sim, GROUP, "g", timeout[0]) == OK
+
+
+def test_client_metrics_of_3_9_tell_what_is_set() -> None:
+    sim = Sim(as_version="3.9")
+    assert describe(sim, METRICS, "m").configs == []
+    assert step(sim, METRICS, "m", ("interval.ms", SET, "soon")) == (Err.UNKNOWN_SERVER_ERROR, None)
+    assert step(sim, METRICS, "m", ("match", SET, "")) == (Err.INVALID_CONFIG, "Illegal client matching pattern: ")
+    assert step(sim, METRICS, "m", ("match", SET, ","), ("interval.ms", SET, "500")) == OK
+    assert [one.name for one in describe(sim, METRICS, "m").configs] == ["interval.ms", "match"]
+    assert step(sim, GROUP, "g", ("nope", SET, "1")) == (Err.INVALID_REQUEST, "Unknown resource type 32")
+
+
+def test_settings_that_the_disk_does_not_take_are_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = Sim(data_dir=tmp_path)
+    assert step(sim, METRICS, "m", ("interval.ms", SET, "500")) == OK
+
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker_sim.cluster_store.write_state", refuses)
+        assert step(sim, METRICS, "m", ("interval.ms", SET, "700"))[0] == Err.KAFKA_STORAGE_ERROR
+        assert step(sim, METRICS, "n", ("interval.ms", SET, "700"))[0] == Err.KAFKA_STORAGE_ERROR
+    assert setting(sim, METRICS, "m", "interval.ms").value == "500"
+    assert setting(sim, METRICS, "n", "interval.ms").value == "300000"

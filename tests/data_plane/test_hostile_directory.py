@@ -114,6 +114,8 @@ FIRST = (*ORDERS, "partitions", 0)
         (set_to({"-1": {}}, "broker_configs"), "no broker's id"),
         (set_to({"1": {"log.cleaner.threads": "x"}}, "broker_configs"), "broker_configs['1'] can't be"),
         (set_to({"log.cleaner.threads": 1}, "dynamic_configs"), "not a string"),
+        (set_to({"g": {"share.session.timeout.ms": "x"}}, "group_configs"), "group_configs['g'] can't be"),
+        (set_to({"m": []}, "client_metrics_configs"), "not an object"),
         (set_to(True, "format"), "format True"),
         (set_to(2, "format"), "format 2; 1 is read here"),
     ],
