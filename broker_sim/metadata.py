@@ -257,10 +257,13 @@ class ClusterState(SavedCluster):
         if partitions > MAX_PARTITIONS_AT_ONCE:
             raise KafkaError(Err.UNKNOWN_SERVER_ERROR)  # the controller falls over the number of records
         if factor > len(nodes):
+            cordoned = (
+                " or some brokers have all their log directories cordoned" if self.config.release >= (4, 4) else ""
+            )
             raise KafkaError(
                 Err.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-                f"cannot be reached because only {len(nodes)} broker(s) are registered.",
+                f"cannot be reached because only {len(nodes)} broker(s) are registered{cordoned}.",
             )
         return spread_replicas(nodes, partitions, factor, self._next_leader)
 

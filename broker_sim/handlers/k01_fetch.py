@@ -51,7 +51,11 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
-        if by_id and _nameless(request) and (request.session_epoch == INITIAL_EPOCH or not _nameless_last(ctx, asked)):
+        if (
+            by_id
+            and _nameless(ctx, request)
+            and (request.session_epoch == INITIAL_EPOCH or not _nameless_last(ctx, asked))
+        ):
             return _refused(ctx, request)
         incremental = False
     else:
@@ -84,7 +88,7 @@ def _resume(
     session = sessions.resume(request.session_id, request.session_epoch, by_id, ctx.broker.state.clock.now_ms())
     if isinstance(session, Err):
         return session
-    if by_id and _nameless(request):
+    if by_id and _nameless(ctx, request):
         session.epoch = request.session_epoch
         return None
     forgotten = [
@@ -97,10 +101,12 @@ def _resume(
     return session, [(key, cached.asked) for key, cached in session.partitions.items()]
 
 
-def _nameless(request: FetchRequest) -> bool:
+def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
     """Whether a topic has neither name nor id: Kafka falls over one that a session is to keep, and over what it would
     have to tell behind one.
     """
+    if ctx.broker.state.config.release >= (4, 2):  # which looks at it as at any id that it does not know
+        return False
     return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
 
 

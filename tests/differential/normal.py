@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
+from broker_sim.config import BrokerConfig
 from kafka_wire.record_batch import HEADER_BYTES, Record, RecordBatchError, batches, records
 from kafka_wire.schema import ZERO_UUID, FieldSpec
 from tests.differential.catalogue import by_key
@@ -25,6 +27,13 @@ TIERED = ("remote.storage.enable", "local.retention.ms", "local.retention.bytes"
 EVERYTHING = ("ListGroups", "Metadata", "DescribeLogDirs")
 OTHERS = {"groups": "group_id", "topics": "name"}
 """Lists in which other plays' things show up: ListGroups, Metadata and DescribeLogDirs of everything."""
+
+
+@cache
+def known_settings(version: str) -> frozenset[str]:
+    """Names of the settings that the simulator knows as that version."""
+    config = BrokerConfig({}, version)
+    return frozenset([*config.topic_settings, *config.settings])
 
 
 class Reader:
@@ -82,6 +91,8 @@ class Reader:
         if name == "configs" and api == "CreateTopics" and self._version == "3.4":
             # 3.4 shows three settings of tiered storage here and hides them elsewhere; the simulator hides them
             value = [item for item in value if item.name not in TIERED]
+        if name == "configs" and self._version in ("3.9", "4.4"):  # what a release has beside what the simulator knows
+            value = [item for item in value if item.name in known_settings(self._version)]
         if name in ("supported_features", "finalized_features"):
             value = [item for item in value if item.name == "metadata.version"]
         if name == "members":  # in the order of their ids at Kafka: first by what they are without them

@@ -206,7 +206,9 @@ def _alter_resources(draw: Draw, incremental: bool) -> list[dict[str, Any]]:
         rows = _settings(draw)
         if incremental:
             for row in rows:
-                row["config_operation"] = draw.rng.choices([0, 1, 2, 3, 4, -1], [8, 3, 2, 2, 0.5, 0.5])[0]
+                row["config_operation"] = draw.rng.choices([0, 1, 2, 3], [8, 3, 2, 2])[0]
+            if len(rows) == 1 and draw.often(0.04):
+                rows[0]["config_operation"] = draw.one([4, -1])
         resources.append({"resource_type": kind, "resource_name": name, "configs": rows})
     return resources
 

@@ -44,6 +44,7 @@ KNOWN_ONLY: dict[str, tuple[Any, ...]] = {
     "count": (1, 2, 3, 0, -1),
     "resource_type": (2, 2, 2, 0, 3, 64, -1),
     "key_type": (0, 2, -1),
+    "config_operation": (0, 1, 2, 3),
     "validate_only": (True, False),
     "transaction_timeout_ms": (60_000, 0, -1),
 }
