@@ -12,6 +12,8 @@ DEMO := $(VENV)/.demo
 ARGS ?=
 # Tests that need more than Python: real Kafka brokers and the wire's Java twin, foreign clients, Spark
 FOREIGN := real_kafka or clients or spark
+# Of these, one after the other: real brokers and clients live in real time, with sessions below a second, and share the cores with nobody
+REAL_TIME := real_kafka or clients
 # CI tells what took longest
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) $(if $(CI),--durations=15)
 # How often make test-orders runs the tests
@@ -58,7 +60,8 @@ test: $(READY) ## the tests that need Python alone: some minutes on two cores
 
 test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, and Spark: a quarter of an hour
 	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go or Node is missing"
-	@$(PYTEST) -m "$(FOREIGN)" $(ARGS)
+	@$(BIN)/python -m pytest $(if $(CI),--durations=15) -m "($(REAL_TIME)) and not spark" $(ARGS)
+	@$(PYTEST) -m "spark" $(ARGS)
 
 test-all: ## make test, then make test-foreign
 	@$(MAKE) --no-print-directory test

@@ -11,10 +11,10 @@ from kafka_wire.schema import array, int8, int16, int32, message, string, struct
 @message("0-3", flexible="2+", api_key=29)
 class DescribeAclsRequest:
     resource_type_filter: int = int8(default=0)
-    resource_name_filter: str | None = string(nullable="0+", default=None)
+    resource_name_filter: str | None = string(nullable="0+", default="")
     pattern_type_filter: int = int8("1+", default=3)
-    principal_filter: str | None = string(nullable="0+", default=None)
-    host_filter: str | None = string(nullable="0+", default=None)
+    principal_filter: str | None = string(nullable="0+", default="")
+    host_filter: str | None = string(nullable="0+", default="")
     operation: int = int8(default=0)
     permission_type: int = int8(default=0)
 
@@ -39,5 +39,5 @@ class DescribeAclsResource:
 class DescribeAclsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource, default_factory=list)

@@ -27,7 +27,7 @@ class CreateAclsRequest:
 @struct
 class AclCreationResult:
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
 
 
 @message("0-3", flexible="2+", api_key=30)

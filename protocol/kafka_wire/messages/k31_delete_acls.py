@@ -11,10 +11,10 @@ from kafka_wire.schema import array, int8, int16, int32, message, string, struct
 @struct
 class DeleteAclsFilter:
     resource_type_filter: int = int8(default=0)
-    resource_name_filter: str | None = string(nullable="0+", default=None)
+    resource_name_filter: str | None = string(nullable="0+", default="")
     pattern_type_filter: int = int8("1+", default=3)
-    principal_filter: str | None = string(nullable="0+", default=None)
-    host_filter: str | None = string(nullable="0+", default=None)
+    principal_filter: str | None = string(nullable="0+", default="")
+    host_filter: str | None = string(nullable="0+", default="")
     operation: int = int8(default=0)
     permission_type: int = int8(default=0)
 
@@ -27,7 +27,7 @@ class DeleteAclsRequest:
 @struct
 class DeleteAclsMatchingAcl:
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     resource_type: int = int8(default=0)
     resource_name: str = string(default="")
     pattern_type: int = int8("1+", default=3)
@@ -40,7 +40,7 @@ class DeleteAclsMatchingAcl:
 @struct
 class DeleteAclsFilterResult:
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl, default_factory=list)
 
 
