@@ -377,11 +377,8 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   metrics of 3.7 to 3.9 as 3.9.1; 4.0 and 4.2 on as 4.1.0), and nothing acts on them: what they steer (the consumer, share and
   streams protocols, telemetry) is not here. Nor are the brokers' own settings of share and streams groups: Kafka's defaults bound
   what a group may set. Patterns of clients are read as Python's regular expressions, not Java's.
-* **Oddly built requests** that no client sends get other answers in a few places. A topic that ListOffsets (4.x) or DeleteRecords
-  names twice, or without partitions, and a partition that DeleteRecords names twice stand in the answer as they were asked;
-  Kafka merges and drops. AlterConfigs says that a topic is unknown before it looks at the values. A transactional batch for
-  an unknown topic is told of the topic, not of the transaction. Produce with null records is refused with INVALID_RECORD
-  (3.4: UNKNOWN_SERVER_ERROR; 4.1 never answers). DescribeConfigs v0 (3.x) tells defaults as such.
+* **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that
+  names nothing but one resource twice with INVALID_REQUEST. A client that waits for ever would learn nothing from it.
 * **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
   answer that may be a thousand times the request.
 """

@@ -177,6 +177,11 @@ def _append(
 ) -> Generator[None, None, PartitionProduceResponse]:
     """Every check in Kafka's order, then the append; the answer carries the error or the offsets."""
     index, now_ms = data.index, ctx.broker.state.clock.now_ms()
+    if data.records is None and ctx.broker.state.config.release < (4, 0):  # Kafka 3 falls over them, 4 never answers
+        fallen = PartitionProduceResponse(
+            index, Err.UNKNOWN_SERVER_ERROR, -1, log_start_offset=partition.log_start_offset
+        )
+        return _refused(ctx, partition, index, request.acks) or fallen
     try:
         header = produce_batch(data.records or b"", ctx.api_version)
     except RecordBatchError as problem:

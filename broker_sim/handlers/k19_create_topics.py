@@ -110,6 +110,9 @@ def _refused(asked: CreatableTopic, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(asked.name, bytes(16), error.error, error.message, 0, -1, -1, [])
 
 
+_TO_COME = (("local.retention.bytes", "-2"), ("local.retention.ms", "-2"), ("remote.storage.enable", "false"))
+
+
 def _settings(state: ClusterState, topic: Topic) -> list[CreatableTopicConfigs]:
     """Every setting as the new topic has it, with its source."""
     config = state.config
@@ -119,4 +122,6 @@ def _settings(state: ClusterState, topic: Topic) -> list[CreatableTopicConfigs]:
         value = to_text(config.topic_value(name, topic.configs))
         source = entries[0].source if entries else ConfigSource.DEFAULT
         found.append(CreatableTopicConfigs(name, value, False, source, False))
+    if config.release < (3, 6):  # they are not settings yet, and are told of here alone
+        found += [CreatableTopicConfigs(name, value, False, ConfigSource.DEFAULT, False) for name, value in _TO_COME]
     return found

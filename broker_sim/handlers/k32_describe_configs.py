@@ -182,7 +182,7 @@ def _loggers(broker: Broker, resource: DescribeConfigsResource) -> list[Describe
     wanted = resource.configuration_keys
     return [
         DescribeConfigsResourceResult(
-            name, level_name(logger), False, False, ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=None
+            name, level_name(logger), False, False, ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=""
         )
         for name, logger in loggers().items()
         if not wanted or name in wanted

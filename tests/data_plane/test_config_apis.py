@@ -316,7 +316,8 @@ def test_loggers_levels_are_told_and_changed() -> None:
     shown = {one.name: (one.value, one.config_source) for one in describe(sim, LOGGER, "1").configs}
     assert shown["root"] == shown["broker_sim.metadata"] == ("ERROR", 6)
     assert step(sim, LOGGER, "1", ("broker_sim.metadata", SET, "DEBUG")) == OK
-    assert setting(sim, LOGGER, "1", "broker_sim.metadata").value == "DEBUG"
+    found = setting(sim, LOGGER, "1", "broker_sim.metadata")
+    assert (found.value, found.documentation) == ("DEBUG", "")
     assert step(sim, LOGGER, "1", ("broker_sim.metadata", DELETE, None)) == OK
     assert setting(sim, LOGGER, "1", "broker_sim.metadata").value == "ERROR"
 

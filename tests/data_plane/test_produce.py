@@ -130,11 +130,12 @@ def test_a_bad_batch_is_refused_and_leaves_no_trace(records: bytes, expected: tu
     assert error_of(records) == expected
 
 
-def test_null_records() -> None:
-    sim = Sim(topics={"t": 1})
+@pytest.mark.parametrize(("release", "error"), [("3.4", Err.UNKNOWN_SERVER_ERROR), ("4.1", Err.INVALID_RECORD)])
+def test_null_records(release: str, error: Err) -> None:
+    sim = Sim(topics={"t": 1}, as_version=release)
     request = produce()
     request.topic_data[0].partition_data[0].records = None
-    assert answer_to(sim, request).error_code == Err.INVALID_RECORD
+    assert answer_to(sim, request).error_code == error
 
 
 def test_zstd_needs_v7() -> None:

@@ -40,6 +40,14 @@ def test_a_created_topic_is_described() -> None:
     assert len(topic.partitions) == 3
 
 
+def test_settings_of_tiered_storage_are_shown_by_3_4_where_a_topic_is_made() -> None:
+    sim = Sim(as_version="3.4")
+    [answer] = sim.call(CreateTopicsRequest([creatable("t", 1, 1)], 1000), 5).topics
+    settings = {one.name: (one.value, one.config_source) for one in answer.configs}
+    tiered = [settings.get(name) for name in ("local.retention.ms", "local.retention.bytes", "remote.storage.enable")]
+    assert tiered == [("-2", 5), ("-2", 5), ("false", 5)]
+
+
 def test_defaults_stand_in_for_minus_one() -> None:
     sim = Sim(brokers=2, config={"num.partitions": 4, "default.replication.factor": 2})
     assert create(sim, creatable("t", -1, -1)) == [(0, None)]

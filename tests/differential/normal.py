@@ -89,7 +89,7 @@ class Reader:
         if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
             value = [item for item in value if item.api_key in by_key()]
         if name == "configs" and api == "CreateTopics" and self._version == "3.4":
-            # 3.4 shows three settings of tiered storage here and hides them elsewhere; the simulator hides them
+            # 3.4 lets three settings of tiered storage be set, and shows them here alone; the simulator knows their defaults
             value = [item for item in value if item.name not in TIERED]
         if name == "configs" and self._version in ("3.9", "4.4"):  # what a release has beside what the simulator knows
             value = [item for item in value if item.name in known_settings(self._version)]
