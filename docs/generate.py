@@ -377,6 +377,8 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   metrics of 3.7 to 3.9 as 3.9.1; 4.0 and 4.2 on as 4.1.0), and nothing acts on them: what they steer (the consumer, share and
   streams protocols, telemetry) is not here. Nor are the brokers' own settings of share and streams groups: Kafka's defaults bound
   what a group may set. Patterns of clients are read as Python's regular expressions, not Java's.
+* **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not served, and ApiVersions says so: they carry the message formats before 0.11, to
+  and from which a broker converts every batch. Logs here keep record batches alone, as those of 4.x do.
 * **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that
   names nothing but one resource twice with INVALID_REQUEST. A client that waits for ever would learn nothing from it.
 * **Of the records that a batch is refused for** at most 10,000 are named; the text tells their true number. Kafka names all, in an
