@@ -284,13 +284,12 @@ def test_other_threads_may_not_call_in(loop: SimLoop) -> None:
     assert "another thread" in str(caught[0])
 
 
-def test_what_is_run_in_an_executor_runs_in_place(loop: SimLoop) -> None:
+def test_an_executor_is_a_simulations_and_no_loops(loop: SimLoop) -> None:
     async def work() -> Any:
-        with pytest.raises(ZeroDivisionError):
-            await loop.run_in_executor(None, lambda: 1 / 0)
         return await loop.run_in_executor(None, threading.get_ident)
 
-    assert loop.run(work()) == threading.get_ident()
+    with pytest.raises(SimForbidden, match=r"an executor without a simulation.*: use simulate\(\)"):
+        loop.run(work())
 
 
 @pytest.mark.parametrize("name", ["add_reader", "create_datagram_endpoint", "subprocess_exec", "create_unix_server"])
