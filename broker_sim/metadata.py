@@ -177,7 +177,7 @@ class ClusterState(SavedCluster):
         return (partition for topic in self.topics.values() for partition in topic.partitions)
 
     def min_isr(self, partition: Partition) -> int:
-        """How many in-sync replicas a write with acks=all needs; from 4.0 on not more than there are replicas."""
+        """How many in-sync replicas a write with acks=all needs; from 3.9 on not more than there are replicas."""
         topic = partition.topic
         if partition.isr_too_small:
             return len(partition.isr) + 1
@@ -185,7 +185,7 @@ class ClusterState(SavedCluster):
             wanted = self.config.topic_value("min.insync.replicas", topic.configs)
             assert isinstance(wanted, int)
             topic.min_isr = wanted
-        return min(topic.min_isr, len(partition.replicas)) if self.config.release >= (4, 0) else topic.min_isr
+        return min(topic.min_isr, len(partition.replicas)) if self.config.release >= (3, 9) else topic.min_isr
 
     # -------------------------------------------------------------------------------------------- topics
 

@@ -1,12 +1,12 @@
 """Where Kafka's two group coordinators differ, as data: the Scala one (3.4-3.9) and the Java one (4.x).
 
-Measured on 3.4.0 and 4.1.0. The error tables tell what a client is answered when the append to the offsets partition failed
+Measured on 3.4.0, 3.9.1 and 4.1.0. The error tables tell what a client is answered when the append to the offsets partition failed
 (GroupMetadataManager.scala: storeGroup and storeOffsets; CoordinatorOperationExceptionHelper.java).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_wire.errors import Err
 
@@ -58,7 +58,9 @@ class Policy:
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
     answers_partitions_once: bool
-    """Requests are sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
+    """OffsetFetch is sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
+    commits_are_maps: bool
+    """OffsetCommit and OffsetDelete likewise."""
     clean_up_removes_group: bool
     """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
     old_leave_tells_top_errors: bool
@@ -123,6 +125,7 @@ SCALA = Policy(
     states_filter_folds_case=False,
     tombstones_are_awaited=False,
     answers_partitions_once=True,
+    commits_are_maps=True,
     clean_up_removes_group=True,
     old_leave_tells_top_errors=False,
     group_record_sequence=-1,
@@ -147,6 +150,10 @@ _JAVA_ERRORS = {
     **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
 }
 
+SCALA_3_9 = replace(SCALA, commits_are_maps=False, nameless_protocol_is_null=True, states_filter_folds_case=True)
+"""The Scala coordinator as 3.9.1 has it: requests come to it through the handlers of the Java one."""
+
+
 JAVA = Policy(
     name="java",
     commit_errors=_JAVA_ERRORS,
@@ -165,6 +172,7 @@ JAVA = Policy(
     states_filter_folds_case=True,
     tombstones_are_awaited=True,
     answers_partitions_once=False,
+    commits_are_maps=False,
     clean_up_removes_group=False,
     old_leave_tells_top_errors=True,
     group_record_sequence=0,

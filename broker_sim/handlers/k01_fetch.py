@@ -47,6 +47,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
     }
     asked = list(fetched.items())
+    if request.session_id < 0 and ctx.broker.state.config.release >= (4, 0):
+        return _refused(ctx, request)  # Kafka 4 looks for its shard of the cache, and falls over it
     session: Session | None = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:

@@ -86,13 +86,13 @@ def _answer(
     ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
-    if request.isolation_level not in (0, 1) and request.replica_id == CONSUMER:
-        return _refused(index, Err.UNKNOWN_SERVER_ERROR)
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
     if timestamp < 0 and not special:
-        if state.config.release >= (4, 0):
+        if state.config.release >= (3, 9):
             return _refused(index, Err.UNSUPPORTED_VERSION)
-        special = timestamp == MAX_TIMESTAMP  # 3.x looks at no version
+        special = timestamp == MAX_TIMESTAMP  # earlier ones look at no version
+    if request.isolation_level not in (0, 1) and request.replica_id == CONSUMER:
+        return _refused(index, Err.UNKNOWN_SERVER_ERROR)
     try:
         debugging = request.replica_id == DEBUGGING_CONSUMER
         partition = leader_partition(

@@ -45,7 +45,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     offsets: list[tuple[str, int, Offset]] = []
     known = 0
     unknown: set[str] = set()
-    if runtime.settings.policy.answers_partitions_once:
+    if runtime.settings.policy.commits_are_maps:
         request = _as_a_map(request)
     for t, requested in enumerate(request.topics):
         name = requested.name

@@ -7,7 +7,7 @@ created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlMa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Mapping
 
 from broker_sim.config import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
@@ -83,7 +83,7 @@ def _create(
         0,
         len(topic.partitions),
         len(topic.partitions[0].replicas),
-        _settings(state, topic),
+        _settings(state, topic, {config.name: config.value for config in asked.configs}),
     )
 
 
@@ -113,13 +113,13 @@ def _refused(asked: CreatableTopic, error: KafkaError) -> CreatableTopicResult:
 _TO_COME = (("local.retention.bytes", "-2"), ("local.retention.ms", "-2"), ("remote.storage.enable", "false"))
 
 
-def _settings(state: ClusterState, topic: Topic) -> list[CreatableTopicConfigs]:
-    """Every setting as the new topic has it, with its source."""
+def _settings(state: ClusterState, topic: Topic, given: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
+    """Every setting as the new topic has it, with its source; what was given here as it was written."""
     config = state.config
     found: list[CreatableTopicConfigs] = []
     for name in config.topic_settings:
         entries = config.topic_entries(name, topic.configs)
-        value = to_text(config.topic_value(name, topic.configs))
+        value = given.get(name) or to_text(config.topic_value(name, topic.configs))
         source = entries[0].source if entries else ConfigSource.DEFAULT
         found.append(CreatableTopicConfigs(name, value, False, source, False))
     if config.release < (3, 6):  # they are not settings yet, and are told of here alone

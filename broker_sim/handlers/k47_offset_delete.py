@@ -22,7 +22,7 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
         return OffsetDeleteResponse(error_code=shard)
     state, policy = ctx.broker.state, ctx.broker.runtime.settings.policy
     wanted = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if policy.answers_partitions_once:
+    if policy.commits_are_maps:
         wanted = list(dict.fromkeys(wanted))
     there = [pair for pair in wanted if state.partition(*pair) is not None]
 
@@ -30,7 +30,7 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
         error, results = answer
         if error is not Err.NONE:
             return OffsetDeleteResponse(error_code=error)
-        if policy.answers_partitions_once:
+        if policy.commits_are_maps:
             return _response_of_a_map(wanted, results)
         missing: dict[str, OffsetDeleteResponseTopic] = {}
         answered = []

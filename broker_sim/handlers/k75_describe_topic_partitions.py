@@ -55,6 +55,7 @@ def _page(state: ClusterState, names: list[str], first: int, limit: int) -> Desc
         topic = state.topics.get(name)
         if topic is None:
             response.topics.append(_topic(name, _missing(name)))
+            first = 0
             continue
         shown = _topic(name, Err.NONE)
         shown.topic_id, shown.is_internal = topic.topic_id, topic.internal

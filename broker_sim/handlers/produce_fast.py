@@ -75,7 +75,7 @@ def _find(broker: Broker, key: bytes, version: int) -> Partition | None:
     if version >= 13:
         topic = state.topics_by_id.get(key[:16])
     else:
-        topic = state.topics.get(str(key[1:-5] if version >= 9 else key[2:-8], "utf-8"))
+        topic = state.topics.get(str(key[1:-5] if version >= 9 else key[2:-8], "utf-8", "replace"))
     if topic is None or not 0 <= index < len(topic.partitions) or topic.name in INTERNAL_TOPICS:
         return None
     partition: Partition = topic.partitions[index]

@@ -6,7 +6,7 @@ import pytest
 
 from broker_sim.config import BrokerConfig, ConfigEntry, ConfigError, ConfigSource, parse_release, to_text
 
-TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, _ = ConfigSource
+TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, *_ = ConfigSource
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"([A-Za-z0-9_.{{}}]*-)?{_UUID}")
 SHARED_TOPICS = ("t0", "t1")
 NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
-TIERED = ("remote.storage.enable", "local.retention.ms", "local.retention.bytes")
 EVERYTHING = ("ListGroups", "Metadata", "DescribeLogDirs")
 OTHERS = {"groups": "group_id", "topics": "name"}
 """Lists in which other plays' things show up: ListGroups, Metadata and DescribeLogDirs of everything."""
@@ -88,9 +87,6 @@ class Reader:
             value = [item for item in value if self._own(getattr(item, key))]
         if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
             value = [item for item in value if item.api_key in by_key()]
-        if name == "configs" and api == "CreateTopics" and self._version == "3.4":
-            # 3.4 lets three settings of tiered storage be set, and shows them here alone; the simulator knows their defaults
-            value = [item for item in value if item.name not in TIERED]
         if name == "configs" and self._version in ("3.9", "4.4"):  # what a release has beside what the simulator knows
             value = [item for item in value if item.name in known_settings(self._version)]
         if name in ("supported_features", "finalized_features"):
@@ -138,7 +134,8 @@ class Reader:
                 end = position + header.size
         except RecordBatchError:
             pass
-        return [*out, {"cut": len(data) - end}] if end < len(data) else out
+        # Kafka fills up a limit with the head of the next batch, the simulator sends whole ones
+        return [*out, {"cut": len(data) - end}] if end < len(data) and not out else out
 
     def _records(self, data: bytes, position: int, header: Any, raw: bytes) -> Any:
         try:

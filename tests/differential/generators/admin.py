@@ -6,10 +6,11 @@ from typing import Any
 
 from tests.differential.generators.data import NO_ID
 from tests.differential.generators.draw import Draw
-from tests.differential.normal import TIERED
 
 NAMES = ("{p}one", "{p}two", "{p}three")
 BAD_NAMES = ("", ".", "..", "{p}bad name", "{p}" + "x" * 250, "{p}ü", "{p}a/b", "{p}one.x", "{p}one_x")
+TIERED = ("remote.storage.enable", "local.retention.ms", "local.retention.bytes")
+"""3.4 takes them and hides them."""
 SETTINGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("cleanup.policy", ("compact", "delete", "delete,compact", "", "nothing", None)),
     ("retention.ms", ("-1", "1000", "-2", "x", "9223372036854775807", "9223372036854775808", None)),
@@ -168,7 +169,7 @@ def _resource(kind: int, name: str, keys: list[str] | None) -> dict[str, Any]:
 def _describe(draw: Draw) -> None:
     resources = []
     for _ in range(draw.rng.choices([0, 1, 2], [1, 12, 4])[0]):
-        kind = draw.rng.choices([2, 4, 8, 0, 3, 64], [12, 3, 1, 1, 1, 0.5])[0]
+        kind = draw.rng.choices([2, 4, 8, 0, 3, 16, 32, 64], [12, 3, 1, 1, 1, 1, 1, 0.5])[0]
         name = {2: _name(draw), 4: draw.one(["1", "", "2", "x", "-1"]), 8: draw.one(["1", "2", ""])}.get(
             kind, draw.one(["", "x"])
         )

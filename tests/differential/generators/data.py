@@ -64,7 +64,8 @@ def _produce(draw: Draw, model: Model) -> None:
     by = draw.one("abb")
     version = draw.version("Produce")
     topics = []
-    for name in draw.some(TOPICS, 0 if draw.often(0.04) else 1, 2 if draw.often(0.15) else 1):
+    # which of two batches for one partition counts hangs at Kafka on which of them is sound
+    for name in dict.fromkeys(draw.some(TOPICS, 0 if draw.often(0.04) else 1, 2 if draw.often(0.15) else 1)):
         rows = [
             {"index": index, "records": _records(draw, model, by, name, index)}
             for index in dict.fromkeys(_partition(draw) for _ in range(draw.mostly(1, 0, 2, odds=0.88)))
@@ -140,6 +141,8 @@ def _spoil(draw: Draw, batch: dict[str, Any], rows: list[dict[str, Any]]) -> Non
             ]
         )  # fmt: skip
         batch.update(fault)
+        if batch.get("codec") == 3:
+            batch.pop("squeezed", None)  # Kafka's LZ4 reads to the end of its frame
         return
     row = draw.one(rows)
     row.update(

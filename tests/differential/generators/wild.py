@@ -100,7 +100,7 @@ def _message(draw: Draw, api: str, cls: type[Any], version: int) -> dict[str, An
 def _value(draw: Draw, api: str, name: str, spec: FieldSpec, version: int) -> Any:
     if version in spec.nullable and draw.often(0.12):
         return None
-    if name == "name":
+    if name == "name" or (name == "topic" and api in ("Produce", "DeleteRecords")):
         return _name(draw, api)
     if name in KNOWN_ONLY:
         return draw.one(KNOWN_ONLY[name])
@@ -118,6 +118,8 @@ def _value(draw: Draw, api: str, name: str, spec: FieldSpec, version: int) -> An
 def _name(draw: Draw, api: str) -> Any:
     if api in ("JoinGroup",):
         return draw.one(("range", "x", ""))
+    if api in ("Produce", "DeleteRecords"):
+        return draw.one(("{p}made", "{p}compact", "{p}none", ""))
     if api in CREATED:
         return draw.one(("{p}made", "{p}compact", "{p}new", "{p}none", "retention.ms", ""))
     return draw.mostly(draw.one(TOPICS), NULL, odds=0.97)
