@@ -33,7 +33,7 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
     TopicDeleted,
 )
-from broker_sim.coordinator.policy import JAVA, SCALA, SCALA_3_9, Policy, Settings
+from broker_sim.coordinator.policy import Settings, policy_of
 from broker_sim.coordinator.records import Loader
 from broker_sim.coordinator.shard import Shard
 from broker_sim.group_watch import GroupWatch
@@ -584,16 +584,10 @@ def log_records(partition: Partition) -> Iterator[_LogRecord]:
                 yield record.offset, record.key, record.value, producer_id, None
 
 
-def _policy_of(config: BrokerConfig) -> Policy:
-    if config.coordinator == "java":
-        return JAVA
-    return SCALA_3_9 if release(config.as_version) >= (3, 9) else SCALA
-
-
 def settings_of(config: BrokerConfig) -> Settings:
     """The coordinator's settings out of the broker's configs."""
     return Settings(
-        policy=_policy_of(config),
+        policy=policy_of(config.coordinator, release(config.as_version)),
         initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.int("group.max.session.timeout.ms"),

@@ -192,6 +192,13 @@ JAVA = Policy(
 )
 
 
+def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:
+    """That of a release whose coordinator is "scala" or "java"."""
+    if coordinator == "java":
+        return JAVA
+    return SCALA_3_9 if release >= (3, 9) else SCALA
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The broker configs that the core looks at; ms where the name says so."""

@@ -17,9 +17,7 @@ SETTINGS = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partit
 
 DIFFERENT: dict[str, dict[str, str]] = {
     "4.1": {},
-    "3.4": {
-        "CreateTopics v5: (defaults|replicas)": "3.4 tells three settings of tiered storage here and hides them elsewhere",
-    },
+    "3.4": {},
 }
 """Answers that differ, as patterns of their names, and why that is right."""
 
