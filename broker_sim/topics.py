@@ -319,11 +319,14 @@ def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping
     why: str | None = None
     if not replicas:
         why = "includes an empty replica list."
-    for position, node in enumerate(replicas):
-        if node in replicas[:position]:
-            why = f"includes the broker {node} more than once."
-        elif node not in known:
+    ordered = sorted(replicas)
+    for position, node in enumerate(ordered):
+        if node not in known:
             why = f"includes broker {node}, but no such broker is registered."
+        elif position and node == ordered[position - 1]:
+            why = f"includes the broker {node} more than once."
+        if why is not None:
+            break
     if why is None and factor is not None and len(replicas) != factor:
         why = (
             f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "

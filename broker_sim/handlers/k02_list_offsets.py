@@ -13,6 +13,7 @@ from collections import Counter
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata import KafkaError, Partition
+from broker_sim.storage import StorageError
 from broker_sim.topics import leader_partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k02_list_offsets import (
@@ -22,6 +23,7 @@ from kafka_wire.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafka_wire.record_batch import RecordBatchError
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _NEEDS_VERSION = {
@@ -107,6 +109,9 @@ def _answer(
         found = _find(partition, request, timestamp, special)
     except KafkaError as error:
         return _refused(index, error.error)
+    except StorageError as problem:
+        cause = problem.__cause__  # a record that can't be read has its own error here
+        return _refused(index, cause.error if isinstance(cause, RecordBatchError) else problem.error)
     return ListOffsetsPartitionResponse(index, Err.NONE, timestamp=found[0], offset=found[1], leader_epoch=found[2])
 
 

@@ -379,13 +379,14 @@ class PartitionLog:
 
     # -------------------------------------------------------------------------------------------- lookup by time
 
-    def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int | None = None) -> TimestampOffset | None:
-        """The first record at or after the log's start whose timestamp (ms) is >= `timestamp`; None if there is none.
+    def offset_for_timestamp(
+        self, timestamp: int, *, up_to_offset: int | None = None, start: int | None = None
+    ) -> TimestampOffset | None:
+        """The first record at or after `start` (the log's start) whose timestamp (ms) is >= `timestamp`, or None.
 
-        Inside a compressed batch whose codec's library is missing the answer is the batch's first offset.
-        Raises CorruptLog, KafkaStorageError.
+        Inside a batch whose codec's library is missing it is the first offset. Raises CorruptLog, KafkaStorageError.
         """
-        start = self.log_start_offset
+        start = self.log_start_offset if start is None else start
         try:
             for segment in self._segments_from(start):
                 if segment.max_timestamp < timestamp:
@@ -401,9 +402,9 @@ class PartitionLog:
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log (KIP-734); None in an empty log."""
+        """The first record with the log's largest timestamp (KIP-734), be it before the start; None in an empty log."""
         latest = max(segment.max_timestamp for segment in self.segments)
-        return None if latest < 0 else self.offset_for_timestamp(latest)
+        return None if latest < 0 else self.offset_for_timestamp(latest, start=0)
 
     # -------------------------------------------------------------------------------------------- leader epochs
 

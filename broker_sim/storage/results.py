@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kafka_wire.record_batch import LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
+from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
 
 
 class Origin(enum.Enum):
@@ -54,7 +54,10 @@ class LogBatch(NamedTuple):
         missing the first offset. ``max_bytes``: what it may be decompressed to. Raises RecordBatchError."""
         header = self.header
         try:
-            for record in records(self.data, self.position, header, max_bytes=max_bytes):
+            rows: Iterable[Record] = records(self.data, self.position, header, max_bytes=max_bytes)
+            if header.attributes & CODEC_MASK:
+                rows = list(rows)  # Kafka unpacks such a batch to its end, and fails where any of it can't be read
+            for record in rows:
                 if record.timestamp >= timestamp and record.offset >= start:
                     return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         except UnsupportedCompression:

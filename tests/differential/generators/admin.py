@@ -175,9 +175,7 @@ def _describe(draw: Draw) -> None:
         )
         keys = None if draw.often(0.25) else [setting for setting, _ in draw.some(SETTINGS, 0, 4)]
         if kind == 4 and keys is not None:
-            keys += ["log.retention.ms", "broker.id", "node.id", "num.io.threads", "ssl.key.password"][
-                : draw.rng.randint(0, 6)
-            ]
+            keys += ["log.retention.ms", "broker.id", "node.id", "num.io.threads"][: draw.rng.randint(0, 6)]
         if kind == 8:
             keys = ["kafka.nothing"]
         if kind == 4 and not keys:
