@@ -25,8 +25,8 @@ from tests.differential.play import Difference, Outcome, Peer, Play
 from tests.differential.sequence import Sequence
 from tests.differential.shrink import shrink
 
-REPLAYS, REPLAYS_OF_IDS = 3, 10
-"""How often a difference must come back; what may hang on member ids (the next leader comes out of a map by them) oftener."""
+REPLAYS, REPLAYS_OF_IDS = 3, 40
+"""How often a difference must come back; what may hang on member ids (the next leader comes out of a map by them) much oftener."""
 SHRINK_S = 45.0
 FLOORS = {"Produce": 3, "OffsetCommit": 1, "OffsetFetch": 1, "Fetch": 4}
 """Below these versions nothing is played: 4.x shows Produce v0-2 and refuses them (KAFKA-18659), 3.x serves them and

@@ -10,8 +10,9 @@ import pytest
 from tests.differential import generators, peers
 from tests.differential.runner import Runner
 
-SEEDS = {"3.4": (*range(14), *range(250, 264)), "4.1": range(28)}
-"""Beside 3.4 sequences of groups and others take turns (generators.BLOCK)."""
+SEEDS = {"3.4": (*range(12), 13, *range(250, 264)), "4.1": range(28)}
+"""Beside 3.4 sequences of groups and others take turns (generators.BLOCK). Its 12 is left out: there a leader leaves, and Kafka
+takes the next one from a map by random ids, which is a difference or none by chance."""
 
 
 @pytest.mark.real_kafka
