@@ -93,6 +93,7 @@ def _messages(api_key: int) -> Any:
 
 _TOP: dict[int, dict[str, Any]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_epoch": -1},
+    ApiKey.DESCRIBE_ACLS: {"error_message": None},
 }
 """APIs whose error stands at the top alone: what else their failed answer says, where it isn't the default."""
 
@@ -189,9 +190,12 @@ def _by_row(response: str, row: str, asked: str, told: str, **fields: str) -> Bu
 
     def build(module: Any, request: Any, version: int, err: Err) -> Any:
         row_class = getattr(module, row)
+        silent = {"error_message": None} if hasattr(row_class(), "error_message") else {}  # whatever its default is
         rows = [
             row_class(
-                error_code=err, **{name: getattr(item, source) if source else item for name, source in fields.items()}
+                error_code=err,
+                **silent,
+                **{name: getattr(item, source) if source else item for name, source in fields.items()},
             )
             for item in getattr(request, asked)
         ]
