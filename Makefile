@@ -78,6 +78,7 @@ check: $(READY) ## format, lint, types, import directions, tidiness
 	@echo "== tidiness, generated docs, README"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py
 
 docs: $(READY) ## write the generated parts of the README and of docs/ again
+	@$(BIN)/python docs/api_table.py # the rest is drawn from it
 	@$(BIN)/python docs/generate.py
 
 conformance: $(READY) ## the same tests on the simulator and on real Apache Kafka 3.4 and 4.1 (needs a JVM and Maven)

@@ -5,23 +5,32 @@ Hostile ones unpack or multiply, honest ones are merely large. The goal is 200 m
 
 from __future__ import annotations
 
+import mmap
+import os
 import socket
 import struct
+import sys
+import tempfile
 import threading
 import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 
 from benchmarks.compare import BROKER_CORE
+from benchmarks.fillings import TOPIC, fillings
 from benchmarks.scale import Figure
 from benchmarks.systems import System
+from benchmarks.watched import longest, reset, shared
 from kafka_wire import compression
-from kafka_wire.codec import encode
+from kafka_wire.codec import decode, encode
 from kafka_wire.compression import Codec
-from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -36,7 +45,12 @@ from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
-from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
@@ -45,28 +59,85 @@ from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, C
 from kafka_wire.record_batch import build_batch, encode_batch
 
 LIMIT_MS = 200
+LIMIT_CPU_MS = 100
 _MIB = 1_000_000
-_DEADLINE_S = 60
+_DEADLINE_S = 30
 Request = tuple[object, int]
 
 
 def hostile(system: System, say: Callable[[str], None]) -> list[Figure]:
-    """One figure for each request: the worst heartbeat beside it."""
-    out = []
-    with system.running(BROKER_CORE) as broker:
-        host, _, port = broker.address.rpartition(":")
-        for name, make in REQUESTS.items():
-            say(f"{system.name}: {name}")
-            request, version = make()
-            data = frame(encode_request_header(request.__spec__.api_key, version, 1, "load") + encode(request, version))  # type: ignore[attr-defined]
-            worst, took = _beside((host, int(port)), data)
-            note = f"{len(data):,} bytes, answered after {took * 1000:,.0f} ms"
-            out.append(Figure(f"{system.name}: heartbeat beside {name}", worst * 1000, "ms", LIMIT_MS, note))
-    return out
+    """Two figures for each request: the worst heartbeat beside it, and the CPU time of the longest callback of the loop, which says the
+    same on a busy machine; the worst first. The broker is a new one after each request that made or deleted topics."""
+    found: list[tuple[Figure, Figure]] = []
+    with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
+        memory = shared(Path(directory) / "longest")
+        watched = replace(system, command=lambda where, port: _watched(system, Path(directory), where, port))
+        for kind, requests in (("", REQUESTS), ("1 MiB: ", dict(fillings(bytes(16))))):
+            names = [name for name in requests if not _ONLY or any(part in name for part in _ONLY)]
+            while names:
+                with watched.running(BROKER_CORE) as broker:
+                    host, _, port = broker.address.rpartition(":")
+                    address = (host, int(port))
+                    topic_id = _prepared(address, topics=bool(kind))
+                    made = dict(fillings(topic_id)) if kind else requests
+                    while names:
+                        name = names.pop(0)
+                        say(f"{system.name}: {kind}{name}")
+                        found.append(_figures(f"{kind}{name}", address, made[name], memory))
+                        if kind and name.startswith(_CHANGING):
+                            break
+        memory.close()
+    found.sort(key=lambda two: two[1].value, reverse=True)
+    return [figure for two in found for figure in two]
+
+
+_ONLY = [part for part in os.environ.get("HOSTILE_ONLY", "").split(",") if part]
+_CHANGING = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs")
+
+
+def _watched(system: System, shared_in: Path, where: Path, port: int) -> list[str]:
+    python, _, _, *words = system.command(where, port)
+    return [python, "-m", "benchmarks.watched", str(shared_in / "longest"), *words]
+
+
+def _figures(
+    name: str, address: tuple[str, int], make: Callable[[], Request], memory: mmap.mmap
+) -> tuple[Figure, Figure]:
+    request, version = make()
+    data = frame(encode_request_header(request.__spec__.api_key, version, 1, "load") + encode(request, version))  # type: ignore[attr-defined]
+    reset(memory)
+    worst, took = _beside(address, data)
+    cpu, callback = longest(memory)
+    answered = f"answered after {took * 1000:,.0f} ms" if took >= 0 else f"not answered within {_DEADLINE_S} s"
+    return (
+        Figure(f"heartbeat beside {name}", worst * 1000, "ms", LIMIT_MS, f"{len(data):,} bytes, {answered}"),
+        Figure(f"longest callback of {name}", cpu * 1000, "ms of CPU", LIMIT_CPU_MS, callback[:60]),
+    )
+
+
+def _prepared(address: tuple[str, int], *, topics: bool) -> bytes:
+    """Make the coordinator, and the topics that requests are about; the id of the largest."""
+    with socket.create_connection(address) as sock:
+        sock.settimeout(_DEADLINE_S)
+        _ask(sock, FindCoordinatorRequest("g", 0), 3)
+        if not topics:
+            return bytes(16)
+        answer: CreateTopicsResponse = _ask(sock, CreateTopicsRequest([CreatableTopic(TOPIC, 10_000, 1)], 50_000), 7)
+        _ask(sock, CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(1000)], 50_000), 7)
+        return answer.topics[0].topic_id
+
+
+def _ask(sock: socket.socket, request: Any, version: int) -> Any:
+    key = request.__spec__.api_key
+    sock.sendall(frame(encode_request_header(key, version, 1, "load") + encode(request, version)))
+    (size,) = struct.unpack(">i", _exactly(sock, 4))
+    messages = sys.modules[type(request).__module__]
+    answer = getattr(messages, type(request).__name__.replace("Request", "Response"))
+    return decode(answer, version, _exactly(sock, size), 5 if response_is_tagged(key, version) else 4)
 
 
 def _beside(address: tuple[str, int], data: bytes) -> tuple[float, float]:
-    """The longest heartbeat (s) while `data` is answered, and how long that took."""
+    """The longest heartbeat (s) while `data` is answered, and how long that took; -1 where it was longer than the deadline."""
     beat = frame(encode_request_header(12, 4, 7, "beat") + encode(HeartbeatRequest("g", 1, "m"), 4))
     worst, over = 0.0, threading.Event()
     with socket.create_connection(address) as busy, socket.create_connection(address) as other:
@@ -85,12 +156,15 @@ def _beside(address: tuple[str, int], data: bytes) -> tuple[float, float]:
         thread = threading.Thread(target=beats)
         thread.start()
         began = time.perf_counter()
+        took = -1.0
         try:
             busy.sendall(data)
             with suppress(ConnectionError):
                 _answer(busy)
-        finally:
             took = time.perf_counter() - began
+        except TimeoutError:
+            pass
+        finally:
             over.set()
             thread.join()
     return worst, took

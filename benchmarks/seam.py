@@ -49,7 +49,13 @@ NONE = {"tap", "watch", "gate", "presence", "buggify"}
 FALSE = {"isr_too_small", "held"}
 """Attributes that are False then."""
 
-_SEAMED = ("broker_sim.connection", "broker_sim.runtime", "broker_sim.handlers.k08_offset_commit", "broker_sim.topics")
+_SEAMED = (
+    "broker_sim.network.connection",
+    "broker_sim.runtime.coordinator_runtime",
+    "broker_sim.runtime.group_coordinator",
+    "broker_sim.handlers.k08_offset_commit",
+    "broker_sim.metadata.topics",
+)
 
 
 class _Decided(ast.NodeTransformer):
@@ -157,18 +163,20 @@ class _Broker:
     """One connection to one broker, commits of one group."""
 
     def __init__(self, *, seams: bool) -> None:
-        from broker_sim.clock import RealClock
-        from broker_sim.config import BrokerConfig
+        from broker_sim.common.clock import RealClock
+        from broker_sim.config.settings import BrokerConfig
         from broker_sim.handlers import Routes
-        from broker_sim.metadata import ClusterState
-        from broker_sim.server import BrokerServer
-        from broker_sim.topics import Partition
+        from broker_sim.metadata.cluster_state import ClusterState
+        from broker_sim.metadata.topics import Partition
+        from broker_sim.network.server import BrokerServer
 
         load = copy_of if seams else without_seams
-        connections, runtimes, commits, topics = (load(name) for name in _SEAMED)
+        connections, runtimes, coordinators, commits, topics = (load(name) for name in _SEAMED)
         clock = RealClock()
         config = BrokerConfig({"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1})
         state = ClusterState(config, clock, rng=random.Random(1))
+        coordinator: Any = coordinators.GroupCoordinator
+        coordinator.__bases__ = (runtimes.CoordinatorRuntime,)  # the copy's, too
         broker = state.add_broker(1, "127.0.0.1", 9092)
         state.load()
         state.create_topic("orders", 1)
@@ -176,7 +184,7 @@ class _Broker:
         own: dict[str, Any] = {"__slots__": ()}
         own.update({name: getattr(topics.Partition, name) for name in ("append", "append_records")})
         offsets.__class__ = type("Partition", (Partition,), own)
-        broker.runtime = runtimes.GroupRuntime(state, rng=random.Random(1))
+        broker.runtime = coordinator(state, rng=random.Random(1))
         broker.runtime.start()
         routes = Routes(state.as_version)
         routes[_COMMIT_CODE].fast = commits.FAST[VERSION]

@@ -16,10 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster, ClusterError, ClusterThread
-    from broker_sim.faults.order import Hold
-    from broker_sim.faults.registry import Fault, NeverHit
-    from broker_sim.handles import (
+    from broker_sim.api.cluster import Cluster, ClusterError, ClusterThread
+    from broker_sim.api.handles import (
         BrokerHandle,
         CommitProbe,
         GroupHandle,
@@ -30,9 +28,11 @@ if TYPE_CHECKING:
         StateGuard,
         TopicHandle,
     )
+    from broker_sim.common.text import UsageError
+    from broker_sim.faults.order import Hold
+    from broker_sim.faults.registry import Fault, NeverHit
     from broker_sim.journal import Journal, Seen, WaitTimeout
     from broker_sim.simulation import simulate
-    from broker_sim.words import UsageError
     from kafka_wire.errors import Err
 
 __version__ = "0.1.0"
@@ -63,25 +63,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BrokerHandle": "broker_sim.handles",
-    "Cluster": "broker_sim.cluster",
-    "ClusterError": "broker_sim.cluster",
-    "ClusterThread": "broker_sim.cluster",
-    "CommitProbe": "broker_sim.handles",
+    "BrokerHandle": "broker_sim.api.handles",
+    "Cluster": "broker_sim.api.cluster",
+    "ClusterError": "broker_sim.api.cluster",
+    "ClusterThread": "broker_sim.api.cluster",
+    "CommitProbe": "broker_sim.api.handles",
     "Err": "kafka_wire.errors",
     "Fault": "broker_sim.faults.registry",
-    "GroupHandle": "broker_sim.handles",
+    "GroupHandle": "broker_sim.api.handles",
     "Hold": "broker_sim.faults.order",
     "Journal": "broker_sim.journal",
-    "Lag": "broker_sim.handles",
-    "LogHandle": "broker_sim.handles",
-    "MemberView": "broker_sim.handles",
+    "Lag": "broker_sim.api.handles",
+    "LogHandle": "broker_sim.api.handles",
+    "MemberView": "broker_sim.api.handles",
     "NeverHit": "broker_sim.faults.registry",
-    "Pending": "broker_sim.handles",
+    "Pending": "broker_sim.api.handles",
     "Seen": "broker_sim.journal",
-    "StateGuard": "broker_sim.handles",
-    "TopicHandle": "broker_sim.handles",
-    "UsageError": "broker_sim.words",
+    "StateGuard": "broker_sim.api.handles",
+    "TopicHandle": "broker_sim.api.handles",
+    "UsageError": "broker_sim.common.text",
     "WaitTimeout": "broker_sim.journal",
     "simulate": "broker_sim.simulation",
 }

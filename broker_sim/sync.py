@@ -10,7 +10,7 @@ What they are stands in sync.pyi, which is drawn from the asyncio classes; what 
 
 from __future__ import annotations
 
-from broker_sim.blocking import FACES
+from broker_sim.api.blocking import FACES
 
 __all__ = list(FACES)
 globals().update(FACES)

@@ -2,20 +2,20 @@
 # ruff: noqa
 # fmt: off
 import os
-from broker_sim.clock import Clock
-from broker_sim.config import BrokerConfig
+from broker_sim.api.handles.groups import CommitProbe, Lag, MemberView, Offsets
+from broker_sim.api.handles.topics import Value
+from broker_sim.common.clock import Clock
+from broker_sim.config.settings import BrokerConfig
 from broker_sim.explain.model import History
 from broker_sim.faults.conditions import Conditions
 from broker_sim.faults.recorded import Diverged, Entry
 from broker_sim.faults.rules import Rule, RuleKeys
 from broker_sim.faults.selectors import ApiName, Selector, SelectorKeys
-from broker_sim.handles.groups import CommitProbe, Lag, MemberView, Offsets
-from broker_sim.handles.topics import Value
 from broker_sim.journal import Listener, Seen
 from broker_sim.journal.vocabulary import Event
-from broker_sim.metadata import Broker, ClusterState, Partition
-from broker_sim.runtime import GroupRuntime
-from broker_sim.server import BrokerServer
+from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
+from broker_sim.network.server import BrokerServer
+from broker_sim.runtime.group_coordinator import GroupCoordinator
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -25,7 +25,7 @@ class Cluster:
     @property
     def state(self) -> ClusterState: ...
     @property
-    def runtime(self) -> GroupRuntime: ...
+    def runtime(self) -> GroupCoordinator: ...
     @property
     def time(self) -> TimeControl: ...
     @property
@@ -221,6 +221,7 @@ class Order:
 class Hold:
     selector: Selector
     ended: bool
+    hits: int
     @property
     def waiting(self) -> list[str]: ...
     def __len__(self) -> int: ...

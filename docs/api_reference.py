@@ -10,6 +10,7 @@ from pathlib import Path
 from sync_types import FACES, INNER, Source
 
 import broker_sim.simulation as simulation
+from broker_sim.faults import rules
 
 TARGET = Path(__file__).resolve().parent / "api.md"
 
@@ -113,23 +114,23 @@ app.spawn(bill, again="1s")""",
 }
 
 LEADS = {
-    "Cluster": "broker_sim.cluster.Cluster",
-    "ClusterThread": "broker_sim.cluster.ClusterThread",
+    "Cluster": "broker_sim.api.cluster.Cluster",
+    "ClusterThread": "broker_sim.api.cluster.ClusterThread",
 }
 
 VALUES = {
-    "MemberView": "broker_sim.handles.groups",
-    "Lag": "broker_sim.handles.groups",
-    "CommitProbe": "broker_sim.handles.groups",
+    "MemberView": "broker_sim.api.handles.groups",
+    "Lag": "broker_sim.api.handles.groups",
+    "CommitProbe": "broker_sim.api.handles.groups",
     "Seen": "broker_sim.journal",
 }
 ERRORS = {
-    "ClusterError": "broker_sim.incidents",
-    "UsageError": "broker_sim.words",
+    "ClusterError": "broker_sim.api.incidents",
+    "UsageError": "broker_sim.common.text",
     "WaitTimeout": "broker_sim.journal",
     "NeverHit": "broker_sim.faults.registry",
     "Diverged": "broker_sim.faults.recorded",
-    "Livelock": "broker_sim.time_control",
+    "Livelock": "broker_sim.api.time_control",
 }
 
 DEFAULTS = {"TIMEOUT": "'10s'", "WAIT": "'10s'", "FREE": "('ApiVersions', 'Fetch', 'Heartbeat', 'Metadata')"}
@@ -211,9 +212,11 @@ def keys() -> Iterator[str]:
         for node in Source(module).members(name):
             if isinstance(node, ast.AnnAssign):
                 of = "rules, holds" if name == "SelectorKeys" else "rules"
-                kind = ast.unparse(node.annotation).replace(" | None", "")
-                kind = kind.replace("|", "\\|")
-                yield f"| `{ast.unparse(node.target)}` | `{kind}` | {of} |"
+                key = ast.unparse(node.target)
+                assert isinstance(node.annotation, ast.Subscript)
+                assert isinstance(node.annotation.slice, ast.Tuple)  # Annotated[type, field]
+                kind = ast.unparse(node.annotation.slice.elts[0]).replace(" | None", "").replace("|", "\\|")
+                yield f"| `{key}` | `{kind}` | {of} | {rules.FIELDS[key].doc} |"
 
 
 def errors() -> Iterator[str]:
@@ -237,7 +240,7 @@ def simulated() -> Iterator[str]:
 
 def fixtures() -> Iterator[str]:
     """The plugin's fixtures."""
-    for node in Source("broker_sim.pytest_plugin").tree.body:
+    for node in Source("broker_sim.testing.pytest_plugin").tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in FIXTURES:
             gives = re.sub(r"^Iterator\[(.*)\]$", r"\1", "" if node.returns is None else ast.unparse(node.returns))
             yield f"- `{node.name}: {gives}`: {one_line(prose(node, node.name))}"
@@ -245,7 +248,7 @@ def fixtures() -> Iterator[str]:
 
 def render() -> str:
     """The whole of api.md."""
-    thread = {"ClusterThread": ("broker_sim.cluster.ClusterThread",)}
+    thread = {"ClusterThread": ("broker_sim.api.cluster.ClusterThread",)}
     classes = {"Cluster": FACES["Cluster"], **thread, **FACES}
     parts = [
         HEAD,
@@ -256,7 +259,7 @@ def render() -> str:
         "\n\n".join(section(name, places) for name, places in classes.items()),
         "\n## Keys of rules and holds\n",
         "What they mean: [faults.md](faults.md). `None` is not given.\n",
-        "| key | type | of |\n| --- | --- | --- |\n" + "\n".join(keys()),
+        "| key | type | of | what it means |\n| --- | --- | --- | --- |\n" + "\n".join(keys()),
         "\n## Values\n",
         "\n".join(values()),
         "## Errors\n",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -33,8 +32,7 @@ from broker_sim.simulation import judging
 from broker_sim.simulation.faults import kinds as simulated_faults
 from broker_sim.simulation.faults import swarm
 from broker_sim.simulation.virtual import ambient
-from kafka_wire import messages
-from kafka_wire.api_keys import KAFKA_VERSIONS, ApiKey, advertised
+from kafka_wire.api_keys import KAFKA_VERSIONS, OTHERS, ApiKey, advertised
 from kafka_wire.errors import Err
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,9 +185,9 @@ def fault_kinds() -> str:
     """What can go wrong in a simulation."""
     rows = []
     for kind in simulated_faults.KINDS.values():
-        takes = rules.VERDICTS if kind.name == "rule" else kind.takes
+        takes = rules.VERDICTS if kind.name == "rule" else [one.name for one in kind.takes if not one.required]
         more = " and the keys of a rule" if kind.name == "rule" else ""
-        named = [f"**{name}**" for name in kind.needs] + [f"`{name}`" for name in takes]
+        named = [f"**{one.name}**" for one in kind.takes if one.required] + [f"`{name}`" for name in takes]
         story = kind.story.replace("``", "`")
         for place in ("conditions.KINDS", "faults.rules"):
             story = story.replace(place, "[faults.md](faults.md)")
@@ -234,8 +232,29 @@ def pipeline_tables() -> str:
     return "\n\n".join(f"### {one.name}\n\n{one.story}\n\n{one.markdown()}" for one in all_of_them)
 
 
+def layers() -> str:
+    """The tree of the source, by the layers of the import contract."""
+    import rooms
+
+    return rooms.layers()
+
+
+def simulation_rooms() -> str:
+    """The tree of the simulation."""
+    import rooms
+
+    return rooms.simulation_rooms()
+
+
 BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
-    ARCHITECTURE: {"transitions": transitions, "answers": answers, "events": events, "policy": policy},
+    ARCHITECTURE: {
+        "layers": layers,
+        "simulation": simulation_rooms,
+        "transitions": transitions,
+        "answers": answers,
+        "events": events,
+        "policy": policy,
+    },
     README: {"clients": clients},
     CONTROL: {"operations": operations},
     SIMULATION: {"kinds": fault_kinds, "swarm": swarm_kinds, "invariants": invariants, "pins": pins},
@@ -258,26 +277,28 @@ def redrawn(path: Path) -> str:
 
 # ----------------------------------------------------------------------------------------------- coverage.md
 
-NOT_DONE = {
-    "transactions": "AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27), TxnOffsetCommit (28), "
-    "DescribeProducers (61), DescribeTransactions (65), ListTransactions (66). Idempotent producers work",
-    "the consumer protocol of KIP-848": "ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69)",
-    "share groups": "76 to 79, 83 to 87, 90 to 92",
-    "streams groups": "StreamsGroupHeartbeat (88), StreamsGroupDescribe (89)",
-    "security": "SaslHandshake (17), SaslAuthenticate (36), delegation tokens (38 to 41), SCRAM users (50, 51), TLS",
-    "quotas": "DescribeClientQuotas (48), AlterClientQuotas (49); throttle times are always 0",
-    "replica placement": "AlterReplicaLogDirs (34), ElectLeaders (43), AlterPartitionReassignments (45), "
-    "ListPartitionReassignments (46). A partition has one log; its replicas are names",
-    "telemetry": "GetTelemetrySubscriptions (71), PushTelemetry (72)",
-    "the controller's own": "DescribeQuorum (55), UpdateFeatures (57), UnregisterBroker (64), ListConfigResources (74), "
-    "AddRaftVoter (80), RemoveRaftVoter (81)",
+NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
+    "transactions": ((24, 25, 26, 27, 28, 61, 65, 66), "Idempotent producers work"),
+    "the consumer protocol of KIP-848": ((69,), "ConsumerGroupHeartbeat (68) is answered, and refused"),
+    "share groups": ((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), ""),
+    "streams groups": ((88, 89), ""),
+    "security": ((17, 36, 38, 39, 40, 41, 50, 51), "No TLS"),
+    "quotas": ((48, 49), "Throttle times are always 0"),
+    "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas are names"),
+    "telemetry": ((71, 72), ""),
+    "the controller's own": ((55, 57, 64, 74, 80, 81), ""),
 }
 """What a Kafka broker has and this one hasn't. A request for it is not advertised, and costs the connection, as in Kafka."""
 
 
-def api_name(module: str) -> str:
-    """``k08_offset_commit`` -> ``OffsetCommit``."""
-    return "".join(word.capitalize() for word in module.split("_")[1:])
+def not_done() -> list[list[str]]:
+    """What is missing still, with the APIs for it."""
+    rows = []
+    for what, (keys, note) in NOT_DONE.items():
+        missing = [f"{OTHERS[key][0]} ({key})" for key in keys if key not in handler_modules()]
+        if missing:
+            rows.append([what, ". ".join(filter(None, [", ".join(missing), note]))])
+    return rows
 
 
 def _range(versions: tuple[int, int] | None) -> str:
@@ -295,39 +316,39 @@ def releases() -> list[list[str]]:
     return runs
 
 
-def tests_of(module: str, sources: dict[str, str]) -> list[str]:
-    """The test files that speak of an API: by its messages, its key or its handler."""
-    name = api_name(module)
-    key = module.partition("_")[2].upper()
-    words = re.compile(rf"\b({name}Request|{name}Response|ApiKey\.{key}|handlers\.{module}|{module})\b")
-    return [path for path, text in sources.items() if words.search(text)]
+WORDS = re.compile(r"\bApiKey\.\w+|\w+")
+
+
+def tests_of(key: ApiKey, words: dict[str, set[str]]) -> list[str]:
+    """The test files that speak of an API: by its messages, its key or its handler. ``words``: each file's, as found by ``WORDS``."""
+    name, module = key.kafka_name, f"k{key:02}_{key.name.lower()}"
+    spoken = {f"{name}Request", f"{name}Response", f"ApiKey.{key.name}", module}
+    return [path for path, of_file in words.items() if spoken & of_file]
 
 
 def coverage() -> str:
     """The whole of coverage.md."""
     modules = handler_modules()
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
-    sources = {path.relative_to(ROOT / "tests").with_suffix("").as_posix(): path.read_text() for path in paths}
+    words = {
+        path.relative_to(ROOT / "tests").with_suffix("").as_posix(): set(WORDS.findall(path.read_text()))
+        for path in paths
+    }
     runs = releases()
     head = ["key", "API", *(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)]
     version_rows, file_rows = [], []
-    names = {
-        int(info.name[1:3]): api_name(info.name)
-        for info in pkgutil.iter_modules(messages.__path__)
-        if info.name[1].isdigit()
-    }
     for key in ApiKey:
-        module, name = modules.get(key), names[key]
-        version_rows.append([str(int(key)), name, *(_range(advertised(run[0]).get(key)) for run in runs)])
-        if module:
-            tests = tests_of(module, sources)
-            file_rows.append([str(int(key)), name, f"`handlers/{module}.py`", ", ".join(tests) or "**none yet**"])
-    waiting = ", ".join(names[key] for key in ApiKey if key not in modules)
+        named = [str(int(key)), key.kafka_name]
+        version_rows.append([*named, *(_range(advertised(run[0]).get(key)) for run in runs)])
+        if key in modules:
+            tests = tests_of(key, words)
+            file_rows.append([*named, f"`handlers/{modules[key]}.py`", ", ".join(tests) or "**none yet**"])
+    waiting = ", ".join(key.kafka_name for key in ApiKey if key not in modules)
     return COVERAGE_TEXT.format(
         versions=table(head, version_rows),
         waiting=f"\nWithout a handler yet, and so not advertised: {waiting}.\n" if waiting else "",
         files=table(["key", "API", "handler", "tests"], file_rows),
-        not_done=table(["what", "APIs"], NOT_DONE.items()),
+        not_done=table(["what", "APIs"], not_done()),
     )
 
 
@@ -359,8 +380,10 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
 
 - `transactional.id`: FindCoordinator and InitProducerId answer TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the former with a text that says
   why. All three fail with it within a second; the log names each client once.
-- `group.protocol=consumer` (KIP-848): ConsumerGroupHeartbeat is not advertised, so the client sends nothing that could be answered.
-  librdkafka waits without a word, as at a Kafka before 4.0; the other two have no such setting.
+- `group.protocol=consumer` (KIP-848): ConsumerGroupHeartbeat is advertised from 3.7 on, and answered with UNSUPPORTED_VERSION, as
+  by a Kafka on which that protocol is off. librdkafka takes it as fatal at once ("API version not supported:
+  ConsumerGroupHeartbeat"), and the log says what to do. Before 3.7 it is not advertised, and librdkafka looks for another
+  coordinator without a word; the other two have no such setting.
 - SASL: SaslHandshake is not advertised, and the client closes the connection itself. kafka-python (IncompatibleBrokerVersion) and
   aiokafka (KafkaConnectionError) fail at once; librdkafka logs "SASL Handshake not supported by broker" and tries again until its own
   timeout.
@@ -373,10 +396,11 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   installed (`broker-sim[compression]`), up to 64 MiB unpacked. What is not looked at is taken, but by a compacted topic, which
   answers UNSUPPORTED_COMPRESSION_TYPE or MESSAGE_TOO_LARGE. `compression.type` never makes the broker pack anew.
 * **Access rules** (ACLs, 29 to 31) are answered with SECURITY_DISABLED, as by every broker without an authorizer; there is none.
-* **Settings of groups and of client metrics** (config resources 32 and 16) are described, altered and kept as 4.1.0 does (client
-  metrics of 3.7 to 3.9 as 3.9.1; 4.0 and 4.2 on as 4.1.0), and nothing acts on them: what they steer (the consumer, share and
+* **Settings of groups and of client metrics** (config resources 32 and 16) are described, altered and kept as 4.1.0 and 4.4.0
+  do (client metrics of 3.7 to 3.9 as 3.9.1), and nothing acts on them: what they steer (the consumer, share and
   streams protocols, telemetry) is not here. Nor are the brokers' own settings of share and streams groups: Kafka's defaults bound
-  what a group may set. Patterns of clients are read as Python's regular expressions, not Java's.
+  what a group may set. Nor does a topic's `max.decompressed.message.bytes` (4.4) bound anything. Patterns of clients are read
+  as Python's regular expressions, not Java's.
 * **Produce v0 to v2 and Fetch v0 to v3** of 3.x are not served, and ApiVersions says so: they carry the message formats before 0.11, to
   and from which a broker converts every batch. Logs here keep record batches alone, as those of 4.x do.
 * **Requests that Kafka never answers** are refused: Produce with null records (4.x) with INVALID_RECORD, an AlterConfigs that
@@ -451,12 +475,13 @@ def openapi() -> str:
 def rendered() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
     import api_reference
+    import api_table
     import sync_types
 
     from tests.scenarios import faults_doc
 
     whole = {COVERAGE: coverage(), JOURNAL: journal(), OPENAPI: openapi(), FAULTS: faults_doc.render()}
-    whole |= {sync_types.TARGET: sync_types.render(), api_reference.TARGET: api_reference.render()}
+    whole |= {one.TARGET: one.render() for one in (sync_types, api_reference, api_table)}
     return {**{path: redrawn(path) for path in BLOCKS}, **whole}
 
 

@@ -14,21 +14,21 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "broker_sim" / "sync.pyi"
 
 FACES: dict[str, tuple[str, ...]] = {
-    "Cluster": ("broker_sim.incidents.Incidents", "broker_sim.cluster.Cluster"),
-    "GroupHandle": ("broker_sim.handles.groups.GroupHandle",),
-    "LogHandle": ("broker_sim.handles.logs.LogHandle",),
-    "StateGuard": ("broker_sim.handles.logs.StateGuard",),
-    "Pending": ("broker_sim.handles.logs.Pending",),
-    "TopicHandle": ("broker_sim.handles.topics.TopicHandle",),
-    "BrokerHandle": ("broker_sim.handles.brokers.BrokerHandle",),
-    "Down": ("broker_sim.handles.brokers.Down",),
+    "Cluster": ("broker_sim.api.incidents.Incidents", "broker_sim.api.cluster.Cluster"),
+    "GroupHandle": ("broker_sim.api.handles.groups.GroupHandle",),
+    "LogHandle": ("broker_sim.api.handles.logs.LogHandle",),
+    "StateGuard": ("broker_sim.api.handles.logs.StateGuard",),
+    "Pending": ("broker_sim.api.handles.logs.Pending",),
+    "TopicHandle": ("broker_sim.api.handles.topics.TopicHandle",),
+    "BrokerHandle": ("broker_sim.api.handles.brokers.BrokerHandle",),
+    "Down": ("broker_sim.api.handles.brokers.Down",),
     "Fault": ("broker_sim.faults.registry.Fault",),
     "Faults": ("broker_sim.faults.registry.Faults",),
     "Order": ("broker_sim.faults.order.Order",),
     "Hold": ("broker_sim.faults.order.Hold",),
     "Recording": ("broker_sim.faults.recorded.Recording",),
     "Replay": ("broker_sim.faults.recorded.Replay",),
-    "TimeControl": ("broker_sim.time_control.TimeControl",),
+    "TimeControl": ("broker_sim.api.time_control.TimeControl",),
     "Journal": ("broker_sim.journal.Journal",),
 }
 """Name -> the classes whose members it has."""

@@ -24,8 +24,15 @@ CI = os.environ.get("CI") == "true"
 _REAL = re.compile(r"[\[-]kafka(?:\]|-(?!python))")
 """In the ids of tests that are run on the simulator and on real brokers."""
 
-_WHOLE = ("tests/pipeline/", "tests/clients/", "tests/importing/", "tests/scenarios/test_shipped.py")
-"""Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side."""
+_WHOLE = (
+    "tests/pipeline/",
+    "tests/clients/",
+    "tests/importing/",
+    "tests/scenarios/test_shipped.py",
+    "tests/test_tidy.py",
+)
+"""Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side, the
+outlines of all files."""
 
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
 
@@ -65,6 +72,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=deselected)
         gone = set(deselected)
         items[:] = [item for item in items if item not in gone]
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project. Hypothesis' plugin is left out of its sessions: it imports all of hypothesis when they end, half of their time."""
+    pytester.plugins.append("no:hypothesispytest")
+    return pytester
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim import cli
+from broker_sim.cli import main as cli
 from kafka_wire.api_keys import KAFKA_VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent

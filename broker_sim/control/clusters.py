@@ -13,11 +13,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError, nearest
 from broker_sim.control.table import NotThere
-from broker_sim.words import UsageError, nearest
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
 __all__ = ["DEFAULT", "Clusters"]
 
@@ -64,7 +64,7 @@ class Clusters:
 
     async def create(self, name: str | None, *, data: str | None = None, **options: Any) -> str:
         """Start a cluster; ``options`` are those of `Cluster`. Returns its name. Raises UsageError, ClusterError."""
-        from broker_sim.cluster import Cluster
+        from broker_sim.api.cluster import Cluster
 
         name = self._free_name() if name is None else check_name("id", name)
         if name in self._clusters or name in self._starting:

@@ -15,16 +15,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from broker_sim.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, add_command
+from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, add_command
+from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
-from broker_sim.control.operations import Operation, Parameter, find
-from broker_sim.words import UsageError, unknown, visible_lines
+from broker_sim.control.operations import Operation, find
+from broker_sim.fields.field import Field
+from broker_sim.fields.kinds import Flag
 
 __all__ = ["register", "spelled_out"]
 
@@ -240,13 +244,12 @@ def _leaf(commands: Any, name: str, verb: Verb) -> None:
     parser.set_defaults(verb=verb)
 
 
-def _option(parser: argparse.ArgumentParser, one: Parameter) -> None:
+def _option(parser: argparse.ArgumentParser, one: Field) -> None:
     name, text = f"--{one.name.replace('_', '-')}", one.doc.replace("%", "%%")
-    if one.kind == "bool":
+    if isinstance(one.kind, Flag):
         parser.add_argument(name, dest=f"p_{one.name}", action=argparse.BooleanOptionalAction, default=None, help=text)
     else:
-        kinds = {"int": "N", "float": "X", "duration": "TIME", "list": "A,B", "map": "K:V,..."}
-        parser.add_argument(name, dest=f"p_{one.name}", metavar=kinds.get(one.kind, one.name.upper()), help=text)
+        parser.add_argument(name, dest=f"p_{one.name}", metavar=one.kind.metavar or one.name.upper(), help=text)
 
 
 def _common(parser: argparse.ArgumentParser, operation: Operation) -> None:
@@ -368,7 +371,35 @@ def _show(arguments: argparse.Namespace, operation: str, answer: Any) -> None:
 
 def _plain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     name = arguments.verb.operation
-    _show(arguments, name, _client(arguments).perform(name, **given))
+    with _hint(arguments, given) if find(name).waits and "group" in given else nullcontext():
+        answer = _client(arguments).perform(name, **given)
+    _show(arguments, name, answer)
+
+
+HINT_S = 1.0
+"""A wait that lasts so long is told, if it may be for a name that nobody has."""
+
+
+@contextmanager
+def _hint(arguments: argparse.Namespace, given: dict[str, Any]) -> Iterator[None]:
+    """While a command waits: a line on stderr where there is no such group, but one that is called nearly so."""
+
+    def look() -> None:
+        with suppress(ControlFailed, Unreachable, UsageError):
+            there = [str(group["group"]) for group in _client(arguments).perform("group.list")["groups"]]
+            meant = None if given["group"] in there else nearest(given["group"], there)
+            if meant is not None:
+                words = f"still waiting: no group {given['group']!r} up to now; there is {meant!r}"
+                sys.stderr.write(f"{arguments.parser.prog}: {visible_lines(words)}\n")
+
+    timer = threading.Timer(HINT_S, look)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # one that is writing its line ends first
 
 
 def _get_group(arguments: argparse.Namespace, given: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ Rules:
    becomes a status. Every answer is JSON but the pictures, the journal (one object a line) and the page at ``/``.
 2. Who may ask: on a loopback address everybody on this machine, but no web page: a Host that isn't this machine's (DNS rebinding) and a
    foreign Origin are refused. On any other address, and wherever a token is set, who sends it as ``Authorization: Bearer TOKEN``.
-3. What comes in is bounded: 1 MiB of body, 30 s to send it, parameters as table.py bounds them, waits of 10 minutes. A
+3. What comes in is bounded: 1 MiB of body, 30 s to send it, parameters as their fields bound them, waits of 10 minutes. A
    client that goes away ends what waits for it; what changes something is always finished.
 4. No parameter is a path of the file system.
 """
@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from broker_sim.common.text import UsageError, installing
 from broker_sim.control.clusters import DEFAULT, Clusters
 from broker_sim.control.operations import perform
 from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
 from broker_sim.control.token import is_loopback
-from broker_sim.server import bind_error
-from broker_sim.words import UsageError, installing
+from broker_sim.fields.kinds import ListOf
+from broker_sim.network.server import bind_error
 
 try:
     from aiohttp import web
@@ -40,7 +41,7 @@ except ImportError as missing:  # pragma: no cover - the tests have it
     raise ImportError(f"the control server needs aiohttp: {installing('aiohttp')}") from missing
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
 __all__ = ["ControlError", "ControlServer"]
 
@@ -263,7 +264,7 @@ def _query(request: web.Request, asked: Route) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in parse_qsl(request.rel_url.raw_query_string, keep_blank_values=True, max_num_fields=100):
         parameter = asked.operation.parameters.get(name)
-        if parameter is not None and parameter.kind == "list":
+        if parameter is not None and isinstance(parameter.kind, ListOf):
             given.setdefault(name, []).extend(part for part in value.split(",") if part)
         elif name in given:
             raise UsageError(f"{name} is given twice")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.table import NotThere, Parameter
+from broker_sim.common.text import nearest
+from broker_sim.control.table import NotThere
 from broker_sim.faults.selectors import fits
-from broker_sim.journal import about
-from broker_sim.words import UsageError, nearest
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import LogName, log_named
+from broker_sim.fields.kinds import Flag, refusal
+from broker_sim.journal import PROBE, about, groups_in
+from kafka_wire.group_states import GroupState
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
-    from broker_sim.handles import GroupHandle, LogHandle
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles import GroupHandle, LogHandle
 
 __all__ = [
     "AHEAD",
@@ -29,20 +32,16 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC = "__consumer_offsets"
-AHEAD = Parameter("ahead", "bool", "the group need not be there yet: it comes later")
+AHEAD = Field("ahead", Flag(), "the group need not be there yet: it comes later")
 """Of every operation that does something where a group lives. Any text has its partition, so a wrong name would break another one."""
-
-_OFFSETS_OF = re.compile(r"offsets\((.+)\)")
-_PARTITION = re.compile(r"(.+)[-/](\d{1,9})")
 
 
 def examine_log(text: str) -> tuple[str, int] | str:
     """What a log's name says: (topic, partition), or the group id of ``offsets(GROUP)``. Raises UsageError."""
-    if found := _OFFSETS_OF.fullmatch(text):
-        return found[1]
-    if found := _PARTITION.fullmatch(text):
-        return found[1], int(found[2])
-    raise UsageError(f"log: {text!r} is not a log; name it as in orders-0, {OFFSETS_TOPIC}-12 or offsets(billing)")
+    named = log_named(text)
+    if named is None:
+        raise refusal("log", text, LogName.meant)
+    return named
 
 
 def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
@@ -68,13 +67,19 @@ def groups_of(cluster: Cluster) -> list[str]:
     from broker_sim.coordinator.shard import Shard
 
     shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
-    return sorted(name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
+    names = (name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
+    return sorted(name for name in names if not name.startswith(PROBE))
 
 
 def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle:
     """The group of that id, which is there, or was, or can't be seen now; with ``ahead`` any group. Raises NotThere."""
     group = cluster.group(name)
-    if not ahead and group.state == "Dead" and group.visible and not heard_of(cluster.observe().events, name):
+    if (
+        not ahead
+        and group.state == GroupState.DEAD.value
+        and group.visible
+        and not heard_of(cluster.observe().events, name)
+    ):
         raise not_there("group", name, groups_of(cluster), hint=" (for one that comes later: ahead)")
     return group
 
@@ -88,7 +93,7 @@ def strangers(cluster: Cluster, given: Mapping[str, Any]) -> str:
     """Which of a selector's names fit nobody that has been here up to now, in words; "" where all do, or nobody was here."""
     events = [event for event in cluster.observe().events if event["event"] == "request"]
     known = {
-        "group": [*groups_of(cluster), *(event["group"] for event in events if event.get("group"))],
+        "group": [*groups_of(cluster), *groups_in(events)],
         "client_id": [event["client_id"] for event in events if event["client_id"]],
         "topic": list(cluster.state.topics),
     }

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.api.cluster_options import TopicsKind
+from broker_sim.api.time_control import WAIT
+from broker_sim.common.text import UsageError
 from broker_sim.control.names import check_broker
 from broker_sim.control.shapes import BROKER, CLOCK, CLUSTER
-from broker_sim.control.table import Parameter, operation
-from broker_sim.time_control import WAIT
-from broker_sim.words import UsageError
+from broker_sim.control.table import operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kinds import Choice, Count, Duration, Flag, ListOf, MapOf, NameOrNumber, Setting, Text
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
     from broker_sim.control.clusters import Clusters
 
 LONGEST_STEP_S = 3653 * 86400.0
-NODE = Parameter("broker", "int", "the broker's node id", required=True, least=0, example=1)
-GRACEFUL = Parameter(
-    "graceful", "bool", "as at an orderly shutdown: leaders move away first (default: for a restart alone)"
+NODE = Field("broker", Count(0), "the broker's node id", required=True, example=1)
+GRACEFUL = Field(
+    "graceful", Flag(), "as at an orderly shutdown: leaders move away first (default: for a restart alone)"
 )
 
 
@@ -52,8 +55,8 @@ async def get_broker(cluster: Cluster, given: dict[str, Any]) -> Any:
     "POST /brokers/{broker}/down",
     NODE,
     GRACEFUL,
-    Parameter(
-        "noticed_after", "duration", "so long metadata names it still, as Kafka's does for some 9 s (default: at once)"
+    Field(
+        "noticed_after", Duration(), "so long metadata names it still, as Kafka's does for some 9 s (default: at once)"
     ),
     answer=BROKER,
 )
@@ -69,9 +72,7 @@ async def take_down(cluster: Cluster, given: dict[str, Any]) -> Any:
     "broker.up",
     "POST /brokers/{broker}/up",
     NODE,
-    Parameter(
-        "elect", "str", "preferred: every partition is led by its first replica again", choices=lambda: ("preferred",)
-    ),
+    Field("elect", Choice(("preferred",)), "preferred: every partition is led by its first replica again"),
     answer=BROKER,
 )
 async def bring_up(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -95,7 +96,7 @@ async def restart(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "broker.restart_all",
     "POST /brokers/restart",
-    Parameter("graceful", "bool", "what is answered is written before the connections end"),
+    Field("graceful", Flag(), "what is answered is written before the connections end"),
     answer={"brokers": [BROKER]},
 )
 async def restart_all(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -122,12 +123,15 @@ async def get_clock(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "clock.advance",
     "POST /clock/advance",
-    Parameter("by", "duration", "how far", required=True, least=0, most=LONGEST_STEP_S, example="45s"),
-    Parameter(
-        "expire", "list", "members that send no heartbeat meanwhile, by member or client id", example=["consumer-2"]
+    Field("by", Duration(most=LONGEST_STEP_S), "how far", required=True, example="45s"),
+    Field(
+        "expire",
+        ListOf(Text()),
+        "members that send no heartbeat meanwhile, by member or client id",
+        example=["consumer-2"],
     ),
-    Parameter(
-        "wait", "duration", f"real time for the others to rejoin before a rebalance timeout passes (default: {WAIT})"
+    Field(
+        "wait", Duration(), f"real time for the others to rejoin before a rebalance timeout passes (default: {WAIT})"
     ),
     answer={"now_ms": "integer", "fired": ["string"]},
     waits=True,
@@ -154,7 +158,7 @@ def overview(clusters: Clusters, name: str) -> dict[str, Any]:
     }
 
 
-CLUSTER_ID = Parameter("cluster", "str", "the cluster's id", required=True, example="default")
+CLUSTER_ID = Field("cluster", Text(), "the cluster's id", required=True, example="default")
 
 
 @operation("cluster.list", "GET /clusters", answer={"clusters": [CLUSTER]}, on="clusters")
@@ -172,20 +176,25 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
 @operation(
     "cluster.create",
     "POST /clusters",
-    Parameter("id", "str", "its id (default: a new one); letters, digits, dots, dashes", example="test-1"),
-    Parameter("brokers", "int", "number of brokers", default=1, least=1, most=100, example=3),
-    Parameter("topics", "map", "topics: partitions (-1: num.partitions)", items="int", example={"orders": 6}),
-    Parameter("as_version", "str", "the Kafka to behave as", default="4.1", example="4.1"),
-    Parameter("config", "map", "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
-    Parameter("clock", "str", "real, scaled:N or manual", default="real", example="manual"),
-    Parameter("seed", "int", "for what is left to chance"),
-    Parameter("data", "str", "keep its logs under this name in the data directory (default: in memory)"),
+    Field("id", Text(), "its id (default: a new one); letters, digits, dots, dashes", example="test-1"),
+    Field("brokers", Count(1, 100), "number of brokers", default=1, example=3),
+    Field(
+        "topics",
+        TopicsKind(),
+        "topics: partitions (-1: num.partitions), or a map of them and of settings",
+        example={"orders": 6},
+    ),
+    Field("as_version", Text(), "the Kafka to behave as", default="4.1", example="4.1"),
+    Field("config", MapOf(Setting()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
+    Field("clock", Text(), "real, scaled:N or manual", default="real", example="manual"),
+    Field("seed", NameOrNumber(), "for what is left to chance"),
+    Field("data", Text(), "keep its logs under this name in the data directory (default: in memory)"),
     answer=CLUSTER,
     on="clusters",
 )
 async def create_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
     """Start a virtual cluster on ports of its own."""
-    from broker_sim.cluster import ClusterError
+    from broker_sim.api.cluster import ClusterError
 
     options = dict(given)
     name, data = options.pop("id", None), options.pop("data", None)

@@ -6,26 +6,30 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.names import AHEAD, group_of, groups_of, heard_of, not_there
 from broker_sim.control.shapes import GROUP, Map
-from broker_sim.control.table import TIMEOUT, Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import GROUP_STATE
+from broker_sim.fields.kinds import Choice, Count, MapOf, Text
+from broker_sim.journal import groups_in
+from kafka_wire.group_states import GroupState
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
-    from broker_sim.handles import GroupHandle
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles import GroupHandle
 
-GROUP_ID = Parameter("group", "str", "the group id", required=True, example="billing")
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
-GENERATION = Parameter("generation", "int", "only this generation", least=0, example=7)
+GROUP_ID = Field("group", Text(), "the group id", required=True, example="billing")
+GENERATION = Field("generation", Count(0), "only this generation", example=7)
 
-STATE = Parameter("state", "str", "the group's state", choices=lambda: STATES, example="Stable")
-MEMBER_GONE = Parameter("member_gone", "str", "no member has that member id, instance id or client id")
+STATE = Field("state", GROUP_STATE, "the group's state", example="Stable")
+MEMBER_GONE = Field("member_gone", Text(), "no member has that member id, instance id or client id")
 CONDITIONS = (
-    Parameter("members", "int", "how many members", least=0, example=3),
-    Parameter("generation", "int", "this generation or a later one", least=0),
-    Parameter("committed", "map", "committed offsets, these or later ones: {orders-0: 5}", items="int"),
-    Parameter("lag_below", "int", "it has something to read, and less than that is left", least=1),
+    Field("members", Count(0), "how many members", example=3),
+    Field("generation", Count(0), "this generation or a later one"),
+    Field("committed", MapOf(Count()), "committed offsets, these or later ones: {orders-0: 5}"),
+    Field("lag_below", Count(1), "it has something to read, and less than that is left"),
 )
 
 
@@ -78,8 +82,7 @@ def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
     """Raises NotThere where a journal tells nothing of a group."""
     events = list(events)
     if not heard_of(events, group):
-        named = dict.fromkeys(str(event["group"]) for event in events if event.get("group"))
-        raise not_there("group", group, sorted(named))
+        raise not_there("group", group, sorted(groups_in(events)))
 
 
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
@@ -92,7 +95,7 @@ async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
     "group.get",
     "GET /groups/{group}",
     GROUP_ID,
-    Parameter("wait", "str", "wait for this state", choices=lambda: STATES, example="stable"),
+    Field("wait", GROUP_STATE, "wait for this state", example="stable"),
     *CONDITIONS,
     TIMEOUT,
     answer=GROUP,
@@ -105,7 +108,7 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     conditions = [STATE.name, "wait", *(one.name for one in CONDITIONS)]
     if any(name in given for name in conditions):
         return await _waited(group, {**given, "state": given.get("wait")})
-    if group.state == "Dead":
+    if group.state == GroupState.DEAD.value:
         raise not_there("group", given["group"], groups_of(cluster))
     return shown(group)
 
@@ -160,8 +163,8 @@ async def explain_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     "group.timeline",
     "GET /groups/{group}/timeline",
     GROUP_ID,
-    Parameter("form", "str", "text, or a picture", default="text", choices=lambda: ("text", "svg", "html")),
-    Parameter("width", "int", "of the text, in characters", default=100, least=40, most=400),
+    Field("form", Choice(("text", "svg", "html")), "text, or a picture", default="text"),
+    Field("width", Count(40, 400), "of the text, in characters", default=100),
     answer={"group": "string", "text?": "string", "svg?": "string", "html?": "string"},
 )
 async def draw_group(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -188,7 +191,7 @@ def drawn(events: Iterable[dict[str, Any]], group: str, form: str, width: int) -
     "group.commit",
     "GET /groups/{group}/commit",
     GROUP_ID,
-    Parameter("since", "int", "a commit behind that seq of the journal will do (default: the next one)", least=0),
+    Field("since", Count(0), "a commit behind that seq of the journal will do (default: the next one)"),
     TIMEOUT,
     answer={"group": "string", "seq": "integer", "offsets": Map("integer?")},
     waits=True,
@@ -221,7 +224,7 @@ async def probe(cluster: Cluster, given: dict[str, Any]) -> Any:
     "group.remove_member",
     "DELETE /groups/{group}/members/{member}",
     GROUP_ID,
-    Parameter("member", "str", "its member id, instance id or client id", required=True),
+    Field("member", Text(), "its member id, instance id or client id", required=True),
     TIMEOUT,
     answer=GROUP,
 )

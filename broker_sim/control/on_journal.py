@@ -9,12 +9,16 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.shapes import EVENT
-from broker_sim.control.table import TIMEOUT, Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import ApiName, ErrorCode
+from broker_sim.fields.kinds import Choice, Count, Flag, Text
+from broker_sim.journal import groups_in
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
     from broker_sim.journal import Event, Journal
 
 MAX_BEHIND = 100_000
@@ -29,27 +33,22 @@ def _event_names() -> Iterable[str]:
     return EVENTS
 
 
-def _examine(given: dict[str, Any]) -> None:
-    if "api" in given and "*" not in given["api"]:
-        from broker_sim.faults.selectors import api_key_of
-
-        api_key_of(given["api"])
-
-
 @operation(
     "journal.read",
     "GET /journal",
-    Parameter("since", "int", "only events with a later seq", default=0, least=0),
-    Parameter("limit", "int", "at most that many, the latest ones", least=1, most=1_000_000),
-    Parameter("event", "str", "only this kind of event", choices=_event_names, example="request"),
-    Parameter(
-        "api", "str", "only requests of this API and what became of them; * stands for anything", example="OffsetCommit"
+    Field("since", Count(0), "only events with a later seq", default=0),
+    Field("limit", Count(1, 1_000_000), "at most that many, the latest ones"),
+    Field("event", Choice(_event_names), "only this kind of event", example="request"),
+    Field(
+        "api",
+        ApiName(),
+        "only requests of this API and what became of them; * stands for anything",
+        example="OffsetCommit",
     ),
-    Parameter("group", "str", "only what concerns this group; * stands for anything", example="billing"),
-    Parameter("request", "int", "only what belongs to this request", least=1),
-    Parameter("follow", "bool", "go on with what happens from now on, until the client leaves"),
+    Field("group", Text(), "only what concerns this group; * stands for anything", example="billing"),
+    Field("request", Count(1), "only what belongs to this request"),
+    Field("follow", Flag(), "go on with what happens from now on, until the client leaves"),
     answer={"events": [EVENT]},
-    examine=_examine,
 )
 async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """What has happened, the oldest first. Over HTTP the answer is one JSON object a line."""
@@ -59,20 +58,13 @@ async def read_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     return {"events": [json.loads(_line(event)) for event in wanted.of(cluster.observe().events)]}
 
 
-def _error_names() -> Iterable[str]:
-    from kafka_wire.errors import Err
-
-    return [error.name for error in Err]
-
-
 def _examine_next(given: dict[str, Any]) -> None:
-    _examine(given)
     names = ("event", "api", "group", "error")
     if not any(name in given for name in names):
         raise UsageError(f"nothing to wait for; name one of {', '.join(names)}")
     kind = given.get("event", "response")
-    if "api" in given and ("*" in given["api"] or kind not in ("request", "response")):
-        raise UsageError("api: one API, and its request or response; other events have none")
+    if "api" in given and kind not in ("request", "response"):
+        raise UsageError("api: an API's request or response; other events have none")
     if "error" in given and kind not in ("response", "append", "load"):
         raise UsageError(f"error: an event {kind!r} has none; a response has, an append, a load")
 
@@ -80,13 +72,11 @@ def _examine_next(given: dict[str, Any]) -> None:
 @operation(
     "journal.next",
     "GET /journal/next",
-    Parameter("event", "str", "this kind of event (default: response)", choices=_event_names, example="response"),
-    Parameter("api", "str", "a request of this API, or its response", example="OffsetCommit"),
-    Parameter("group", "str", "it is about this group", example="billing"),
-    Parameter(
-        "error", "str", "it tells this error; NONE: all went well", choices=_error_names, example="NOT_COORDINATOR"
-    ),
-    Parameter("since", "int", "only events with a later seq (default: from the beginning)", default=0, least=0),
+    Field("event", Choice(_event_names), "this kind of event (default: response)", example="response"),
+    Field("api", ApiName(pattern=False), "a request of this API, or its response", example="OffsetCommit"),
+    Field("group", Text(), "it is about this group", example="billing"),
+    Field("error", ErrorCode(none=True), "it tells this error; NONE: all went well", example="NOT_COORDINATOR"),
+    Field("since", Count(0), "only events with a later seq (default: from the beginning)", default=0),
     TIMEOUT,
     answer=EVENT,
     waits=True,
@@ -94,7 +84,7 @@ def _examine_next(given: dict[str, Any]) -> None:
 )
 async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait for the first event that fits, and tell it; that of an answered request has its answer."""
-    told: dict[str, Any] = {"error": given["error"]} if "error" in given else {}
+    told: dict[str, Any] = {"error": given["error"].name} if "error" in given else {}
     if told == {"error": "NONE"}:  # an answer that was dropped tells no error, and is none
         told = {"error": None} if given.get("event", "response") != "response" else {"error": None, "action": None}
     found = await cluster.observe().next(
@@ -110,7 +100,7 @@ async def next_of_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 
 def groups_of(events: Iterable[Event]) -> list[str]:
     """The groups that events speak of, in the order in which they appear."""
-    return list(dict.fromkeys(event["group"] for event in events if event.get("group")))
+    return groups_in(events)
 
 
 def story(journal: Journal) -> str:
@@ -132,7 +122,7 @@ async def tell_journal(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "journal.mark",
     "POST /journal/marks",
-    Parameter("text", "str", "the note", required=True, example="deploy began"),
+    Field("text", Text(), "the note", required=True, example="deploy began"),
     answer=EVENT,
 )
 async def mark_journal(cluster: Cluster, given: dict[str, Any]) -> Any:

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.control.names import AHEAD, check_broker, examine_log, log_of, not_there
+from broker_sim.common.text import UsageError
+from broker_sim.control.names import AHEAD, check_broker, log_of, not_there
 from broker_sim.control.shapes import EVENT, LOG, STATE
-from broker_sim.control.table import TIMEOUT, Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import LogName
+from broker_sim.fields.kinds import Choice, Count, Duration, Flag
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
-    from broker_sim.handles import LogHandle
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles import LogHandle
 
 ONLINE = "online"
 """The state of a log that is in none; to set it is to heal."""
 
-LOG_NAME = Parameter(
+LOG_NAME = Field(
     "log",
-    "str",
+    LogName(),
     "a log partition: orders-0, __consumer_offsets-12 or offsets(GROUP)",
     required=True,
     example="offsets(billing)",
@@ -42,10 +45,6 @@ def _kinds() -> Iterable[str]:
     return [*KINDS, ONLINE]
 
 
-def _examine_log(given: dict[str, Any]) -> None:
-    examine_log(given["log"])
-
-
 ARGUMENTS = ("latency", "jitter", "isr_shrinks_after", "free_bytes")
 """What kinds of states take, besides the time that they last."""
 
@@ -53,7 +52,6 @@ ARGUMENTS = ("latency", "jitter", "isr_shrinks_after", "free_bytes")
 def _examine_state(given: dict[str, Any]) -> None:
     from broker_sim.faults.conditions import KINDS
 
-    examine_log(given["log"])
     kind = KINDS.get(given["state"])
     takes = () if kind is None else (*kind.arguments, "for", "replace")
     for name in (*ARGUMENTS, "for"):
@@ -83,13 +81,13 @@ def shown(log: LogHandle) -> dict[str, Any]:
     "state.set",
     "PUT /logs/{log}/state",
     LOG_NAME,
-    Parameter("state", "str", "the kind of state; online heals all of them", True, choices=_kinds, example="stuck"),
-    Parameter("for", "duration", "heal by itself after that time on the broker's clock", example="40s"),
-    Parameter("latency", "duration", "slow: how late each append is committed"),
-    Parameter("jitter", "duration", "slow: up to that much more, by chance"),
-    Parameter("isr_shrinks_after", "duration", "stuck: when the followers that don't fetch leave the ISR"),
-    Parameter("free_bytes", "int", "full: how much room is left", least=0),
-    Parameter("replace", "bool", "heal the state that excludes this one, if there is one"),
+    Field("state", Choice(_kinds), "the kind of state; online heals all of them", example="stuck", required=True),
+    Field("for", Duration(), "heal by itself after that time on the broker's clock", example="40s"),
+    Field("latency", Duration(), "slow: how late each append is committed"),
+    Field("jitter", Duration(), "slow: up to that much more, by chance"),
+    Field("isr_shrinks_after", Duration(), "stuck: when the followers that don't fetch leave the ISR"),
+    Field("free_bytes", Count(0), "full: how much room is left"),
+    Field("replace", Flag(), "heal the state that excludes this one, if there is one"),
     AHEAD,
     answer=LOG,
     examine=_examine_state,
@@ -109,11 +107,10 @@ async def set_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     "state.heal",
     "DELETE /logs/{log}/state",
     LOG_NAME,
-    Parameter("state", "str", "only this kind of state (default: every state of the log)", choices=_kinds),
-    Parameter("id", "int", "only the state with this id; no error where it has ended by itself", least=1),
+    Field("state", Choice(_kinds), "only this kind of state (default: every state of the log)"),
+    Field("id", Count(1), "only the state with this id; no error where it has ended by itself"),
     AHEAD,
     answer=LOG,
-    examine=_examine_log,
 )
 async def heal_state(cluster: Cluster, given: dict[str, Any]) -> Any:
     """End the states of a log partition; what waited for it goes on."""
@@ -150,7 +147,7 @@ async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
     return {"states": [one.to_dict() for one in cluster.conditions.of()]}
 
 
-@operation("log.get", "GET /logs/{log}", LOG_NAME, AHEAD, answer=LOG, examine=_examine_log)
+@operation("log.get", "GET /logs/{log}", LOG_NAME, AHEAD, answer=LOG)
 async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A log partition: leader, replicas, offsets, states."""
     return shown(_broken_log(cluster, given))
@@ -160,12 +157,11 @@ async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "log.wait",
     "GET /logs/{log}/pending",
     LOG_NAME,
-    Parameter("pending", "int", "how many requests shall wait for it", default=1, least=1),
+    Field("pending", Count(1), "how many requests shall wait for it", default=1),
     AHEAD,
     TIMEOUT,
     answer={"log": "string", "pending": [EVENT]},
     waits=True,
-    examine=_examine_log,
 )
 async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Wait until so many requests wait for what they appended to a log to be committed."""
@@ -178,10 +174,9 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "leader.move",
     "POST /logs/{log}/leader",
     LOG_NAME,
-    Parameter("broker", "int", "the node id of the new leader", required=True, least=0, example=2),
+    Field("broker", Count(0), "the node id of the new leader", required=True, example=2),
     AHEAD,
     answer=LOG,
-    examine=_examine_log,
 )
 async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let another broker lead a log partition; for an offsets partition that moves the coordinator of its groups."""
@@ -195,10 +190,9 @@ async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     "leader.elect",
     "POST /logs/{log}/elect",
     LOG_NAME,
-    Parameter("broker", "int", "an in-sync replica (default: who leads already)", least=0),
+    Field("broker", Count(0), "an in-sync replica (default: who leads already)"),
     AHEAD,
     answer=LOG,
-    examine=_examine_log,
 )
 async def elect_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Begin a new leader epoch; who names the old one hears FENCED_LEADER_EPOCH."""

@@ -6,21 +6,23 @@ import itertools
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.names import not_there, strangers
-from broker_sim.control.on_requests import SELECTORS
 from broker_sim.control.shapes import ENTRY, HOLD, REPLAY
-from broker_sim.control.table import TIMEOUT, NotThere, Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import TIMEOUT, NotThere, operation
+from broker_sim.faults.selectors import FIELDS as SELECTOR
+from broker_sim.faults.selectors import selector_of
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import ApiName
+from broker_sim.fields.kinds import Count, Duration, Flag, ListOf, Objects
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
     from broker_sim.faults.order import Hold, Recording, Replay
 
 
 def _examine_hold(given: dict[str, Any]) -> None:
-    from broker_sim.faults.selectors import selector_from
-
-    selector_from(given)
+    selector_of(given)
 
 
 _numbers = itertools.count(1)
@@ -47,10 +49,12 @@ def _hold(cluster: Cluster, given: dict[str, Any]) -> Hold:
     return found
 
 
-HOLD_ID = Parameter("hold", "int", "the hold's id, as it was told when it was made", required=True, least=1, example=1)
+HOLD_ID = Field("hold", Count(1), "the hold's id, as it was told when it was made", required=True, example=1)
 
 
-@operation("order.hold", "POST /order", *SELECTORS, answer={**HOLD.fields, "note?": "string"}, examine=_examine_hold)
+@operation(
+    "order.hold", "POST /order", *SELECTOR.values(), answer={**HOLD.fields, "note?": "string"}, examine=_examine_hold
+)
 async def hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Hold back every request that matches, in the order in which they come, until it is released."""
     note = strangers(cluster, given)
@@ -67,7 +71,7 @@ async def list_holds(cluster: Cluster, given: dict[str, Any]) -> Any:
     "order.wait",
     "GET /order/{hold}",
     HOLD_ID,
-    Parameter("waiting", "int", "wait until so many requests are held (0: don't wait)", default=0, least=0),
+    Field("waiting", Count(0), "wait until so many requests are held (0: don't wait)", default=0),
     TIMEOUT,
     answer=HOLD,
     waits=True,
@@ -84,7 +88,7 @@ async def wait_hold(cluster: Cluster, given: dict[str, Any]) -> Any:
     "order.release",
     "POST /order/{hold}/release",
     HOLD_ID,
-    Parameter("count", "int", "how many of the requests, oldest first (default: all)", least=1),
+    Field("count", Count(1), "how many of the requests, oldest first (default: all)"),
     answer=HOLD,
 )
 async def release(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -172,11 +176,13 @@ def _replay(cluster: Cluster) -> Replay:
 @operation(
     "order.replay",
     "POST /order/replay",
-    Parameter("entries", "objects", "the recorded order: what order.stop answered", True),
-    Parameter("free", "list", "APIs that may pass at any time (default: ApiVersions, Fetch, Heartbeat, Metadata)"),
-    Parameter(
-        "deadline", "duration", "how long the next one may be missing while others wait, in real time", default=5.0
+    Field("entries", Objects(), "the recorded order: what order.stop answered", required=True),
+    Field(
+        "free",
+        ListOf(ApiName(pattern=False)),
+        "APIs that may pass at any time (default: ApiVersions, Fetch, Heartbeat, Metadata)",
     ),
+    Field("deadline", Duration(), "how long the next one may be missing while others wait, in real time", default=5.0),
     answer=REPLAY,
 )
 async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -188,7 +194,7 @@ async def replay(cluster: Cluster, given: dict[str, Any]) -> Any:
 @operation(
     "order.replayed",
     "GET /order/replay",
-    Parameter("done", "bool", "wait until the whole record has passed"),
+    Field("done", Flag(), "wait until the whole record has passed"),
     TIMEOUT,
     answer=REPLAY,
     waits=True,

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.names import topic_of
 from broker_sim.control.shapes import TOPIC
-from broker_sim.control.table import Parameter, operation
-from broker_sim.words import UsageError
+from broker_sim.control.table import operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kinds import Count, MapOf, Setting, Text
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
-    from broker_sim.metadata import Topic
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.metadata.cluster_state import Topic
 
 MAX_PARTITIONS = 10_000
 MAX_FILL = 1_000_000
 MAX_FILL_BYTES = 256 << 20
 """Of values in one fill: the broker does nothing else meanwhile, and keeps them in memory."""
 
-TOPIC_NAME = Parameter("topic", "str", "the topic's name", required=True, example="orders")
+TOPIC_NAME = Field("topic", Text(), "the topic's name", required=True, example="orders")
 
 
 def shown(topic: Topic) -> dict[str, Any]:
@@ -48,11 +50,9 @@ async def get_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     "topic.create",
     "POST /topics",
     TOPIC_NAME,
-    Parameter("partitions", "int", "how many (default: num.partitions)", least=1, most=MAX_PARTITIONS, example=6),
-    Parameter(
-        "replication_factor", "int", "on how many brokers (default: default.replication.factor)", least=1, most=1000
-    ),
-    Parameter("configs", "map", "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
+    Field("partitions", Count(1, MAX_PARTITIONS), "how many (default: num.partitions)", example=6),
+    Field("replication_factor", Count(1, 1000), "on how many brokers (default: default.replication.factor)"),
+    Field("configs", MapOf(Setting()), "topic settings by Kafka's names", example={"cleanup.policy": "compact"}),
     answer=TOPIC,
 )
 async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
@@ -75,10 +75,8 @@ def _examine_fill(given: dict[str, Any]) -> None:
     "topic.fill",
     "POST /topics/{topic}/records",
     TOPIC_NAME,
-    Parameter(
-        "records", "int", "how many, spread over the partitions in turn", True, least=1, most=MAX_FILL, example=600
-    ),
-    Parameter("value_bytes", "int", "size of a record's value (default: a short text)", least=0, most=1 << 20),
+    Field("records", Count(1, MAX_FILL), "how many, spread over the partitions in turn", example=600, required=True),
+    Field("value_bytes", Count(0, 1 << 20), "size of a record's value (default: a short text)"),
     answer=TOPIC,
     examine=_examine_fill,
 )
@@ -93,7 +91,7 @@ async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     "topic.grow",
     "POST /topics/{topic}/partitions",
     TOPIC_NAME,
-    Parameter("partitions", "int", "the new number of partitions", True, least=1, most=MAX_PARTITIONS, example=12),
+    Field("partitions", Count(1, MAX_PARTITIONS), "the new number of partitions", example=12, required=True),
     answer=TOPIC,
 )
 async def grow_topic(cluster: Cluster, given: dict[str, Any]) -> Any:

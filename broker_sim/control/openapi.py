@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.control.clusters import DEFAULT
-from broker_sim.control.operations import OPERATIONS, Operation, Parameter
+from broker_sim.control.operations import OPERATIONS, Operation
 from broker_sim.control.routes import CREATES, FORMS, PREFIX
 from broker_sim.control.shapes import Map, Shape
-from broker_sim.control.table import MAX_ITEMS, MAX_OBJECTS, MAX_TEXT
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import ERROR_CODE
+from broker_sim.fields.kinds import DURATION, ListOf, MapOf, Text
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
 __all__ = ["document", "page", "schema_of"]
 
@@ -45,27 +47,25 @@ _ERROR_SCHEMA = {
     "type": "object",
     "required": ["error", "kind"],
     "properties": {
-        "error": {"type": "string", "description": "what is wrong, in a line for people"},
+        "error": {"type": "string", "description": "what is wrong, for people; a line for each thing"},
         "kind": {"type": "string", "examples": ["UsageError", "NotThere", "WaitTimeout", "NeverHit", "KafkaError"]},
         "nearest": {"type": "string", "description": "the name that was probably meant"},
+        "errors": {
+            "type": "array",
+            "description": "of parameters: each thing that is wrong",
+            "items": {
+                "type": "object",
+                "required": ["place", "error"],
+                "properties": {
+                    "place": {"type": "string", "description": "a JSON pointer into the parameters"},
+                    "error": {"type": "string"},
+                    "nearest": {"type": "string"},
+                },
+            },
+        },
         "history": {"type": "string", "description": "what happened while it was waited"},
         "kafka_error": {"type": "string", "description": "Kafka's name of the error"},
     },
-}
-
-_DURATION = {
-    "anyOf": [
-        {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|min|s|m|h|d)?\s*)+$"},
-        {"type": "number", "minimum": 0, "description": "seconds"},
-    ]
-}
-_KINDS: dict[str, dict[str, Any]] = {
-    "str": {"type": "string", "maxLength": MAX_TEXT},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "duration": {"$ref": "#/components/schemas/Duration"},
-    "name_or_number": {"type": ["string", "integer"]},
 }
 
 
@@ -73,7 +73,7 @@ def document(url: str | None = None) -> dict[str, Any]:
     """The whole document; ``url`` is where the server that serves it is."""
     from broker_sim import __version__
 
-    shapes: dict[str, Any] = {"Duration": _DURATION, "Error": _ERROR_SCHEMA}
+    shapes: dict[str, Any] = {"Duration": DURATION, "ErrorCode": ERROR_CODE, "Error": _ERROR_SCHEMA}
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS.values():
         for path, form in _paths(operation):
@@ -151,32 +151,32 @@ def _codes(operation: Operation) -> list[int]:
     return sorted(codes)
 
 
-_CLUSTER = Parameter("cluster", "str", "the id of a virtual cluster", required=True, example=DEFAULT)
+_CLUSTER = Field("cluster", Text(), "the id of a virtual cluster", required=True, example=DEFAULT)
 
 
-def _parameter(name: str, one: Parameter | None, where: str) -> dict[str, Any]:
+def _parameter(name: str, one: Field | None, where: str) -> dict[str, Any]:
     one = one or _CLUSTER
     entry: dict[str, Any] = {"name": name, "in": where, "required": where == "path" or one.required}
     entry["description"] = one.doc
-    if one.kind == "map":
-        entry["content"] = {"application/json": {"schema": schema_of_parameter(one)}}
+    if isinstance(one.kind, MapOf):
+        entry["content"] = {"application/json": {"schema": one.schema()}}
     else:
-        entry["schema"] = schema_of_parameter(one)
-    if one.kind == "list":
+        entry["schema"] = one.schema()
+    if isinstance(one.kind, ListOf):
         entry["explode"] = True
     if one.example is not None:
         entry["example"] = one.example
     return entry
 
 
-def _body(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def _body(parameters: Mapping[str, Field]) -> dict[str, Any]:
     required = [one.name for one in parameters.values() if one.required]
     examples = {
         one.name: one.example
         for one in parameters.values()
         if one.example is not None and (one.required or not required)
     }
-    properties = {name: {**schema_of_parameter(one), "description": one.doc} for name, one in parameters.items()}
+    properties = {name: {**one.schema(), "description": one.doc} for name, one in parameters.items()}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required
@@ -184,28 +184,6 @@ def _body(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     if examples:
         content["example"] = examples
     return {"required": bool(required), "content": {"application/json": content}}
-
-
-def schema_of_parameter(one: Parameter) -> dict[str, Any]:
-    """What a value of this parameter is, as JSON Schema."""
-    if one.kind == "list":
-        schema: dict[str, Any] = {"type": "array", "items": dict(_KINDS[one.items]), "maxItems": MAX_ITEMS}
-    elif one.kind == "map":
-        schema = {"type": "object", "additionalProperties": dict(_KINDS[one.items]), "maxProperties": MAX_ITEMS}
-    elif one.kind == "objects":
-        schema = {"type": "array", "items": {"type": "object"}, "maxItems": MAX_OBJECTS}
-    else:
-        schema = dict(_KINDS[one.kind])
-    if one.choices is not None:
-        schema["enum"] = list(one.choices())
-    if one.kind in ("int", "float"):
-        bounds = {"minimum": one.least, "maximum": one.most}
-        schema |= {
-            name: int(bound) if one.kind == "int" else bound for name, bound in bounds.items() if bound is not None
-        }
-    if one.default is not None:
-        schema["default"] = one.default
-    return schema
 
 
 def _answer(operation: Operation, form: str, shapes: dict[str, Any]) -> dict[str, Any]:

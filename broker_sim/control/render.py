@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_sim.words import duration_text, visible
+from broker_sim.common.text import duration_text, visible
 
 __all__ = ["event_line", "group_line", "text"]
 

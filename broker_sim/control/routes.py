@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, NotThere, Operation
-from broker_sim.words import UsageError
+from broker_sim.fields.problems import Problem, WrongInput
 
 __all__ = ["PREFIX", "MethodNotAllowed", "NoSuchPath", "Route", "problem", "route"]
 
@@ -118,16 +119,16 @@ def _fit(template: list[str], segments: list[str]) -> dict[str, str] | None:
 def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     """The status and the JSON object for what an operation raised; None for what is a fault of ours.
 
-    ``{"error": text, "kind": name, ...}``: ``nearest`` for a name that isn't there, ``history`` for a wait in vain, ``kafka_error``
-    for what a broker would have refused.
+    ``{"error": text, "kind": name, ...}``: ``nearest`` for a name that isn't there, ``errors`` for parameters that can't be meant, each
+    with its place, ``history`` for a wait in vain, ``kafka_error`` for what a broker would have refused.
     """
-    from broker_sim.cluster import ClusterError
+    from broker_sim.api.cluster import ClusterError
+    from broker_sim.api.time_control import Livelock
+    from broker_sim.api.wait import WaitTimeout
     from broker_sim.faults.recorded import Diverged
     from broker_sim.faults.registry import NeverHit
-    from broker_sim.metadata import KafkaError
+    from broker_sim.metadata.cluster_state import KafkaError
     from broker_sim.storage.errors import StorageError
-    from broker_sim.time_control import Livelock
-    from broker_sim.waits import WaitTimeout
 
     told: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
     nearest = getattr(error, "nearest", None)
@@ -137,6 +138,8 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
         return 404, told
     if isinstance(error, MethodNotAllowed):
         return 405, told
+    if isinstance(error, WrongInput):
+        return 400, {**told, "kind": UsageError.__name__, "errors": [_told(one) for one in error.problems]}
     if isinstance(error, UsageError):
         return 400, told
     if isinstance(error, WaitTimeout):
@@ -148,3 +151,7 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     if isinstance(error, StorageError):
         return 409, {**told, "kafka_error": error.error.name}
     return (409, told) if isinstance(error, ClusterError | Livelock) else None
+
+
+def _told(one: Problem) -> dict[str, str]:
+    return {"place": one.pointer, "error": one.text, **({"nearest": one.nearest} if one.nearest else {})}

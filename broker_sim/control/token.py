@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
 
 __all__ = ["for_address", "is_loopback", "read"]
 

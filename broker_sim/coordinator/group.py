@@ -6,7 +6,6 @@ timers and no callbacks: timers are keyed by ids, parked requests are tokens in 
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,9 @@ from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.vote import ORDERS, winner
 from kafka_wire.consumer_protocol import subscribed_topics
 from kafka_wire.errors import Err
+from kafka_wire.group_states import GroupState
 from kafka_wire.messages.k11_join_group import JoinGroupResponseMember
+from kafka_wire.messages.offsets_log import GroupMetadataValue
 
 NO_MEMBER = ""
 NO_GENERATION = -1
@@ -24,21 +25,7 @@ CUT_OFF = -2
 """The token of a parked request that was answered with an error though the coordinator goes on counting it as parked."""
 
 
-class State(enum.Enum):
-    """Wire names of the states of a classic group."""
-
-    __hash__ = object.__hash__  # Enum's is written in Python, and the tables are looked into at every request
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-for _state in State:  # Python 3.11 finds a member through a descriptor written in Python, which costs as much as a call
-    type.__setattr__(State, _state.name, _state)
-
+State = GroupState
 
 TRANSITIONS: dict[State, tuple[State, ...]] = {
     State.EMPTY: (State.PREPARING_REBALANCE,),
@@ -109,9 +96,18 @@ class Member:
         return self.join_token is not None or self.sync_token is not None
 
 
+@dataclass(slots=True)
+class Staged:
+    """What open transactions commit for one partition: producer id -> position in the log, and the offset. ``committed_at``: where
+    the log has the last commit that counts already, as far as it came while this was open; -1 else."""
+
+    by_producer: dict[int, tuple[int, Offset]] = field(default_factory=dict)
+    committed_at: int = -1
+
+
 @dataclass(slots=True, eq=False)
 class Group:
-    """One group. ``offsets`` is hard state; see the fields' comments for the rest."""
+    """One group. ``offsets``, ``stored`` and ``staged`` are hard state, which ``store`` alone writes; the rest is working state."""
 
     group_id: str
     state: State = State.EMPTY
@@ -129,7 +125,9 @@ class Group:
     joining: int = 0  # members with a parked JoinGroup
     supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
     offset_changes: int = 0  # counts every change of ``offsets``
-    in_transactions: dict[tuple[str, int], None] = field(default_factory=dict)  # open ones: what they commit
+    stuck_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and on their way for ever
+    stored: GroupMetadataValue | None = None  # the group's record as the log has it
+    staged: dict[tuple[str, int], Staged] = field(default_factory=dict)  # what open transactions commit, if they do
     new_member_added: bool = False  # somebody joined within the initial rebalance delay
     initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
     in_initial_delay: bool = False
@@ -210,6 +208,51 @@ class Group:
         """The longest of the members'."""
         return max([m.rebalance_timeout_ms for m in self.members.values()], default=0)
 
+    # the log
+
+    def store(self, value: GroupMetadataValue) -> None:
+        """The log has the group's record; `store` says so."""
+        self.stored = value
+
+    def assign(self) -> None:
+        """Members have the assignments that are stored."""
+        for one in self.stored.members if self.stored is not None else ():
+            member = self.members.get(one.member_id)
+            if member is not None:
+                member.assignment = one.assignment
+
+    def resume(self, value: GroupMetadataValue) -> None:
+        """Take up the work where the stored record says that the group was."""
+        self.generation, self.state_ts_ms = value.generation, value.current_state_timestamp
+        for m in value.members:
+            self.add(
+                Member(
+                    member_id=m.member_id,
+                    instance_id=m.group_instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    session_timeout_ms=m.session_timeout,
+                    rebalance_timeout_ms=m.rebalance_timeout,
+                    protocol_type=value.protocol_type,
+                    protocols=[(value.protocol or "", m.subscription)],
+                    assignment=m.assignment,
+                )
+            )
+        self.protocol_type = value.protocol_type or None
+        self.protocol = value.protocol
+        self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.fix_subscriptions()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in it or about to be."""
+        return not self.members and not self.pending_members
+
+    def end(self) -> None:
+        """It is no more; whoever still holds it finds it Dead."""
+        self.state = State.DEAD
+
     # protocols
 
     def _count_protocols(self, member: Member, step: int) -> None:
@@ -278,11 +321,48 @@ class Group:
     # offsets
 
     @property
+    def has_more_coming(self) -> bool:
+        """Whether offsets count as being on their way though the log has nothing of them yet."""
+        return bool(self.staged or self.stuck_commits)
+
+    def forget_coming(self, topic: str, partition: int) -> None:
+        """What is on its way to a partition's offset comes no more."""
+        self.staged.pop((topic, partition), None)
+        self.stuck_commits.pop((topic, partition), None)
+
+    @property
     def offsets(self) -> dict[str, dict[int, Offset]]:
-        """The committed offsets, by topic and partition; only ``records`` changes them."""
+        """The committed offsets, by topic and partition; not to be changed but by `store`."""
         if self._blocks:
             self._settle(self._blocks)
         return self._offsets
+
+    def put_offset(self, topic: str, partition: int, offset: Offset) -> None:
+        """It is committed; `store` says so."""
+        if self._blocks:
+            self._settle(self._blocks)
+        self.offset_changes += 1
+        partitions = self._offsets.get(topic)
+        if partitions is None:
+            partitions = self._offsets[topic] = {}
+        partitions[partition] = offset
+
+    def remove_offset(self, topic: str, partition: int) -> None:
+        """Its tombstone is; `store` says so."""
+        if self._blocks:
+            self._settle(self._blocks)
+        partitions = self._offsets.get(topic)
+        if partitions is not None:
+            self.offset_changes += 1
+            partitions.pop(partition, None)
+            if not partitions:
+                del self._offsets[topic]
+
+    def clear_offsets(self) -> None:
+        """All of them are gone; `store` says so."""
+        for topic in list(self.offsets):
+            for partition in list(self._offsets[topic]):
+                self.remove_offset(topic, partition)
 
     def take(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
         """A commit of a shape is committed. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""

@@ -18,7 +18,7 @@ from broker_sim.coordinator.rebalance import (
     sync_error,
     try_complete_join,
 )
-from broker_sim.coordinator.records import GroupRecord, group_record, replay
+from broker_sim.coordinator.records import GroupRecord, group_record
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -76,8 +76,8 @@ class NewGroupWrite(Write):
         )
         self.group_id = group_id
 
-    def failed(self, shard: ShardState, error: Err) -> None:
-        """Undo it; where it is merely late it stays."""
+    def refuse(self, shard: ShardState, error: Err) -> None:
+        """Who waits in it is told why; where it is merely late nobody is."""
         group = shard.groups.get(self.group_id)
         if group is None or error is Err.REQUEST_TIMED_OUT:
             return
@@ -88,7 +88,7 @@ class NewGroupWrite(Write):
         for member_id in group.pending_members:
             shard.cancel(("pending", group.group_id, member_id))
         shard.cancel(("rebalance", group.group_id))
-        shard.remove_group(group)
+        shard.store.forget(group)
 
 
 class HeldJoin(HeldParked):
@@ -229,8 +229,7 @@ class StaticWrite(Write):
 
     def done(self, shard: ShardState) -> None:
         """Answer without a rebalance: same generation; only from v9 on may a leader know that it leads."""
-        for record in self.records:
-            replay(shard.groups, record)
+        self.publish(shard)
         group = shard.groups.get(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None or member.join_token is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker_sim.coordinator import rebalance
 from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
@@ -16,10 +16,10 @@ from broker_sim.coordinator.outcome import (
     Offset,
     StableFetch,
     TimerKey,
-    TopicDeleted,
+    TopicsChanged,
 )
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, replay, replay_chunks, replay_offset
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.state import Held, ShardState, Write
 from kafka_wire.errors import Err
 
@@ -29,13 +29,6 @@ class CommitWrite(Write):
 
     __slots__ = ()
     mergeable = True
-
-    def done(self, shard: ShardState) -> None:
-        """Publish the offsets: from here on OffsetFetch shows them."""
-        for r in self.records:
-            assert isinstance(r, OffsetRecord)
-            replay_offset(shard.groups, r.group_id, r.topic, r.partition, r.value)
-        shard.reply(self.token, Err.NONE)
 
 
 class BlocksWrite(Write):
@@ -64,10 +57,10 @@ class BlocksWrite(Write):
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""
         for shape, chunks, *_ in self.blocks.commits:
-            replay_chunks(shard.groups, shape, chunks, self.blocks.commit_ts_ms)
+            shard.store.replay_commit(shape, chunks, self.blocks.commit_ts_ms)
         self._answer(shard, Err.NONE)
 
-    def failed(self, shard: ShardState, error: Err) -> None:
+    def refuse(self, shard: ShardState, error: Err) -> None:
         """Nothing of it was written, or not in time."""
         self._answer(shard, shard.settings.policy.commit_errors.get(error, error))
 
@@ -104,7 +97,16 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
+    if shard.settings.policy.refused_commits_stay_pending:
+        _stick(shard.groups[group_id], request)
     shard.write(CommitWrite(token, records))
+
+
+def _stick(group: Group, request: CommitOffsets) -> None:
+    """GroupMetadataManager.storeOffsets takes down the refused partitions with the others, and nobody strikes them off."""
+    for topic, partition, _ in request.offsets:
+        group.stuck_commits.pop((topic, partition), None)
+    group.stuck_commits.update(dict.fromkeys(request.too_long))
 
 
 def commit_blocks(shard: ShardState, token: int, client: Client, request: CommitBlocks) -> None:
@@ -201,16 +203,16 @@ def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
     }
 
 
-def in_transactions(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
-    """The partitions that a transaction without an end has committed (OffsetFetch with require_stable)."""
+def coming(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
+    """The partitions that a transaction without an end has committed (OffsetFetch with require_stable), and those of refused
+    commits that count as being on their way."""
     group = shard.groups.get(group_id)
-    return set() if group is None else set(group.in_transactions)
+    return set() if group is None else {*group.staged, *group.stuck_commits}
 
 
 def transactions_aborted(shard: ShardState, key: TimerKey) -> None:
     """Nobody has ended the transactions that were open in the log: their coordinator does, and nothing of them shows."""
-    for group in shard.groups.values():
-        group.in_transactions.clear()
+    shard.store.abort_transactions()
 
 
 def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:
@@ -224,13 +226,15 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
         shard.reply(token, (Err.NON_EMPTY_GROUP, results))
         return
     records: list[Record] = []
+    committed, more_coming = group.offsets, group.has_more_coming
     for topic, partition in request.partitions:
         if group.state is not State.EMPTY and group.subscribed(topic):
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         results[topic, partition] = Err.NONE
-        group.in_transactions.pop((topic, partition), None)
-        if group.offset(topic, partition) is not None:
+        if more_coming:
+            group.forget_coming(topic, partition)
+        if partition in committed.get(topic, ()):
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     if Err.NONE in results.values():
         records += _end_of_emptied(shard, group, len(records))
@@ -249,26 +253,24 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
     else:
         records = _offset_tombstones(group)
         shard.remove_group(group)
-        _bury(shard, DeleteGroupWrite(token, records + _group_tombstone(shard, group), group))
+        _bury(shard, TombstonesWrite(token, records + _group_tombstone(shard, group), [group]))
 
 
-class DeleteGroupWrite(Write):
-    """DeleteGroups' tombstones. Where the log refuses them, and isn't merely late, a coordinator that waits for them has the group
-    back."""
+class TombstonesWrite(Write):
+    """What ends offsets, and groups with them. Where the log refuses it, and isn't merely late, a coordinator that waits for it has the
+    groups back."""
 
     __slots__ = ("buried",)
-    buried: Group
 
-    def __init__(self, token: int, records: list[Record], buried: Group) -> None:
+    def __init__(self, token: int | None, records: list[Record], buried: Iterable[Group]) -> None:
         super().__init__(token, records)
         self.buried = buried
-        buried.state = State.EMPTY  # as readers of what is committed still see it
 
-    def failed(self, shard: ShardState, error: Err) -> None:
-        """Undo it, and say why."""
-        if error is not Err.REQUEST_TIMED_OUT and shard.settings.policy.tombstones_are_awaited:
-            shard.groups.setdefault(self.buried.group_id, self.buried)
-        super().failed(shard, error)
+    def revert(self, shard: ShardState) -> None:
+        """The groups are there again."""
+        if shard.settings.policy.tombstones_are_awaited:
+            for group in self.buried:
+                shard.store.dig_up(group)
 
 
 class HeldDeletion(Held):
@@ -300,17 +302,22 @@ class HeldFetch(Held):
 
     __slots__ = ()
 
-    def failed(self, shard: ShardState, error: Err) -> None:
-        """Refuse it."""
+    def refuse(self, shard: ShardState, error: Err) -> None:
+        """Its own errors."""
         shard.reply(self.token, self.failure(error))
 
 
-def topic_deleted(shard: ShardState, token: int, client: Client, request: TopicDeleted) -> None:
+def topics_changed(shard: ShardState, event: TopicsChanged) -> None:
     """Offsets of a deleted topic go at once, in all groups; with them groups that have none, this topic's or another's, where losing
     them ends a group."""
+    deleted = [topic for topic, partitions in event.topics.items() if partitions is None]
     records: list[Record] = []
-    for group in list(shard.groups.values()):
-        gone = [OffsetRecord(group.group_id, request.topic, p, None) for p in group.offsets.get(request.topic, ())]
+    for group in list(shard.groups.values()) if deleted else ():
+        for topic, partition in [key for key in (*group.staged, *group.stuck_commits) if key[0] in deleted]:
+            group.forget_coming(topic, partition)
+        gone: list[Record] = [
+            OffsetRecord(group.group_id, topic, p, None) for topic in deleted for p in group.offsets.get(topic, ())
+        ]
         records += [*gone, *_end_of_emptied(shard, group, len(gone))]
     if records:
         _bury(shard, Write(None, records))
@@ -332,8 +339,7 @@ def _bury(shard: ShardState, write: Write) -> None:
 def _forget_at_once(shard: ShardState, write: Write) -> None:
     """Tombstones that nobody waits for: what they remove is out of memory before they are appended, whatever becomes of them
     (GroupMetadataManager.cleanupGroupMetadata)."""
-    for record in write.records:
-        replay(shard.groups, record)
+    write.publish(shard)
     write.any_isr = True
     shard.write(write)
 
@@ -343,7 +349,7 @@ def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Recor
     it at once."""
     if not shard.settings.policy.clean_up_removes_group or group.state is not State.EMPTY or _count(group) > removed:
         return []
-    if group.in_transactions or group.group_id in _in_flight(shard):
+    if group.has_more_coming or group.group_id in _in_flight(shard):
         return []  # more is on its way
     tombstone = _group_tombstone(shard, group)
     shard.remove_group(group)
@@ -384,6 +390,7 @@ def arm_expiry(shard: ShardState) -> None:
 def expire(shard: ShardState, key: TimerKey) -> None:
     """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
+    ended: list[Group] = []
     in_flight = _in_flight(shard)
     for group in list(shard.groups.values()):
         if group.group_id in in_flight:
@@ -392,14 +399,15 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             OffsetRecord(group.group_id, topic, partition, None)
             for topic, partitions in group.offsets.items()
             for partition, offset in partitions.items()
-            if _is_expired(shard, group, topic, offset)
+            if (topic, partition) not in group.stuck_commits and _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.state is State.EMPTY and _count(group) == len(expired) and not group.in_transactions:
+        if group.state is State.EMPTY and _count(group) == len(expired) and not group.has_more_coming:
             records += _group_tombstone(shard, group)
             shard.remove_group(group)
+            ended.append(group)
     if records:
-        write = Write(None, records)
+        write = TombstonesWrite(None, records, ended)
         if shard.settings.policy.tombstones_are_awaited:
             shard.write(write)
         else:

@@ -4,9 +4,9 @@ The rules that hold in this package:
 
 1. It imports no asyncio, time, random, os, socket or logging. A shard is a function of its events, so a journal of events rebuilds
    its state exactly.
-2. Hard state (committed offsets, generation and assignment of a stored group) is written by ``records.replay`` alone, when the log
-   has taken a record and when a log is loaded. Soft state (who is joining, sessions, parked tokens) is changed by handlers and is
-   lost at a reload, as in Kafka.
+2. Hard state (committed offsets, a group's stored record, what open transactions have staged) is written by ``store.replay`` alone,
+   live as at a load. Working state (who is joining, the generation that is being agreed on, sessions, parked tokens) is changed by
+   handlers and is lost with the shard, as in Kafka.
 3. A request has one token and gets at most one reply, under that token. A parked JoinGroup's or SyncGroup's token lives in its member.
    (Kafka never answers a JoinGroup that the same member sent again on another connection; nor do we.)
 4. Whatever is chosen is chosen by insertion order or by the generator that the shard was given. No set is iterated.
@@ -17,7 +17,7 @@ The rules that hold in this package:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,22 @@ class Committed:
     error: Err = Err.NONE
 
 
-Event = Request | TimerFired | Appended | Committed
+@dataclass(slots=True)
+class AppendedElsewhere:
+    """What became of an append to another partition: NONE when all of it is committed there, else nothing of it was done."""
+
+    ticket: int
+    error: Err
+
+
+@dataclass(slots=True)
+class TopicsChanged:
+    """Topics of the cluster are no longer what they were: name -> number of partitions, None for one that is gone."""
+
+    topics: Mapping[str, int | None]
+
+
+Event = Request | TimerFired | Appended | Committed | AppendedElsewhere | TopicsChanged
 
 
 # --- commands (the bodies whose wire form differs too much over the versions) -----------------------------------------
@@ -126,7 +141,7 @@ class Offset:
 @dataclass(slots=True)
 class CommitOffsets:
     """Answer: an Err for all of ``offsets`` (topic, partition, offset). ``epoch_errors``: the version (v9+) knows
-    GROUP_ID_NOT_FOUND for a group that doesn't exist."""
+    GROUP_ID_NOT_FOUND for a group that doesn't exist. ``too_long``: the partitions that were refused for their metadata."""
 
     group_id: str
     generation: int
@@ -134,6 +149,7 @@ class CommitOffsets:
     instance_id: str | None
     offsets: list[tuple[str, int, Offset]]
     epoch_errors: bool = False
+    too_long: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(slots=True)
@@ -159,21 +175,27 @@ class StableFetch:
     group_id: str
 
 
-@dataclass(slots=True)
-class TopicDeleted:
-    """The topic is gone, and with it every offset committed for it. No answer."""
-
-    topic: str
-
-
 # --- outcome ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """In whose transaction a batch is."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY = Producer(-1, -1)
+"""The producer of batches that are in no transaction."""
 
 
 @dataclass(slots=True)
 class Append:
     """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
     batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``blocks`` bring their own records. ``any_isr``:
-    to be taken however small the ISR is."""
+    to be taken however small the ISR is. ``is_control``: the records are markers that end a transaction. ``to``: another partition
+    (topic, index) than the shard's own; the answer is ``AppendedElsewhere(ticket, ...)`` then."""
 
     ticket: int
     records: list[tuple[bytes, bytes | None]]
@@ -181,6 +203,9 @@ class Append:
     base_sequence: int = 0
     blocks: CommitBlocks | None = None
     any_isr: bool = False
+    producer: Producer = NOBODY
+    is_control: bool = False
+    to: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)

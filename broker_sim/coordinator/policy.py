@@ -54,17 +54,24 @@ class Policy:
     empty_group_tombstone_needs_generation: bool
     """Expiry writes a group's tombstone only if it has been through a generation."""
     states_filter_folds_case: bool
-    """ListGroups compares state names without regard to case and blanks around them."""
+    """ListGroups compares state names without regard to case."""
+    states_filter_strips_blanks: bool
+    """And without the blanks around them."""
+    refused_commits_stay_pending: bool
+    """A partition whose metadata is too long, in a commit of which others are taken, counts as having one on its way until it is
+    committed or deleted: OffsetFetch with require_stable refuses it all that time."""
     tombstones_are_awaited: bool
     """DeleteGroups and OffsetDelete answer when the log has committed (else at once, whatever becomes of the append)."""
     answers_partitions_once: bool
     """OffsetFetch is sorted into maps: a partition asked twice is answered once, a topic asked without partitions not at all."""
     commits_are_maps: bool
     """OffsetCommit and OffsetDelete likewise."""
+    missing_are_maps: bool
+    """So are the partitions in them that do not exist."""
     clean_up_removes_group: bool
     """OffsetDelete and the deletion of a topic end an empty group that has lost its last offset."""
     old_leave_tells_top_errors: bool
-    """LeaveGroup v0-2 can say an error of the whole (3.x finds no member to put it at, and says UNSUPPORTED_VERSION)."""
+    """LeaveGroup v0-2 can say an error of the whole (3.4 finds no member to put it at, and says UNSUPPORTED_VERSION)."""
     group_record_sequence: int
     """Base sequence of batches that hold anything but offset commits."""
     group_operations: int
@@ -96,6 +103,8 @@ class Policy:
     while it waits (else the one that takes its place is an old member, whose session a parked JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
+    misdirected_join_names_member: bool
+    """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
 
 
 SCALA = Policy(
@@ -123,9 +132,12 @@ SCALA = Policy(
     leave_rebalances_once=False,
     empty_group_tombstone_needs_generation=True,
     states_filter_folds_case=False,
+    states_filter_strips_blanks=False,
+    refused_commits_stay_pending=True,
     tombstones_are_awaited=False,
     answers_partitions_once=True,
     commits_are_maps=True,
+    missing_are_maps=True,
     clean_up_removes_group=True,
     old_leave_tells_top_errors=False,
     group_record_sequence=-1,
@@ -142,6 +154,7 @@ SCALA = Policy(
     votes_are_counted_in="Scala's immutable HashMap",
     replaced_member_stays_new=True,
     deletion_begins_when_committed=False,
+    misdirected_join_names_member=True,
 )
 
 _JAVA_ERRORS = {
@@ -150,8 +163,12 @@ _JAVA_ERRORS = {
     **dict.fromkeys(_TOO_LARGE, Err.UNKNOWN_SERVER_ERROR),
 }
 
-SCALA_3_9 = replace(SCALA, commits_are_maps=False, nameless_protocol_is_null=True, states_filter_folds_case=True)
-"""The Scala coordinator as 3.9.1 has it: requests come to it through the handlers of the Java one."""
+_SCALA_3_5 = replace(SCALA, missing_are_maps=False)
+_SCALA_3_7 = replace(_SCALA_3_5, nameless_protocol_is_null=True, old_leave_tells_top_errors=True)
+_SCALA_3_8 = replace(_SCALA_3_7, states_filter_folds_case=True, refused_commits_stay_pending=False)
+SCALA_SINCE = (((3, 8), _SCALA_3_8), ((3, 7), _SCALA_3_7), ((3, 5), _SCALA_3_5), ((3, 0), SCALA))
+"""The Scala coordinator by the first release that has it so: requests come to it through the handlers of the Java one, which
+took shape meanwhile."""
 
 
 JAVA = Policy(
@@ -170,9 +187,12 @@ JAVA = Policy(
     leave_rebalances_once=True,
     empty_group_tombstone_needs_generation=False,
     states_filter_folds_case=True,
+    states_filter_strips_blanks=True,
+    refused_commits_stay_pending=False,
     tombstones_are_awaited=True,
     answers_partitions_once=False,
     commits_are_maps=False,
+    missing_are_maps=False,
     clean_up_removes_group=False,
     old_leave_tells_top_errors=True,
     group_record_sequence=0,
@@ -189,6 +209,7 @@ JAVA = Policy(
     votes_are_counted_in="java.util.HashMap",
     replaced_member_stays_new=False,
     deletion_begins_when_committed=True,
+    misdirected_join_names_member=False,
 )
 
 
@@ -196,7 +217,7 @@ def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:
     """That of a release whose coordinator is "scala" or "java"."""
     if coordinator == "java":
         return JAVA
-    return SCALA_3_9 if release >= (3, 9) else SCALA
+    return next(policy for since, policy in SCALA_SINCE if release >= since)
 
 
 @dataclass(frozen=True, slots=True)

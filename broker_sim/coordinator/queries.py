@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from kafka_wire.messages.k16_list_groups import ListedGroup
@@ -15,13 +18,7 @@ def visible(shard: ShardState, group_id: str) -> Group | None:
     group = shard.groups.get(group_id)
     if group is not None:
         return group if shard.high_watermark >= group.visible_from else None
-    return next((buried for buried in _buried(shard) if buried.group_id == group_id), None)
-
-
-def _buried(shard: ShardState) -> list[Group]:
-    if not shard.writes or not shard.settings.policy.tombstones_are_awaited:
-        return []
-    return [write.buried for write in shard.writes.values() if write.buried is not None]
+    return shard.store.buried.get(group_id)
 
 
 def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
@@ -57,18 +54,24 @@ def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
     )
 
 
-def listed(shard: ShardState, states: list[str], types: list[str]) -> list[ListedGroup]:
-    """The groups of the shard that pass both filters; an empty filter passes everything, an unknown name nothing."""
+def filters_of(policy: Policy, states: list[str], types: list[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The states and types that ListGroups asks for, as they are compared."""
+    fold, strip = policy.states_filter_folds_case, policy.states_filter_strips_blanks
+    stripped = (state.strip() if strip else state for state in states)
+    return frozenset(state.lower() if fold else state for state in stripped), frozenset(kind.lower() for kind in types)
+
+
+def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """The groups of the shard that pass both filters, which are `filters_of` what was asked; an empty filter passes everything, an
+    unknown name nothing."""
     fold = shard.settings.policy.states_filter_folds_case
-    wanted = [state.strip().lower() if fold else state for state in states]
-    kinds = [kind.strip().lower() for kind in types]
 
     def passes(group: Group) -> bool:
         name = group.state.value.lower() if fold else group.state.value
-        return (not wanted or name in wanted) and (not kinds or "classic" in kinds)
+        return (not states or name in states) and (not types or "classic" in types)
 
     return [
         ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
-        for group in [*shard.groups.values(), *_buried(shard)]
+        for group in [*shard.groups.values(), *shard.store.buried.values()]
         if shard.high_watermark >= group.visible_from and passes(group)
     ]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
 from broker_sim.coordinator.blocks import CommitBlocks
-from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
@@ -25,9 +24,10 @@ from broker_sim.coordinator.outcome import (
     StableFetch,
     TimerFired,
     TimerKey,
-    TopicDeleted,
+    TopicsChanged,
 )
 from broker_sim.coordinator.state import Held, ShardState
+from broker_sim.coordinator.store import GroupStore
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
@@ -50,19 +50,21 @@ class Shard(ShardState):
             _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
+        elif type(event) is TopicsChanged:
+            offsets.topics_changed(self, event)
         return out
 
-    def start(self, groups: dict[str, Group], now_ms: int) -> Outcome:
-        """Take over loaded groups: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
+    def start(self, store: GroupStore, now_ms: int) -> Outcome:
+        """Take over what the log has made: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
         self.now_ms = now_ms
         out = self.out = Outcome()
-        self.groups = groups
-        for group in groups.values():
+        self.take_over(store)
+        for group in self.groups.values():
             for member in group.members.values():
                 rebalance.restart_session(self, group, member)
             if len(group.members) > self.settings.max_group_size:
                 rebalance.prepare_rebalance(self, group)
-        if any(group.in_transactions for group in groups.values()):
+        if store.transactions:
             self.arm(("transactions",), self.settings.open_transaction_timeout_ms)
         offsets.arm_expiry(self)
         return out
@@ -76,6 +78,7 @@ class Shard(ShardState):
             membership.unload(self, group)
         self.writes.clear()
         self.groups.clear()
+        self.store.buried.clear()
         return out
 
     # answers of the log
@@ -132,7 +135,6 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     StableFetch: offsets.stable_fetch,
-    TopicDeleted: offsets.topic_deleted,
 }
 
 _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {

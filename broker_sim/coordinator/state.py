@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
 from broker_sim.coordinator.policy import Policy, Settings
-from broker_sim.coordinator.records import Record, encode, replay
+from broker_sim.coordinator.records import Record, encode
+from broker_sim.coordinator.store import GroupStore
 from kafka_wire.errors import Err
 
 
@@ -22,8 +23,6 @@ class Write:
 
     __slots__ = ("answer", "any_isr", "last_offset", "records", "token")
     mergeable = False
-    buried: Group | None = None
-    """A group that this write ends, which readers of what is committed still see."""
 
     def __init__(self, token: int | None, records: list[Record], answer: Any = Err.NONE) -> None:
         self.token, self.records, self.answer = token, records, answer
@@ -38,12 +37,25 @@ class Write:
 
     def done(self, shard: ShardState) -> None:
         """The records are committed."""
-        for record in self.records:
-            replay(shard.groups, record)
+        self.publish(shard)
         shard.reply(self.token, self.answer)
 
+    def publish(self, shard: ShardState) -> None:
+        """What the log has counts from here on."""
+        for record in self.records:
+            shard.store.replay(record)
+
     def failed(self, shard: ShardState, error: Err) -> None:
-        """The records were not written, or not in time; ``error`` is the log's own."""
+        """The records were not written, or not in time (REQUEST_TIMED_OUT: the log may have them yet); ``error`` is the log's own."""
+        if error is not Err.REQUEST_TIMED_OUT:
+            self.revert(shard)
+        self.refuse(shard, error)
+
+    def revert(self, shard: ShardState) -> None:
+        """Undo what was changed ahead of the log."""
+
+    def refuse(self, shard: ShardState, error: Err) -> None:
+        """Tell who waits."""
         shard.reply(self.token, self.failure(shard.settings.policy.commit_errors.get(error, error)))
 
     def failure(self, error: Err) -> Any:
@@ -86,7 +98,8 @@ class ShardState:
     partition: int
     settings: Settings
     new_id: Callable[[], str]
-    groups: dict[str, Group] = field(default_factory=dict)
+    store: GroupStore = field(init=False)
+    groups: dict[str, Group] = field(init=False)  # the store's
     writes: dict[int, Write] = field(default_factory=dict)  # by ticket, in the order of their append
     high_watermark: int = 0
     last_written: int = -1  # the offset of the last record that the log has taken
@@ -94,6 +107,18 @@ class ShardState:
     now_ms: int = 0
     out: Outcome = field(default_factory=Outcome)
     next_ticket: int = 0
+
+    def __post_init__(self) -> None:
+        self.take_over(GroupStore(self.settings.policy))
+
+    def take_over(self, store: GroupStore) -> None:
+        """What the log has made is this shard's from here on."""
+        self.store, self.groups = store, store.groups
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether anything is appended and not committed, or waits for that."""
+        return bool(self.writes)
 
     def reply(self, token: int | None, answer: Any) -> None:
         """Answer a request; None is a request that was answered before, or nobody's."""
@@ -141,6 +166,8 @@ class ShardState:
         self.writes[ticket] = write
 
     def remove_group(self, group: Group) -> None:
-        """Forget a group at once, without a record."""
-        group.state = State.DEAD
-        self.groups.pop(group.group_id, None)
+        """A group goes, ahead of its tombstone: where that is awaited who reads what is committed still sees it."""
+        if self.settings.policy.tombstones_are_awaited:
+            self.store.bury(group)
+        else:
+            self.store.forget(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_sim.coordinator.group import CUT_OFF, SYNC_ANSWER, Group, Member, State
 from broker_sim.coordinator.outcome import Client, TimerKey
 from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
-from broker_sim.coordinator.records import group_record, replay
+from broker_sim.coordinator.records import group_record
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -28,11 +28,11 @@ class SyncWrite(Write):
 
     def done(self, shard: ShardState) -> None:
         """Hand out the assignments to whoever waits for its own."""
+        self.publish(shard)
         group = self._waiting(shard)
         if group is None:
             return
-        for record in self.records:
-            replay(shard.groups, record)
+        group.assign()
         group.enter(State.STABLE, shard.now_ms)
         for member in group.members.values():
             if answer_sync(shard, member, sync_answer(group, member)):

@@ -41,6 +41,4 @@ def publish(
     if high_watermark > shard.high_watermark:
         shard.high_watermark = high_watermark
     for commit in commits:
-        shape = commit[0]
-        assert shape.passed is not None
-        shape.passed[0].take(shape, commit[1], commit_ts_ms)
+        shard.store.replay_commit(commit[0], commit[1], commit_ts_ms)

@@ -38,6 +38,21 @@ def scala_order(names: Iterable[str]) -> list[str]:
     return _trie_order([(_improved(_string_hash(name)), name) for name in names])
 
 
+def scala_mutable_order(names: Iterable[str]) -> list[str]:
+    """``names`` as a scala.collection.mutable.HashMap (2.13) with these keys gives them."""
+    keys = list(names)
+    buckets = _BUCKETS
+    while len(keys) >= buckets * 3 // 4:
+        buckets *= 2
+
+    def place(name: str) -> tuple[int, int]:
+        code = _string_hash(name)
+        code ^= code >> 16
+        return code & (buckets - 1), code ^ 0x8000_0000  # a bucket's in the order of their hashes, which are signed
+
+    return sorted(keys, key=place)
+
+
 def _trie_order(keys: list[tuple[int, str]]) -> list[str]:
     """A node of the trie: 32 branches by the lowest five bits; keys that are alone on theirs come before the nodes below."""
     if len({code for code, _ in keys}) == 1:

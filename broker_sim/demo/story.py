@@ -20,6 +20,7 @@ from broker_sim.demo.ledger import Ledger
 from broker_sim.demo.processes import PARTITIONS, Broker, DemoFailed, Member, tail
 from broker_sim.demo.view import View
 from broker_sim.demo.watch import Watch
+from broker_sim.explain.model import COMPLETING, PREPARING, STABLE
 
 RECORDS = 400
 """Records in each partition: more than the consumers read before they are told to hurry."""
@@ -87,11 +88,11 @@ class Story:
                 self.view.say("group", f"{name} is out: {self._why_gone(name)}")
         if not self.in_group and clients and not self.generation:
             self._rebalancing()
-        if state in ("PreparingRebalance", "CompletingRebalance") and self.stable:
+        if state in (PREPARING, COMPLETING) and self.stable:
             self._rebalancing()
             self.view.say("group", "rebalance: every member gives up its partitions and joins again")
         if self.members:
-            self.stable = state == "Stable"
+            self.stable = state == STABLE
         self.in_group = clients
         self._news.set()
 

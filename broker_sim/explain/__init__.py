@@ -1,6 +1,6 @@
 """What happened to a group, in words and as a picture: pure functions over the journal's events.
 
-* ``words``: ``explain`` (why did it rebalance, who held it up, how did it end), ``recent`` (for a wait that failed)
+* ``explanation``: ``explain`` (why did it rebalance, who held it up, how did it end), ``recent`` (for a wait that failed)
 * ``terminal``: ``timeline``, a drawing in characters; ``picture``: ``svg`` and ``html``, one self-contained file
 * ``history``: the ``History`` that all of them tell
 
@@ -8,7 +8,7 @@ A journal's events are dicts in the journal's schema. A journal may begin in the
 kinds of events that are not known here.
 """
 
+from broker_sim.explain.explanation import explain, recent
 from broker_sim.explain.history import history
-from broker_sim.explain.words import explain, recent
 
 __all__ = ["explain", "history", "recent"]

@@ -100,6 +100,8 @@ class Causes:
                 before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING
             )
             return Cause("append_failed" if failed else "appended", ts_ms, error=None if error == "NONE" else error)
+        if kind == "topics":
+            return Cause("deleted", ts_ms)
         if kind == "load":
             rebalances = after is not None and after.state == PREPARING
             return Cause("too_large" if rebalances else "loaded", ts_ms)

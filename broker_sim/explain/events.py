@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.words import visible
+from broker_sim.common.text import visible
 
 __all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import (
@@ -34,7 +35,6 @@ from broker_sim.explain.model import (
 from broker_sim.explain.names import short_names
 from broker_sim.explain.stretches import stretches
 from broker_sim.explain.surroundings import Surroundings
-from broker_sim.words import visible
 
 __all__ = ["history"]
 
@@ -141,6 +141,9 @@ class _Reader:
             rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
 
     def _connection(self, event: Event) -> None:
+        host, peer = text(event, "host"), text(event, "peer")
+        if host and peer:
+            self.history.hosts[peer] = host
         if event.get("action") == "closed":
             self.causes.closed(number(event, "connection"), self.ts_ms)
 
@@ -413,7 +416,7 @@ class _Reader:
         self.around.finish()
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
-        past.names = short_names(past.members.values())
+        past.names = short_names(past.members.values(), past.hosts)
         for rebalance, following in pairwise(past.rebalances):
             rebalance.following = following
         past.stretches = stretches(past.rebalances)

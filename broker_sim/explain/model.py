@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Call, Snapshot
+from kafka_wire.group_states import GROUP_STATES
 
 __all__ = [
     "Arrival",
@@ -22,7 +23,7 @@ __all__ = [
     "commits_of",
 ]
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
 
 @dataclass(slots=True)
@@ -203,6 +204,7 @@ class History:
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
     members: dict[str, Info] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
     now: Snapshot | None = None
     existed: bool = False
 

@@ -1,10 +1,11 @@
-"""Short names for members: the instance id, or the client id; where several share it, with as much of the member id's random part as
-tells them apart."""
+"""Short names for members: the instance id, or the simulated host they run on, or the client id; where several share it, with as much
+of the member id's random part as tells them apart."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from broker_sim.explain.model import Info
 
@@ -13,18 +14,19 @@ __all__ = ["short_names"]
 _SHORTEST = 4
 
 
-def short_names(members: Iterable[Info]) -> dict[str, str]:
-    """Member id -> a name for people. All ids of one static member have its instance id as their name."""
+def short_names(members: Iterable[Info], hosts: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Member id -> a name for people. All ids of one static member have its instance id as their name. ``hosts``: the names of clients'
+    hosts by their addresses, for faults in simulations are told of by these."""
     alike: dict[str, list[Info]] = defaultdict(list)
     for info in members:
-        alike[info.instance or info.client_id or _without_uuid(info.member)].append(info)
+        alike[info.instance or hosts.get(info.client_host) or info.client_id or _without_uuid(info.member)].append(info)
     names: dict[str, str] = {}
     for base, infos in alike.items():
         static = {info.instance for info in infos}
         if len(infos) == 1 or (len(static) == 1 and None not in static):
             names.update((info.member, base) for info in infos)
             continue
-        suffixes = [_suffix(info.member, base) for info in infos]
+        suffixes = [_suffix(info.member, info.client_id or base) for info in infos]
         length = _SHORTEST
         longest = max(map(len, suffixes))
         while length < longest and len({suffix[:length] for suffix in suffixes}) < len(set(suffixes)):

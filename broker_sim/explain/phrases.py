@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import Cause, History, Incident, Rebalance, Span
-from broker_sim.words import duration_text
 
 __all__ = ["after", "because", "clock", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.canvas import Canvas, escaped
 from broker_sim.explain.events import Event
+from broker_sim.explain.explanation import Paragraph, header, paragraphs, standing
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
 from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Incident, Span
@@ -17,8 +19,6 @@ from broker_sim.explain.phrases import clock, count, date, incident_words, span_
 from broker_sim.explain.scene import Band, Scene, scene
 from broker_sim.explain.story import tell
 from broker_sim.explain.style import HUES, SCRIPT, page_css, picture_css
-from broker_sim.explain.words import Paragraph, header, paragraphs, standing
-from broker_sim.words import duration_text
 
 __all__ = ["html", "svg"]
 

@@ -160,7 +160,7 @@ def _lanes(past: History) -> list[Lane]:
             lanes.append(lane)
             free[base].append(lane)
         elif not info.instance:
-            lane.name = info.client_id or lane.name
+            lane.name = past.hosts.get(info.client_host) or info.client_id or lane.name
         lane.members.append(info.member)
         lane.present.append((info.first_ms, until))
         of_member[info.member] = lane

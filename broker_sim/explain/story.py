@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import DEAD, Arrival, History, Rebalance, Removal, Stretch, commits_of
 from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, quoted, span_words, times
-from broker_sim.words import duration_text
 
 __all__ = ["life_of", "tell", "tell_stretch"]
 

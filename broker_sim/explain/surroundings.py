@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Event, names_in, number, table, text
 from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import count, quoted
-from broker_sim.words import duration_text
 
 __all__ = ["Surroundings"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_wire.codec import DecodeError, decode_from
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafka_wire.schema import FieldSpec
+from kafka_wire.schema import Entity, FieldSpec
 
 __all__ = ["MOST_BYTES", "MOST_TEXT", "MOST_VALUES", "to_json"]
 
@@ -32,13 +32,6 @@ _ENUMERATED = ("api_key", "error_code")
 """Fields whose values are members of an enum where a handler has made them."""
 
 _NEWEST = 3  # version of the consumer protocol
-
-_SUBSCRIPTIONS = {("JoinGroupRequestProtocol", "metadata"), ("JoinGroupResponseMember", "metadata")} | {
-    ("DescribedGroupMember", "member_metadata")
-}
-_ASSIGNMENTS = {("SyncGroupRequestAssignment", "assignment"), ("SyncGroupResponse", "assignment")} | {
-    ("DescribedGroupMember", "member_assignment")
-}
 
 _BATCH = struct.Struct(">qi")  # base offset, length
 _BATCH_COUNT = 57  # where the number of records stands in a batch of format v2
@@ -66,9 +59,7 @@ class _Plan:
         present = [(name, spec) for name, spec in cls.__fields__ if version in spec.versions]
         fields = ", ".join(f"{name!r}: value.{name}" for name, _ in present)
         self.take: Callable[[Any], dict[str, Any]] = eval(f"lambda value: {{{fields}}}")  # twice as fast as attrgetter
-        self.shown = [
-            (name, show) for name, spec in present if (show := _shower(cls.__name__, name, spec, version)) is not None
-        ]
+        self.shown = [(name, show) for name, spec in present if (show := _shower(name, spec, version)) is not None]
         self.typed = any(name == "protocol_type" for name, _ in cls.__fields__)
 
 
@@ -94,13 +85,13 @@ def _struct(value: Any, version: int, budget: _Budget) -> dict[str, Any]:
     return body
 
 
-def _shower(cls_name: str, name: str, spec: FieldSpec, version: int) -> _Shower | None:
+def _shower(name: str, spec: FieldSpec, version: int) -> _Shower | None:
     """How a field's value is shown; None for as it is."""
     if spec.kind == "array":
-        return _array(_shower(cls_name, name, spec.element(), version))
-    if (cls_name, name) in _SUBSCRIPTIONS:
+        return _array(_shower(name, spec.element(), version))
+    if spec.entity is Entity.SUBSCRIPTION:
         return lambda value, budget: _consumers(value, budget, _subscription)
-    if (cls_name, name) in _ASSIGNMENTS:
+    if spec.entity is Entity.ASSIGNMENT:
         return lambda value, budget: _consumers(value, budget, _assignment)
     match spec.kind:
         case "struct":

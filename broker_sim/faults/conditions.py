@@ -14,17 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim import leadership
-from broker_sim.clock import Timer
-from broker_sim.metadata import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.common.clock import Timer
+from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
+from broker_sim.metadata import leader_election
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.metadata.topics import Gate
 from broker_sim.storage.errors import StorageError
-from broker_sim.topics import Gate
-from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal
-    from broker_sim.runtime import GroupRuntime
+    from broker_sim.runtime.group_coordinator import GroupCoordinator
 
 __all__ = ["KINDS", "Condition", "Conditions", "Kind"]
 
@@ -154,7 +154,7 @@ class Conditions:
     def __init__(
         self,
         state: ClusterState,
-        runtime: Callable[[], GroupRuntime],
+        runtime: Callable[[], GroupCoordinator],
         rng: random.Random,
         journal: Journal | None = None,
     ) -> None:
@@ -268,7 +268,7 @@ class _Begin:
         def undo() -> None:
             alive = [node for node in isr if all_._state.brokers[node].alive]
             partition.isr_too_small, partition.isr = False, alive or isr
-            leadership.catch_up(all_._state, partition)
+            leader_election.catch_up(all_._state, partition)
             partition.release()
 
         one.undo = undo
@@ -296,7 +296,7 @@ class _Begin:
     @staticmethod
     def no_leader(all_: Conditions, one: Condition) -> None:
         partition, leader, state = one.partition, one.partition.leader, all_._state
-        one.undo = lambda: leadership.reopen(state, partition, leader)
+        one.undo = lambda: leader_election.reopen(state, partition, leader)
         partition.barred = True
         state.set_leader(partition, -1)
 

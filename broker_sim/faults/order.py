@@ -30,10 +30,10 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, Unpack
 
+from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.faults.recorded import Diverged, Entry, Guard, Held, Recording, Replay, entry_from, load
 from broker_sim.faults.selectors import ApiName, Asked, Selector, SelectorKeys, api_key_of, selector_from
 from broker_sim.journal import WaitTimeout
-from broker_sim.words import UsageError, duration_ms
 from kafka_wire.api_keys import DEFAULT_VERSION
 
 __all__ = ["FREE", "Diverged", "Hold", "Order", "Recording", "Replay", "load"]
@@ -58,6 +58,8 @@ class Hold(Guard):
         self.selector = selector
         self.ended = False
         self._owner = owner
+        self.hits = 0
+        """How many requests it has held."""
         self._waiting: list[Held] = []
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -143,6 +145,7 @@ class Hold(Guard):
 
     def add(self, held: Held) -> None:
         """For Order."""
+        self.hits += 1
         self._waiting.append(held)
         self._owner.tell("held", held)
         for wanted, done in self._watchers:

@@ -1,18 +1,20 @@
 """Requests of which some partitions fail and the others do not: a rule that names a topic breaks that topic alone.
 
-``split`` parts a request into what fails and what the handler gets; ``merged`` puts the answers together again. Errors that a broker
-only ever gives to a whole request (NOT_COORDINATOR for an OffsetCommit) are not parted: ``split`` gives None then.
+``split`` parts a request into what fails and what the handler gets; ``merged`` puts the answers together again. Which APIs can, and
+with which errors, stands in the ``TRAITS`` of their handlers' files: errors that a broker only ever gives to a whole request
+(NOT_COORDINATOR for an OffsetCommit) are not parted, and ``split`` gives None then.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from kafka_wire.api_keys import ApiKey
+from broker_sim.handlers import traits_of
 from kafka_wire.errors import Err
-from kafka_wire.schema import ZERO_UUID
+from kafka_wire.schema import ZERO_UUID, Entity
 
 __all__ = ["Chosen", "merged", "named_in", "split"]
 
@@ -21,92 +23,107 @@ Chosen = Callable[[str, bytes, int], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Fields:
-    """Where the partitions stand: lists of topics and partitions and the index, of the request and of the response. No partitions:
-    topics alone."""
+class _Shape:
+    """Where the partitions stand in a request or a response: the fields of its topics, of a topic's name, id and partitions, and of a
+    partition's index. "" for what is not there; partitions without an index are the numbers themselves."""
 
     topics: str
+    topic: Any
+    name: str
+    topic_id: str
     partitions: str
     index: str
-    answered: str
-    rows: str
-    row_index: str
+
+    def of(self, topic: Any) -> tuple[str, bytes]:
+        """A topic's name and id."""
+        name = getattr(topic, self.name) if self.name else ""
+        return name or "", getattr(topic, self.topic_id) if self.topic_id else ZERO_UUID
+
+    def index_of(self, row: Any) -> int:
+        """A partition's index."""
+        index: int = getattr(row, self.index) if self.index else row
+        return index
+
+    def rows(self, topic: Any) -> list[Any]:
+        rows: list[Any] = getattr(topic, self.partitions)
+        return rows
 
 
-_SAME = _Fields("topics", "partitions", "partition_index", "topics", "partitions", "partition_index")
-_FIELDS: dict[int, _Fields] = {
-    ApiKey.PRODUCE: _Fields("topic_data", "partition_data", "index", "responses", "partition_responses", "index"),
-    ApiKey.LIST_OFFSETS: _SAME,
-    ApiKey.METADATA: _Fields("topics", "", "", "topics", "", ""),
-    ApiKey.OFFSET_COMMIT: _SAME,
-    ApiKey.DELETE_RECORDS: _SAME,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: dataclasses.replace(_SAME, index="partition", row_index="partition"),
-}
+def _shape(message: Any) -> _Shape:
+    """Raises StopIteration for a message that names no topics in any version."""
+    cls: Any = type(message)
+    return _shape_of(cls)
 
-_OF_COMMITS = {
-    Err.UNKNOWN_TOPIC_OR_PARTITION,
-    Err.TOPIC_AUTHORIZATION_FAILED,
-    Err.OFFSET_METADATA_TOO_LARGE,
-    Err.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""Errors of one partition of an OffsetCommit; all others are the group's."""
+
+@cache
+def _shape_of(cls: Any) -> _Shape:
+    topics, item, marks = next(
+        (name, spec.item, marks)
+        for name, spec in cls.__fields__
+        if spec.inner and {Entity.TOPIC, Entity.TOPIC_ID} & (marks := _marks(spec.inner)).keys()
+    )
+    for name, spec in item.__fields__:
+        rows = _marks(spec.inner) if spec.inner else {}
+        if spec.entity is Entity.PARTITION or Entity.PARTITION in rows:
+            found = name, rows.get(Entity.PARTITION, "")
+            break
+    else:
+        found = "", ""
+    return _Shape(topics, item, marks.get(Entity.TOPIC, ""), marks.get(Entity.TOPIC_ID, ""), *found)
+
+
+def _marks(cls: Any) -> dict[Any, str]:
+    """Entity -> the field that has it."""
+    return {spec.entity: name for name, spec in cls.__fields__ if spec.entity is not None}
 
 
 def split(request: Any, api_key: int, version: int, err: Err, chosen: Chosen) -> tuple[Any, Any] | None:
     """The part that fails and the part that is handled; None where the whole request fails."""
-    fields = _FIELDS.get(api_key)
-    if fields is None or (api_key == ApiKey.OFFSET_COMMIT and err not in _OF_COMMITS):
+    parts = traits_of(api_key).parts
+    if parts is None or err not in parts.errors or version < parts.since:
         return None
-    if api_key == ApiKey.METADATA and version == 0:
-        return None  # no topics are all topics there
-    topics = getattr(request, fields.topics)
-    if topics is None:  # Metadata of all: what fails is known from the answer, see named_in
-        return dataclasses.replace(request, **{fields.topics: []}), request
-    failing = _part(topics, fields, lambda *partition: chosen(*partition))
-    well = _part(topics, fields, lambda *partition: not chosen(*partition))
-    if not well and api_key != ApiKey.METADATA:  # whose answer names the brokers all the same
+    shape = _shape(request)
+    topics = getattr(request, shape.topics)
+    if topics is None:  # all of them: what fails is known from the answer, see named_in
+        return dataclasses.replace(request, **{shape.topics: []}), request
+    failing = _part(topics, shape, lambda *partition: chosen(*partition))
+    well = _part(topics, shape, lambda *partition: not chosen(*partition))
+    if not well and not parts.answers_nothing:
         return None
-    return dataclasses.replace(request, **{fields.topics: failing}), dataclasses.replace(
-        request, **{fields.topics: well}
-    )
+    return dataclasses.replace(request, **{shape.topics: failing}), dataclasses.replace(request, **{shape.topics: well})
 
 
-def _part(topics: list[Any], fields: _Fields, wanted: Chosen) -> list[Any]:
-    if not fields.partitions:
-        return [topic for topic in topics if wanted(*_identity(topic), -1)]
+def _part(topics: list[Any], shape: _Shape, wanted: Chosen) -> list[Any]:
+    if not shape.partitions:
+        return [topic for topic in topics if wanted(*shape.of(topic), -1)]
     out = []
     for topic in topics:
-        rows = [
-            row for row in getattr(topic, fields.partitions) if wanted(*_identity(topic), getattr(row, fields.index))
-        ]
+        rows = [row for row in shape.rows(topic) if wanted(*shape.of(topic), shape.index_of(row))]
         if rows:
-            out.append(dataclasses.replace(topic, **{fields.partitions: rows}))
+            out.append(dataclasses.replace(topic, **{shape.partitions: rows}))
     return out
 
 
-def _identity(topic: Any) -> tuple[str, bytes]:
-    name = topic.topic if hasattr(topic, "topic") else topic.name
-    return name or "", getattr(topic, "topic_id", ZERO_UUID)
-
-
 def named_in(response: Any, request: Any, chosen: Chosen) -> Any:
-    """A Metadata request for all topics as one for those of its answer that fail."""
-    from kafka_wire.messages.k03_metadata import MetadataRequestTopic
+    """A request for all topics as one for those of its answer that fail."""
+    asked, told = _shape(request), _shape(response)
+    failing = [
+        asked.topic(**{asked.name: getattr(topic, told.name), asked.topic_id: getattr(topic, told.topic_id)})
+        for topic in getattr(response, told.topics)
+        if chosen(*told.of(topic), -1)
+    ]
+    return dataclasses.replace(request, **{asked.topics: failing})
 
-    failing = [topic for topic in response.topics if chosen(*_identity(topic), -1)]
-    return dataclasses.replace(request, topics=[MetadataRequestTopic(topic.topic_id, topic.name) for topic in failing])
 
-
-def merged(response: Any, failed: Any, api_key: int) -> Any:
+def merged(response: Any, failed: Any) -> Any:
     """``response`` with the rows of ``failed``, which replace those of the same partitions."""
-    fields = _FIELDS[api_key]
-    topics = {_identity(topic): topic for topic in getattr(response, fields.answered)}
-    for topic in getattr(failed, fields.answered):
-        there = topics.get(_identity(topic))
-        if there is None or not fields.rows:
-            topics[_identity(topic)] = topic
+    shape = _shape(response)
+    topics = {shape.of(topic): topic for topic in getattr(response, shape.topics)}
+    for topic in getattr(failed, shape.topics):
+        there = topics.get(shape.of(topic))
+        if there is None or not shape.partitions:
+            topics[shape.of(topic)] = topic
             continue
-        rows = {getattr(row, fields.row_index): row for row in getattr(there, fields.rows)}
-        rows |= {getattr(row, fields.row_index): row for row in getattr(topic, fields.rows)}
-        topics[_identity(topic)] = dataclasses.replace(there, **{fields.rows: list(rows.values())})
-    return dataclasses.replace(response, **{fields.answered: list(topics.values())})
+        rows = {shape.index_of(row): row for row in [*shape.rows(there), *shape.rows(topic)]}
+        topics[shape.of(topic)] = dataclasses.replace(there, **{shape.partitions: list(rows.values())})
+    return dataclasses.replace(response, **{shape.topics: list(topics.values())})

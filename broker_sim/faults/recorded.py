@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from broker_sim.faults.selectors import NAMES, Asked, api_key_of
+from broker_sim.common.text import UsageError, duration_ms, duration_text
+from broker_sim.faults.selectors import Asked, api_key_of
 from broker_sim.journal import WaitTimeout
-from broker_sim.words import UsageError, duration_ms, duration_text
 
 __all__ = ["Diverged", "Entry", "Guard", "Held", "Recording", "Replay", "entry_from", "load"]
 
@@ -181,7 +181,7 @@ def entry_from(values: object, where: str) -> Entry:
         raise UsageError(f"{where}: n is a number, client_id, group and member are strings or null")
     if not isinstance(topics, list | tuple) or not all(isinstance(topic, str) for topic in topics):
         raise UsageError(f"{where}: topics is a list of names")
-    api = NAMES[api_key_of(values["api"])]
+    api = api_key_of(values["api"]).kafka_name
     return Entry(n, api, texts[0], texts[1], texts[2], tuple(sorted(topics)))
 
 

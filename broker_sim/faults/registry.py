@@ -24,11 +24,11 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Unpack
 
-from broker_sim.clock import Clock
+from broker_sim.common.clock import Clock
+from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.faults.rules import Rule, RuleKeys, rule_from
 from broker_sim.faults.selectors import ApiName, Asked
 from broker_sim.journal import WaitTimeout
-from broker_sim.words import UsageError, duration_ms
 from kafka_wire.api_keys import DEFAULT_VERSION
 
 __all__ = ["Fault", "Faults", "NeverHit"]

@@ -1,7 +1,8 @@
 """Rules for requests, as data: which ones, how often, and what happens to them.
 
 A rule is a selector (``selectors``), a budget and exactly one verdict. The same keys make it in Python, over HTTP, on the command
-line and in scenario files; ``rule_from`` is the only door, so that all of them refuse the same things with the same words.
+line and in scenario files; ``RuleKeys`` is where they are declared, once, for type checkers and for whoever
+reads them; ``rule_from`` is the only door, so that all of them refuse the same things with the same words.
 
 Budget, counted over the requests that the selector takes, inside the time window:
 
@@ -28,7 +29,7 @@ throttle_ms        handled; the response says throttle_time_ms=N, and the connec
 An error of a rule that names a topic is that of the topic's partitions alone, the request's others are handled - where brokers answer
 so: a group's error (NOT_COORDINATOR) is always that of the whole request.
 
-Durations are those of ``words.duration_ms`` and pass on the broker's clock.
+Durations are those of ``text.duration_ms`` and pass on the broker's clock.
 """
 
 from __future__ import annotations
@@ -36,17 +37,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from broker_sim.faults.selectors import KEYS as SELECTOR_KEYS
-from broker_sim.faults.selectors import Selector, SelectorKeys, selector_from
-from broker_sim.words import UsageError, duration_ms, duration_text, unknown
+from broker_sim.common.text import UsageError, duration_text
+from broker_sim.faults.selectors import FIELDS as SELECTOR
+from broker_sim.faults.selectors import Selector, SelectorKeys, selector_of
+from broker_sim.fields.field import about, fields_of, read
+from broker_sim.fields.kafka import ErrorCode
+from broker_sim.fields.kinds import Count, Duration, Flag, Number
+from broker_sim.fields.problems import Problems
 from kafka_wire.api_keys import DEFAULT_VERSION
 from kafka_wire.errors import Err
 
-__all__ = ["RULE_KEYS", "VERDICTS", "Kind", "Rule", "RuleKeys", "Verdict", "error_from", "rule_from"]
+__all__ = ["FIELDS", "RULE_KEYS", "VERDICTS", "Kind", "Rule", "RuleKeys", "Verdict", "rule_from"]
 
-DEFAULT_GAP_MS = 100
+DEFAULT_GAP_S = 0.1
 LARGEST = 2**31 - 1
 
 
@@ -81,26 +86,45 @@ VERDICTS = tuple(kind.value for kind in Kind)
 class RuleKeys(SelectorKeys, total=False):
     """Every key of a rule but ``api``: which requests, how often, what happens; see the module's text. What is None is not given."""
 
-    nth: int | None
-    times: int | None
-    probability: float | None
-    after: float | str | None
-    during: float | str | None
-    error: str | int | Err | None
-    error_after: str | int | Err | None
-    delay: float | str | None
-    reply_delay: float | str | None
-    hang: bool | None
-    drop: bool | None
-    drop_after: bool | None
-    truncate: int | None
-    split: int | None
-    throttle_ms: int | None
-    gap: float | str | None
-    must_hit: bool | None
+    nth: Annotated[int | None, about(Count(1, LARGEST), "only the n-th match, counted from 1")]
+    times: Annotated[int | None, about(Count(1, LARGEST), "at most that often (default: always)", example=3)]
+    probability: Annotated[float | None, about(Number(0, 1), "hit by chance, drawn from the cluster's seed")]
+    after: Annotated[float | str | None, about(Duration(), "begin that long after it was added")]
+    during: Annotated[float | str | None, about(Duration(), "for that long")]
+    error: Annotated[
+        str | int | Err | None,
+        about(ErrorCode(), "answer with this error; the request is not applied", example="NOT_COORDINATOR"),
+    ]
+    error_after: Annotated[
+        str | int | Err | None,
+        about(ErrorCode(), "apply the request, then answer with this error", example="REQUEST_TIMED_OUT"),
+    ]
+    delay: Annotated[float | str | None, about(Duration(), "handle the request that much later", example="2s")]
+    reply_delay: Annotated[float | str | None, about(Duration(), "handle the request, answer that much later")]
+    hang: Annotated[bool | None, about(Flag(), "neither handle nor answer the request")]
+    drop: Annotated[bool | None, about(Flag(), "reset the connection; the request is not applied")]
+    drop_after: Annotated[bool | None, about(Flag(), "apply the request, then reset the connection")]
+    truncate: Annotated[
+        int | None, about(Count(0, LARGEST), "send that many bytes of the response, then close the connection")
+    ]
+    split: Annotated[
+        int | None, about(Count(1, LARGEST), "send the response in two parts, the first of that many bytes")
+    ]
+    throttle_ms: Annotated[
+        int | None,
+        about(Count(1, LARGEST), "throttle_time_ms in the response; the connection is muted for so long"),
+    ]
+    gap: Annotated[float | str | None, about(Duration(), "split: the time between the two parts")]
+    must_hit: Annotated[
+        bool | None,
+        about(Flag(), "removing the rule without a hit is an error (default: true, but for a rule of chance)"),
+    ]
 
 
-RULE_KEYS = ("api", *RuleKeys.__annotations__)
+FIELDS = {"api": SELECTOR["api"], **fields_of(RuleKeys)}
+"""The fields of a rule, by their names."""
+
+RULE_KEYS = tuple(FIELDS)
 """Every key of a rule."""
 
 
@@ -198,28 +222,23 @@ def rule_from(
 
     ``must_hit`` is true unless given, but for a rule with a probability: chance owes nothing.
     """
-    given = {key: value for key, value in values.items() if value is not None}
-    for key in given:
-        if key not in RULE_KEYS:
-            raise unknown("key of a rule", key, RULE_KEYS)
-    selector = selector_from(
-        {key: given[key] for key in SELECTOR_KEYS if key in given}, as_version=as_version, brokers=brokers
-    )
-    verdict = _verdict(given)
-    nth = _count("nth", given.get("nth"), 1) or 0
-    times = _count("times", given.get("times"), 1)
-    if nth and times is None:
-        times = 1
-    probability = _probability(given.get("probability"))
-    must_hit = _flag("must_hit", given.get("must_hit", probability is None))
-    after_ms = duration_ms(given.get("after", 0), "after")
-    during_ms = duration_ms(given["during"], "during") if "during" in given else None
+    given = read(FIELDS, values, "a rule", "key of a rule")
+    problems = Problems()
+    with problems.at():
+        selector = selector_of(given, as_version=as_version, brokers=brokers)
+    with problems.at():
+        verdict = _verdict(given)
+    during_ms = _ms(given["during"]) if "during" in given else None
     if during_ms == 0:
-        raise UsageError("during: a window of 0 ms takes no request")
-    return Rule(selector, verdict, nth, times, probability, after_ms, during_ms, must_hit)
+        problems.add(UsageError("during: a window of 0 ms takes no request"), "during")
+    problems.check()
+    nth, probability = given.get("nth", 0), given.get("probability")
+    times = given.get("times", 1 if nth else None)
+    must_hit = given.get("must_hit", probability is None)
+    return Rule(selector, verdict, nth, times, probability, _ms(given.get("after", 0)), during_ms, must_hit)
 
 
-def _verdict(given: Mapping[str, object]) -> Verdict:
+def _verdict(given: Mapping[str, Any]) -> Verdict:
     named = [key for key in VERDICTS if key in given and given[key] is not False]
     if not named:
         raise UsageError(f"a rule needs a verdict, one of {', '.join(VERDICTS)}")
@@ -229,65 +248,16 @@ def _verdict(given: Mapping[str, object]) -> Verdict:
     if "gap" in given and kind is not Kind.SPLIT:
         raise UsageError(f"gap belongs to split, not to {kind.value}")
     if kind in _ERRORS:
-        return Verdict(kind, error_from(value, kind.value))
+        return Verdict(kind, value)
     if kind in _DURATIONS:
-        return Verdict(kind, number=duration_ms(value, kind.value))
+        return Verdict(kind, number=_ms(value))
     if kind in _FLAGS:
-        _flag(kind.value, value)
         return Verdict(kind)
-    number = _count(kind.value, value, 0 if kind is Kind.TRUNCATE else 1)
-    assert number is not None
-    gap_ms = duration_ms(given.get("gap", DEFAULT_GAP_MS / 1000), "gap") if kind is Kind.SPLIT else 0
-    return Verdict(kind, number=number, gap_ms=gap_ms)
+    return Verdict(kind, number=value, gap_ms=_ms(given.get("gap", DEFAULT_GAP_S)) if kind is Kind.SPLIT else 0)
 
 
-def error_from(value: object, what: str = "error") -> Err:
-    """An error by Kafka's name in any case, by its code, or as Err. Raises UsageError with the nearest."""
-    if isinstance(value, str) and not value.lstrip("-").isdigit():
-        found = Err.__members__.get(value.strip().upper().replace("-", "_"))
-        if found is None:
-            raise unknown("error", value, Err.__members__)
-    elif isinstance(value, bool) or not isinstance(value, int | str):
-        raise UsageError(f"{what}: {value!r} is neither the name of an error nor its code")
-    else:
-        try:
-            found = Err(int(value))
-        except ValueError:
-            raise UsageError(f"{what}: Kafka has no error with the code {value}") from None
-    if found is Err.NONE:
-        raise UsageError(f"{what}: NONE is no error")
-    return found
-
-
-def _count(key: str, value: object, least: int) -> int | None:
-    if value is None:
-        return None
-    number = int(value) if isinstance(value, str) and value.isdigit() and len(value) < 11 else value
-    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= LARGEST:
-        raise UsageError(f"{key}: {value!r} is not a whole number from {least}")
-    return number
-
-
-def _probability(value: object) -> float | None:
-    if value is None:
-        return None
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise UsageError(f"probability: {value!r} is not a number from 0 to 1")
-    return number
-
-
-_WORDS = {"true": True, "yes": True, "false": False, "no": False}
-
-
-def _flag(key: str, value: object) -> bool:
-    flag = _WORDS.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(flag, bool):
-        raise UsageError(f"{key}: {value!r} is neither true nor false")
-    return flag
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _ordinal(number: int) -> str:

@@ -24,17 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.bodies import to_json
 from broker_sim.faults.error_response import error_response, first_error
+from broker_sim.faults.facts import facts_of
 from broker_sim.faults.partial_error import merged, named_in, split
 from broker_sim.faults.rules import Kind, Verdict
-from broker_sim.faults.selectors import Asked, facts_of
-from kafka_wire.api_keys import ApiKey
+from broker_sim.faults.selectors import Asked
 
 if TYPE_CHECKING:
-    from broker_sim.clock import Clock, Timer
+    from broker_sim.common.clock import Clock, Timer
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults, Journal
     from broker_sim.handlers.context import TappedContext
-    from broker_sim.metadata import ClusterState
+    from broker_sim.handlers.traits import Held
+    from broker_sim.metadata.cluster_state import ClusterState
 
 __all__ = ["RequestTap"]
 
@@ -66,6 +67,8 @@ class RequestTap:
         self._connections = count(1)
         self._open: dict[int, _Open] = {}
         self._muted: dict[int, Timer] = {}  # by the connection's number
+        self.host_of: Callable[[str], str | None] = lambda peer: None
+        """The name of a client's host by its address, where there are names: in simulations."""
 
     def follows(self, earlier: RequestTap) -> None:
         """Count on from where another one ended: its brokers are no more, these are their next ones."""
@@ -100,7 +103,7 @@ class RequestTap:
         if not ctx.connection.number:
             self.opened(ctx.connection)
         route, broker = ctx.route, ctx.broker
-        facts = facts_of(request, route.api_key, names=self._topic_name, session=partial(self._session, ctx))
+        facts = facts_of(request, route.api_version, names=self._topic_name, held=self._held(ctx, request))
         asked = Asked(route.api_key, route.api_version, ctx.client_id, broker.node_id, facts)
         opened = self._open[request_id] = _Open(ctx, request, asked, self.clock.now_ms())
         if self.journal is not None:
@@ -196,7 +199,7 @@ class RequestTap:
             assert opened.fault is not None
             failing = named_in(response, opened.request, partial(self._is_chosen, opened))
             failed = self._error_response(opened, failing, opened.fault.rule.verdict)
-        self._finish(opened, merged(response, failed, asked.api_key))
+        self._finish(opened, merged(response, failed))
 
     def _finish_error(self, opened: _Open, response: Any | None) -> None:
         """Where the client waits for no answer (acks=0) Kafka closes the connection instead."""
@@ -207,11 +210,9 @@ class RequestTap:
 
     def _error_response(self, opened: _Open, request: Any, verdict: Verdict) -> Any | None:
         asked = opened.asked
-        if asked.api_key != ApiKey.FETCH:
-            return error_response(request, asked.api_key, asked.version, verdict.error)
-        session = self._session(opened.ctx, request.session_id)
+        held = self._held(opened.ctx, request)
         well = partial(self._offsets_of_others, opened)
-        return error_response(request, asked.api_key, asked.version, verdict.error, session=session, well=well)
+        return error_response(request, asked.api_key, asked.version, verdict.error, held=held, well=well)
 
     def _parts(self, opened: _Open, verdict: Verdict) -> tuple[Any, Any] | None:
         """What of a request fails and what is handled; None where all of it fails."""
@@ -321,21 +322,23 @@ class RequestTap:
         topic = self.state.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _session(self, ctx: TappedContext, session_id: int) -> list[tuple[str, bytes, int]]:
-        """The partitions of a Fetch session."""
-        sessions = ctx.broker.fetch_sessions or ()
-        return next((list(one.partitions) for one in sessions if one.session_id == session_id), [])
+    def _held(self, ctx: TappedContext, request: Any) -> Held:
+        """The partitions that a request is about by its session."""
+        held = ctx.route.traits.held
+        return () if held is None or request is None else held(ctx.broker, request)
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def _tell_connection(self, connection: Any, action: str) -> None:
         if self.journal is not None:
+            host = self.host_of(connection.client_host)
             self.journal.write(
                 "connection",
                 broker=connection.broker.node_id,
                 connection=connection.number,
                 peer=connection.client_host,
                 action=action,
+                **({} if host is None else {"host": host}),
             )
 
     def _tell_request(self, opened: _Open) -> None:
@@ -348,6 +351,8 @@ class RequestTap:
         member = facts.member or facts.instance
         if member is not None:
             about["member"] = member
+        if facts.transactional_ids:
+            about["transactional_id"] = facts.transactional_ids[0]
         if facts.topics:
             named = facts.topics[:_MOST_TOPICS]
             about["topics"] = [topic if index < 0 else f"{topic}-{index}" for topic, index in named]

@@ -11,16 +11,30 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
+from itertools import groupby
+from types import ModuleType
 from typing import Any
 
 from broker_sim.handlers.context import FastHandler, RequestContext
-from kafka_wire.api_keys import ELSEWHERE, ApiKey, advertised, is_flexible, release
-from kafka_wire.codec import DecodeError, Decoder, EncodeError, Encoder, decode, decoder, encoder
+from broker_sim.handlers.traits import PLAIN, Traits
+from kafka_wire.api_keys import OTHERS, ApiKey, advertised, is_flexible, message_class, release
+from kafka_wire.codec import (
+    DecodeError,
+    Decoder,
+    EncodeError,
+    Encoder,
+    decode,
+    decoder,
+    decoding,
+    encoder,
+    encoding,
+)
 from kafka_wire.frame import encode_response_head, response_is_tagged
+from kafka_wire.schema import holds_records
 
-__all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported"]
+__all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
 
 
 class UnsupportedRequest(Exception):
@@ -35,6 +49,7 @@ class Route:
         "_encode",
         "_in_pieces",
         "_request_class",
+        "_response",
         "_tagged",
         "api_key",
         "api_version",
@@ -42,6 +57,7 @@ class Route:
         "flexible",
         "handle",
         "name",
+        "traits",
     )
 
     def __init__(
@@ -55,15 +71,17 @@ class Route:
         response_class: type,
         response_version: int | None = None,
         fast: FastHandler | None = None,
+        traits: Traits = PLAIN,
     ) -> None:
         self.api_key, self.api_version, self.name = api_key, api_version, name
         self.flexible = is_flexible(api_key, api_version)
         self._tagged = response_is_tagged(api_key, api_version)
-        self._in_pieces = api_key == ApiKey.FETCH  # records are not copied once more
+        self._in_pieces = holds_records(response_class)  # they are not copied once more
         self._request_class = request_class
         self._decode: Decoder | None = None if request_class is None else decoder(request_class, api_version)
-        self._encode: Encoder = encoder(response_class, api_version if response_version is None else response_version)
-        self.handle, self.fast = handle, fast
+        self._response = response_class, api_version if response_version is None else response_version
+        self._encode: Encoder = encoder(*self._response)
+        self.handle, self.fast, self.traits = handle, fast, traits
 
     def decode(self, frame: bytes, body: int) -> Any:
         """The request at ``frame[body:]``; None for a route that does not read its body. Raises DecodeError."""
@@ -75,6 +93,12 @@ class Route:
         except (DecodeError, struct.error, IndexError, UnicodeDecodeError):
             assert self._request_class is not None
             return decode(self._request_class, self.api_version, frame, body)  # replaces bad UTF-8, words the error
+
+    def decoding(self, frame: bytes, body: int) -> Generator[None, None, Any]:
+        """As `decode`, in pieces."""
+        if self._request_class is None:
+            return None
+        return (yield from decoding(self._request_class, self.api_version, frame, body))
 
     def head_of(self, correlation_id: int, body_size: int) -> bytes:
         """What goes before a response body of ``body_size`` bytes: the frame's size and the response header."""
@@ -93,6 +117,34 @@ class Route:
             return [encode_response_head(self._tagged, correlation_id, sum(map(len, frames))), *frames]
         body = b"".join(frames)
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
+
+    def encoding(self, correlation_id: int, response: Any) -> Generator[None, None, list[bytes]]:
+        """As `frames_of`, in pieces."""
+        frames: list[bytes] = []
+        small: list[bytes] = []
+        size = 0
+        job = encoding(*self._response, response, small.append)
+        more = True
+        while more:
+            try:
+                next(job)
+            except StopIteration:
+                more = False
+            size += sum(map(len, small))
+            frames += _joined(small)
+            small.clear()
+            if more:
+                yield
+        return [encode_response_head(self._tagged, correlation_id, size), *frames]
+
+
+def _joined(pieces: list[bytes]) -> Iterator[bytes]:
+    """The same bytes with neighbours in one; slices of a log stay what they are."""
+    for is_bytes, run in groupby(pieces, key=lambda piece: type(piece) is bytes):
+        if is_bytes:
+            yield b"".join(run)
+        else:
+            yield from run
 
 
 class Routes(dict[int, Route]):
@@ -113,12 +165,12 @@ class Routes(dict[int, Route]):
             return _unsupported_api_versions(version)
         if low > high:
             raise UnsupportedRequest(_missing_api(api_key, version, self.as_version))
-        raise UnsupportedRequest(f"{_name(api_key)} v{version} is not supported, only v{low} to v{high}")
+        raise UnsupportedRequest(f"{ApiKey(api_key).kafka_name} v{version} is not supported, only v{low} to v{high}")
 
 
 def _missing_api(api_key: int, version: int, as_version: str) -> str:
     """On whose side it is that nobody answers."""
-    name, since = ELSEWHERE.get(api_key, ("", ""))
+    name, since = OTHERS.get(api_key, ("", ""))
     if name and release(since) <= release(as_version):
         return f"broker-sim has no {name} (API key {api_key}, version {version}), which Kafka {as_version} has"
     told = f"{name}, " if name else ""
@@ -141,26 +193,33 @@ def handler_modules() -> dict[int, str]:
 def load_handlers() -> Iterator[str]:
     """Import the modules of one API after another; their names. A handler is imported at its API's first request, unless it is here
     already: a server at its limit of open files could not read it then, and an old connection would pay for new ones."""
-    for module_name in handler_modules().values():
-        importlib.import_module(f"{__name__}.{module_name}")
-        importlib.import_module(f"kafka_wire.messages.{module_name}")
+    for api_key, module_name in handler_modules().items():
+        _handler(api_key)
         yield module_name
 
 
+def _handler(api_key: int) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{handler_modules()[api_key]}")
+
+
+def traits_of(api_key: int) -> Traits:
+    """``TRAITS`` of an API's handler file, which is imported; those of most APIs where it says nothing."""
+    traits: Traits = getattr(_handler(api_key), "TRAITS", PLAIN)
+    return traits
+
+
 def _route(api_key: int, version: int) -> Route:
-    module_name = handler_modules()[api_key]
-    handler = importlib.import_module(f"{__name__}.{module_name}")
-    messages = importlib.import_module(f"kafka_wire.messages.{module_name}")
-    name = _name(api_key)
+    handler = _handler(api_key)
     fast: dict[int, FastHandler] = getattr(handler, "FAST", {})
     return Route(
         api_key,
         version,
-        name,
+        ApiKey(api_key).kafka_name,
         handler.handle,
-        request_class=getattr(messages, name + "Request"),
-        response_class=getattr(messages, name + "Response"),
+        request_class=message_class(api_key, "Request"),
+        response_class=message_class(api_key, "Response"),
         fast=fast.get(version),
+        traits=traits_of(api_key),
     )
 
 
@@ -178,11 +237,6 @@ def _unsupported_api_versions(version: int) -> Route:
         response_class=ApiVersionsResponse,
         response_version=0,
     )
-
-
-def _name(api_key: int) -> str:
-    """Kafka's name of an API that has a handler: the file's name in camel case."""
-    return "".join(map(str.capitalize, handler_modules()[api_key].split("_")[1:]))
 
 
 def _signed16(value: int) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from broker_sim.config import ConfigError, ConfigType
-from broker_sim.entity_configs import Entity, entities
-from broker_sim.entity_configs import check as check_entity
-from broker_sim.metadata import Broker, ClusterState, KafkaError
-from broker_sim.topics import check_topic_name
+from broker_sim.config.settings import ConfigError, ConfigType
+from broker_sim.metadata.cluster_state import Broker, ClusterState, KafkaError
+from broker_sim.metadata.entity_configs import Entity, entities
+from broker_sim.metadata.entity_configs import check as check_entity
+from broker_sim.metadata.topics import check_topic_name
 from kafka_wire.errors import Err
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -48,15 +48,22 @@ class Resource(Protocol):
 
 R = TypeVar("R", bound=Resource)
 
+_PIECE = 50
+"""Resources that are altered before others are served."""
 
-def alter_each(resources: Sequence[R], alter_one: Callable[[R], None]) -> list[tuple[Err, str | None, int, str]]:
+
+def alter_each(
+    resources: Sequence[R], alter_one: Callable[[R], None]
+) -> Generator[None, None, list[tuple[Err, str | None, int, str]]]:
     """Run `alter_one` for every resource: (error, message, type, name) of each; one that is named twice is refused
     twice.
     """
     names = [(one.resource_type, one.resource_name) for one in resources]
     count = Counter(names)
     results: list[tuple[Err, str | None, int, str]] = []
-    for one, name in zip(resources, names, strict=True):
+    for number, (one, name) in enumerate(zip(resources, names, strict=True), 1):
+        if number % _PIECE == 0:
+            yield
         error, text = Err.NONE, None
         try:
             if count[name] > 1:

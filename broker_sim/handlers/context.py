@@ -16,7 +16,8 @@ It answers in one of five ways, and exactly once:
    ``ctx.reply`` from ``flush_turn()``.
 5. *In pieces*: what may take more than some milliseconds is a generator that yields between its pieces (``slices``), and
    the handler returns ``ctx.in_pieces(generator)``: the response where one piece was enough, else None, and the request
-   is parked as in 2. The world may have changed at each yield: who leads, what exists.
+   is parked as in 2. The world may have changed at each yield: who leads, what exists. What came in a frame of `LARGE` bytes or
+   more was read in pieces, too, and its answer, as that of every generator of more than a piece, is written in pieces: ``ctx.long``.
 
 The turn. One turn of the event loop reads many frames from many connections. Work that is cheaper in bulk - the
 append of many OffsetCommits to one offsets partition - is collected during the turn and done at its end by
@@ -54,19 +55,32 @@ shared turns are off. Without a tap it costs one look per read.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker_sim.slices import Job
+from broker_sim.common.slices import Job
 from kafka_wire.codec import EncodeError
 
 if TYPE_CHECKING:
+    from broker_sim.common.refusals import Refusals
     from broker_sim.handlers import Route, Routes
-    from broker_sim.metadata import Broker
-    from broker_sim.refusals import Refusals
+    from broker_sim.metadata.cluster_state import Broker
 
-__all__ = ["DEFERRED", "ConnectionLike", "Deferred", "FastHandler", "Owner", "RequestContext", "Tap", "TappedContext"]
+__all__ = [
+    "DEFERRED",
+    "LARGE",
+    "ConnectionLike",
+    "Deferred",
+    "FastHandler",
+    "Owner",
+    "RequestContext",
+    "Tap",
+    "TappedContext",
+]
 
+
+LARGE = 65_536
+"""Bytes of a frame that is read and answered in pieces, should it take more than one; fast paths don't decode such a frame."""
 
 _GONE: list[bytes] = []
 """The reply of a request whose connection is lost."""
@@ -135,6 +149,9 @@ class ConnectionLike(Protocol):
     def failed(self, what: object) -> None:
         """For RequestContext: an exception of our own is being handled."""
 
+    def broken(self, error: Exception) -> None:
+        """For RequestContext: a request can't be read, and this exception is being handled."""
+
 
 class Owner(Protocol):
     """For the server: the listener that a connection belongs to."""
@@ -174,6 +191,7 @@ class RequestContext:
         "connection",
         "correlation_id",
         "frames",
+        "long",
         "route",
     )
 
@@ -187,6 +205,8 @@ class RequestContext:
         self.client_id: str | None = connection.client_id
         self.frames: list[bytes] | None = None
         """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
+        self.long = False
+        """Whether the answer may be long as well: it is encoded in pieces."""
         self._on_disconnect: Callable[[], object] | None = None
 
     @property
@@ -205,6 +225,9 @@ class RequestContext:
         connection.
         """
         if self.frames is None or self._open():
+            if self.long:
+                self._encode_in_pieces(response)
+                return
             try:
                 self.frames = self.route.frames_of(self.correlation_id, response)
             except EncodeError:
@@ -212,11 +235,39 @@ class RequestContext:
                 self.connection.failed(self)
             self.connection.replied(self)
 
+    def _encode_in_pieces(self, response: Any) -> None:
+        self._on_disconnect = None  # whoever waited has answered
+        job = self.route.encoding(self.correlation_id, response)
+        if not self._encode_piece(job):
+            self.broker.state.slices.add(job, self._encode_piece)
+
+    def _encode_piece(self, job: Job) -> bool:
+        """One piece of an answer; whether it was the last."""
+        if self.frames is _GONE:
+            job.close()
+            return True
+        try:
+            next(job)
+            return False
+        except StopIteration as done:
+            self.frames = done.value
+        except EncodeError:
+            self.frames = []
+            self.connection.failed(self)
+        self.connection.replied(self)
+        return True
+
     def no_reply(self) -> None:
         """Nothing will be written; the connection goes on with its next request."""
         if self._open():
             self.frames = []
             self.connection.replied(self)
+
+    def reply_made(self, made: Any) -> None:
+        """Answer with a response, or with that of a job that makes it, now where its first piece is all of it."""
+        response = self.in_pieces(made) if isinstance(made, Generator) else made
+        if response is not None:
+            self.reply(response)
 
     def in_pieces(self, job: Job) -> Any:
         """The result of ``job``, where its first piece is all of it; else None, and the result is the reply when it is there."""
@@ -224,6 +275,7 @@ class RequestContext:
             next(job)
         except StopIteration as done:
             return done.value
+        self.long = True
         self.broker.state.slices.add(job, self._piece)
         return None
 
@@ -232,13 +284,42 @@ class RequestContext:
         try:
             next(job)
         except StopIteration as done:
-            if done.value is not None:
+            if done.value is DEFERRED:
+                self.broker.runtime.flush_turn()
+            elif done.value is not None:
                 self.reply(done.value)
         except Exception:
             self.connection.failed(self)
         else:
             return False
         return True
+
+    def decoded(self, frame: bytes, body: int) -> Any:
+        """For the server: a large request, where its first piece is all of it; else DEFERRED, and it is handled when it is read."""
+        self.long = True
+        job = self.route.decoding(frame, body)
+        try:
+            next(job)
+        except StopIteration as done:
+            return done.value
+        self.broker.state.slices.add(job, self._decode_piece)
+        return DEFERRED
+
+    def _decode_piece(self, job: Job) -> bool:
+        if self.frames is _GONE:
+            job.close()
+            return True
+        try:
+            next(job)
+            return False
+        except StopIteration as done:
+            self._take(done.value)
+        except Exception as error:
+            self.connection.broken(error)
+        return True
+
+    def _take(self, request: Any) -> None:
+        self.connection.run_handler(self, request)
 
     def _open(self) -> bool:
         if self.frames is None:
@@ -301,6 +382,9 @@ class TappedContext(RequestContext):
     def closed(self) -> bool:
         """Whether its connection is gone."""
         return self.frames is _GONE
+
+    def _take(self, request: Any) -> None:
+        self.tap.receive(self, request)
 
     def run(self, request: Any) -> None:
         """Let the handler have it."""

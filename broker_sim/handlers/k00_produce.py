@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.produce_fast import FAST
-from broker_sim.metadata import ClusterState, Partition
+from broker_sim.handlers.traits import Failing, Parts, Traits
+from broker_sim.metadata.cluster_state import ClusterState, Partition
+from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
 from broker_sim.storage.validation import is_quick
-from broker_sim.topics import INTERNAL_TOPICS
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -41,7 +43,7 @@ from kafka_wire.record_batch import (
     produce_batch,
 )
 
-__all__ = ["FAST", "handle"]
+__all__ = ["FAST", "TRAITS", "handle"]
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -67,9 +69,10 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
     by_id = ctx.api_version >= 13
     acks = request.acks
     data_of = request.topic_data
+    refusal = yield from _refusal_of_all(ctx, request, by_id)
+    broken: dict[Place, RecordBatchError] = {}
     if len(data_of) != 1 or len(data_of[0].partition_data) != 1:
-        _once_each(data_of)
-    refusal = _refusal_of_all(ctx, request, by_id)
+        broken = yield from _once_each(data_of, ctx.api_version)
     if refusal is not None:
         return _all_refused(ctx, acks, data_of, *refusal)
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
@@ -93,6 +96,9 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
                     end = partition.log_end_offset
                     if partition.high_watermark < end:
                         waiting.append((partition, end, answer))
+            doubled = broken.get((data.name, data.topic_id, one.index)) if broken else None
+            if doubled is not None and answer.error_code not in _NOWHERE:
+                answer = PartitionProduceResponse(one.index, doubled.error, -1)
             failed = failed or answer.error_code != Err.NONE
             answers.append(answer)
     response = ProduceResponse(topics)
@@ -113,14 +119,19 @@ def _unanswered(ctx: RequestContext, failed: bool) -> None:
         cast(Any, ctx.connection).close()
 
 
-def _refusal_of_all(ctx: RequestContext, request: ProduceRequest, by_id: bool) -> tuple[Err, str | None] | None:
+def _refusal_of_all(
+    ctx: RequestContext, request: ProduceRequest, by_id: bool
+) -> Generator[None, None, tuple[Err, str | None] | None]:
     """What Kafka refuses the whole request for, with nothing appended: it walks over the heads of all batches first.
 
     A head that can't be, a transactional batch in a request that names no transactional id (the first of them counts),
     and before v7, which looks at the codec there, a codec that there is not.
     """
+    pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in request.topic_data:
         for one in topic.partition_data:
+            if pace.full():
+                yield
             try:
                 if next_batch_size(one.records or b"") <= TRANSACTIONAL_AT or request.transactional_id is not None:
                     continue
@@ -246,17 +257,45 @@ def _rejected(partition: Partition, index: int, problem: RecordBatchError | Stor
     return answer
 
 
-def _once_each(topics: list[TopicProduceData]) -> None:
-    """As in the map that Kafka makes of a request: of a partition that stands there twice the last batch counts, a topic
+_NOWHERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
+"""Nothing is read of what comes for a partition that isn't there."""
+Place = tuple[str, bytes, int]
+"""A partition in a request: topic's name, topic's id, index."""
+
+
+def _once_each(topics: list[TopicProduceData], version: int) -> Generator[None, None, dict[Place, RecordBatchError]]:
+    """As in the maps that Kafka makes of a request: of a partition that stands there twice the last batch counts, a topic
     is answered once, and one without partitions not at all.
+
+    What is no single batch goes into a map of its own, whose answer comes before the other's: such a partition gets that
+    answer, and its last sound batch is appended all the same. Returns what is to be told of it.
     """
     last: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    broken: dict[Place, RecordBatchError] = {}
+    pace = Pace(_PIECE // _PARTITION_COST * 20)
     for topic in topics:
         for one in topic.partition_data:
+            if pace.full():
+                yield
             mine = last.setdefault((topic.name, topic.topic_id), {})
-            mine.pop(one.index, None)
+            earlier = mine.pop(one.index, None)
             mine[one.index] = one
+            if earlier is None:
+                continue
+            before, now = (_unsound(data, version) for data in (earlier, one))
+            if (before is None) != (now is None):
+                mine[one.index] = one if now is None else earlier
+                broken[topic.name, topic.topic_id, one.index] = cast(RecordBatchError, now or before)
     topics[:] = [TopicProduceData(name, topic_id, list(of.values())) for (name, topic_id), of in last.items()]
+    return broken
+
+
+def _unsound(data: PartitionProduceData, version: int) -> RecordBatchError | None:
+    try:
+        produce_batch(data.records or b"", version)
+    except RecordBatchError as problem:
+        return problem
+    return None
 
 
 def _endpoints(state: ClusterState, topics: list[TopicProduceResponse]) -> list[NodeEndpoint]:
@@ -325,3 +364,22 @@ class _Delayed:
 def _fail(answer: PartitionProduceResponse, error: Err) -> None:
     """The batch is in the log, but the producer may not rely on it: Kafka leaves the offsets in the answer."""
     answer.error_code = error
+
+
+def _failure(failing: Failing) -> ProduceResponse | None:
+    request: ProduceRequest = failing.request
+    if request.acks == NONE:
+        return None
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(one.index, failing.err, base_offset=-1) for one in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+TRAITS = Traits(failed=_failure, parts=Parts())

@@ -12,14 +12,16 @@ Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import cast
 
-from broker_sim.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
+from broker_sim.common.slices import at_once
 from broker_sim.handlers.context import RequestContext, TappedContext
-from broker_sim.metadata import Broker, ClusterState, Partition
+from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
+from broker_sim.handlers.traits import Failing, Held, Traits
+from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
+from broker_sim.metadata.topics import NO_EPOCH, access_error
 from broker_sim.storage import StorageError
-from broker_sim.topics import NO_EPOCH, access_error
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import (
     EpochEndOffset,
@@ -40,8 +42,16 @@ _MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTIT
 
 Asked = tuple[Key, FetchPartition]
 
+_PIECE = 1000
+"""Partitions that are read before others are served, when the request comes; when something has changed, all are read at once."""
+
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    response: FetchResponse | None = ctx.in_pieces(_fetch(ctx, request))
+    return response
+
+
+def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, FetchResponse | None]:
     by_id = ctx.api_version >= 13
     fetched = {
         (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
@@ -53,10 +63,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions_of(ctx.broker).remove(request.session_id)
-        if (
-            by_id
-            and _nameless(ctx, request)
-            and (request.session_epoch == INITIAL_EPOCH or not _nameless_last(ctx, asked))
+        if by_id and (
+            (request.session_epoch == INITIAL_EPOCH and _nameless(ctx, request)) or not _nameless_last(ctx, asked)
         ):
             return _refused(ctx, request)
         incremental = False
@@ -67,10 +75,12 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
         if isinstance(found, Err):
             return FetchResponse(0, found, 0, [])
         session, asked = found
+        if by_id and not _nameless_last(ctx, asked):
+            return _refused(ctx, request)
         incremental = session is not None
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, asked):
         return _refused(ctx, request)
-    return Fetch(ctx, request, asked, session, incremental).start()
+    return (yield from Fetch(ctx, request, asked, session, incremental).start())
 
 
 def sessions_of(broker: Broker) -> FetchSessions:
@@ -104,16 +114,18 @@ def _resume(
 
 
 def _nameless(ctx: RequestContext, request: FetchRequest) -> bool:
-    """Whether a topic has neither name nor id: Kafka falls over one that a session is to keep, and over what it would
-    have to tell behind one.
-    """
+    """Whether a topic has neither name nor id: Kafka falls over one that a session is to keep."""
     if ctx.broker.state.config.release >= (4, 2):  # which looks at it as at any id that it does not know
         return False
     return any(not topic.topic and topic.topic_id == ZERO_UUID and topic.partitions for topic in request.topics)
 
 
 def _nameless_last(ctx: RequestContext, asked: list[Asked]) -> bool:
-    """Whether nothing is told behind a topic without name and id."""
+    """Whether nothing is told behind a partition without topic: Kafka compares the next one's topic with it by name, and
+    falls over that.
+    """
+    if all(topic_id != ZERO_UUID for (_, topic_id, _), _ in asked):
+        return True
     found = [(key, _find(ctx.broker.state, key, True)) for key, _ in asked]
     absent = [key for error in _MISSING for key, what in found if what is error]
     return all(topic_id != ZERO_UUID for _, topic_id, _ in absent[:-1])
@@ -165,6 +177,8 @@ class Fetch:
         "parked_at",
         "parked_bytes",
         "parked_events",
+        "read_bytes",
+        "read_events",
         "request",
         "session",
         "timer",
@@ -186,11 +200,11 @@ class Fetch:
         self.known: list[Partition] = []
         self.absent: dict[Key, int] = {}
 
-    def start(self) -> FetchResponse | None:
+    def start(self) -> Generator[None, None, FetchResponse | None]:
         """The response where it is due at once; else the fetch is parked."""
         request = self.request
         self.min_bytes = min(request.min_bytes, self._max_bytes())
-        answers, size, due = self._read()
+        answers, size, due = yield from self._reading()
         if due:
             told = zip(self.asked, answers, strict=True)
             self.absent = {key: _MISSING[one.error_code] for (key, _), one in told if one.error_code in _MISSING}
@@ -199,13 +213,15 @@ class Fetch:
         state = self.ctx.broker.state
         clock = state.clock.wire  # a poll goes on while the broker's time stands still
         early = state.buggify is not None and state.buggify.fires("answers a Fetch early")
-        self.parked_bytes = self._appended() - size
-        self.parked_events = self._events()
+        self.parked_bytes = self.read_bytes - size
+        self.parked_events = self.read_events
         self.timer = clock.call_at_ms(clock.now_ms() + (1 if early else request.max_wait_ms), self._answer)
         self.parked_at = self.known
         for partition in self.parked_at:
             partition.add_waiter(self._look)
         self.ctx.on_disconnect(self._stop)
+        if len(self.asked) >= _PIECE:
+            self._look()  # something may have come behind the reading
         return None
 
     def _max_bytes(self) -> int:
@@ -214,6 +230,9 @@ class Fetch:
     # -------------------------------------------------------------------------------------------- reading
 
     def _read(self) -> tuple[list[PartitionData], int, bool]:
+        return at_once(self._reading())
+
+    def _reading(self) -> Generator[None, None, tuple[list[PartitionData], int, bool]]:
         """What every partition gives within the limits, the bytes of it, and whether it must be answered now."""
         state, version = self.ctx.broker.state, self.ctx.api_version
         left = self._max_bytes()
@@ -224,13 +243,18 @@ class Fetch:
         due = False
         answers: list[PartitionData] = []
         known: list[Partition] = []
-        for key, asked in self.asked:
+        self.read_bytes = self.read_events = 0
+        for number, (key, asked) in enumerate(self.asked, 1):
+            if number % _PIECE == 0:
+                yield
             found = _find(state, key, version >= 13)
             if isinstance(found, Err):
                 answers.append(_failed(asked.partition, found))
                 due = True
                 continue
             known.append(found)
+            self.read_bytes += found.appended_bytes
+            self.read_events += found.events
             answer = self._read_one(found, asked, min(left, asked.partition_max_bytes), first, version)
             if answer.error_code or answer.diverging_epoch.end_offset >= 0:
                 due = True
@@ -397,3 +421,64 @@ def _failed(index: int, error: Err) -> PartitionData:
 def _unread(index: int, error: Err) -> PartitionData:
     """A partition that is there and can't be read so: as Kafka's, without a list of aborted transactions."""
     return PartitionData(index, error, -1, -1, -1, aborted_transactions=None, records=b"")
+
+
+# --- on purpose --------------------------------------------------------------------------------------------------------
+
+AT_PARTITIONS = frozenset(
+    {
+        Err.OFFSET_OUT_OF_RANGE,
+        Err.CORRUPT_MESSAGE,
+        Err.UNKNOWN_TOPIC_OR_PARTITION,
+        Err.LEADER_NOT_AVAILABLE,
+        Err.NOT_LEADER_OR_FOLLOWER,
+        Err.REPLICA_NOT_AVAILABLE,
+        Err.TOPIC_AUTHORIZATION_FAILED,
+        Err.KAFKA_STORAGE_ERROR,
+        Err.FENCED_LEADER_EPOCH,
+        Err.UNKNOWN_LEADER_EPOCH,
+        Err.UNSUPPORTED_COMPRESSION_TYPE,
+        Err.OFFSET_NOT_AVAILABLE,
+        Err.UNKNOWN_TOPIC_ID,
+        Err.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors that a Fetch meets at a partition; all others end the whole fetch."""
+
+
+def _failure(failing: Failing) -> FetchResponse:
+    """A top-level error makes a client ask again and think no further. What brokers find at a partition (another leader, an
+    offset out of range) therefore goes out as they would say it: for each partition of the request and of its session, which ends
+    with it (id 0).
+    """
+    request: FetchRequest = failing.request
+    at_partitions = failing.err in AT_PARTITIONS
+    asked = [(topic.topic, topic.topic_id, one.partition) for topic in request.topics for one in topic.partitions]
+    if at_partitions:
+        asked = list(dict.fromkeys([*asked, *failing.held]))
+    topics: dict[tuple[str, bytes], list[PartitionData]] = {}
+    if at_partitions or failing.version < 13:
+        for name, topic_id, index in asked:
+            offsets = failing.well(name, topic_id, index) if failing.well is not None and at_partitions else None
+            if offsets is None:
+                row = PartitionData(index, failing.err, high_watermark=-1)
+            else:
+                log_start, high_watermark = offsets
+                row = PartitionData(index, Err.NONE, high_watermark, high_watermark, log_start)
+            topics.setdefault((name, topic_id), []).append(row)
+    return FetchResponse(
+        error_code=Err.NONE if at_partitions else failing.err,
+        session_id=0 if at_partitions else request.session_id,
+        responses=[FetchableTopicResponse(name, topic_id, rows) for (name, topic_id), rows in topics.items()],
+    )
+
+
+def _held(broker: Broker, request: FetchRequest) -> Held:
+    """What the session of an incremental fetch holds (KIP-227)."""
+    if not request.session_id or request.session_epoch <= INITIAL_EPOCH:
+        return ()
+    sessions = (one for one in sessions_of(broker) if one.session_id == request.session_id)
+    return next((list(one.partitions) for one in sessions), ())
+
+
+TRAITS = Traits(failed=_failure, held=_held)

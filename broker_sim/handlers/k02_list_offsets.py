@@ -10,11 +10,14 @@ Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, Partition
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import KafkaError, Partition
+from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.metadata.cluster_state import KafkaError, Partition
+from broker_sim.metadata.topics import leader_partition
 from broker_sim.storage import StorageError
-from broker_sim.topics import leader_partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -41,14 +44,26 @@ DEBUGGING_CONSUMER = -2
 _NOTHING = (-1, -1, -1)  # timestamp, offset, leader epoch of "there is none"
 
 
-def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+_PIECE = 1000
+"""Partitions and topics that are looked at before others are served."""
+
+
+def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+    response: ListOffsetsResponse | None = ctx.in_pieces(_answers(ctx, request))
+    return response
+
+
+def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     count = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     once = ctx.broker.state.config.release >= (4, 0)
     if once and request.isolation_level not in (0, 1):
         return _all_refused(request)
     topics: dict[str, ListOffsetsTopicResponse] = {}
     shown: list[ListOffsetsTopicResponse] = []
+    pace = Pace(_PIECE)
     for topic in request.topics:
+        if pace.full():
+            yield
         if once and not topic.partitions:
             continue
         # Kafka 4 answers a topic that is named twice once
@@ -59,6 +74,8 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
         answers = answered.partitions
         told = {one.partition_index for one in answers}
         for asked in topic.partitions:
+            if pace.full():
+                yield
             index = asked.partition_index
             if count[topic.name, index] > 1 and ctx.api_version > 0:
                 if not once or index not in told:
@@ -132,11 +149,9 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, spe
     if special and timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         return -1, start, log.epochs.epoch_of(start)
-    if special and timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp() or _NOTHING
-    if special:
+    if special and timestamp != MAX_TIMESTAMP:
         return _NOTHING
-    found = log.offset_for_timestamp(timestamp)
+    found = log.max_timestamp() if special else log.offset_for_timestamp(timestamp)
     return _NOTHING if found is None or found.offset >= end else found
 
 
@@ -155,9 +170,12 @@ def _old_style(partition: Partition, timestamp: int, wanted: int, replica_id: in
     elif timestamp == EARLIEST:
         newest = 1
     else:
-        newest = sum(1 for _, written_ms in points if written_ms <= timestamp)
+        newest = max((number for number, (_, written) in enumerate(points, 1) if written <= timestamp), default=0)
     offsets = [offset for offset, _ in reversed(points[:newest])][: max(wanted, 0)]
     visible = end if replica_id >= 0 else partition.high_watermark
     if any(offset > visible for offset in offsets):
         return [visible, *(offset for offset in offsets if offset < visible)]
     return offsets
+
+
+TRAITS = Traits(parts=Parts())

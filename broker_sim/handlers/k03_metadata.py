@@ -1,19 +1,22 @@
 """Metadata (3), versions 0-13: brokers, topics, leaders; and the creation of topics that are asked for.
 
 v0 an empty list asks for all topics, from v1 on null does. v4 allow_auto_topic_creation. v8-10 authorized operations of
-the cluster, v8 of topics. v10 topic ids in the answer, v12 in the request too. v13 a top-level error, never set here.
+the cluster, v8 of topics. v10 topic ids in the answer, v12 in the request too. v13 a top-level error.
 Clients ask the same again and again: an encoded answer is kept until the cluster changes.
 Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import cast
 
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
-from broker_sim.metadata import ClusterState, KafkaError, Topic
-from broker_sim.topics import INTERNAL_TOPICS, check_topic_name
+from broker_sim.handlers.traits import Failing, Parts, Traits
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
+from broker_sim.metadata.topics import INTERNAL_TOPICS, check_topic_name
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k03_metadata import (
@@ -35,20 +38,30 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter settings, idempotent write."""
 
 
-def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return answer_of(ctx.broker.state, request, ctx.api_version)
+_PIECE = 500
+"""Topics and partitions that are told, or a fiftieth as many topics created, before others are served."""
 
 
-def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> MetadataResponse:
+def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
+    response: MetadataResponse | None = ctx.in_pieces(answer_of(ctx.broker.state, request, ctx.api_version))
+    return response
+
+
+def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Generator[None, None, MetadataResponse]:
     """The answer, topics created on the way where that is asked for and allowed."""
+    pace = Pace(_PIECE)
     asked = request.topics
     if asked is None or (version == 0 and not asked):
-        topics = [described(state, topic) for topic in state.topics.values()]
+        topics = []
+        for each in list(state.topics.values()):
+            topics.append(described(state, each))
+            if pace.full(len(each.partitions)):
+                yield
     elif (malformed := _malformed(version, asked)) is not Err.NONE:
         refused = [MetadataResponseTopic(malformed, one.name or "", one.topic_id) for one in asked]
-        return MetadataResponse(topics=refused)
+        return MetadataResponse(topics=refused, error_code=malformed)
     else:
-        topics = _answers(state, asked, request.allow_auto_topic_creation)
+        topics = yield from _answers(state, asked, request.allow_auto_topic_creation, pace)
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == Err.UNKNOWN_TOPIC_ID:
@@ -82,7 +95,7 @@ def _kept(version: int, connection: ConnectionLike, frame: bytes, body: int, cor
         asked = request.topics or []
         if any(one.name not in state.topics or one.topic_id != ZERO_UUID for one in asked):
             return None
-        answer = encode(answer_of(state, request, version), version)
+        answer = encode(at_once(answer_of(state, request, version)), version)
         state.keep_answer(key, answer)
     return answer
 
@@ -101,14 +114,16 @@ def _malformed(version: int, asked: list[MetadataRequestTopic]) -> Err:
 
 
 def _answers(
-    state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool
-) -> list[MetadataResponseTopic]:
+    state: ClusterState, asked: list[MetadataRequestTopic], allow_creation: bool, pace: Pace
+) -> Generator[None, None, list[MetadataResponseTopic]]:
     """Unknown ids first, then the topics there are, then those there are not; a topic asked for twice is told once."""
     unknown_ids: dict[bytes, MetadataResponseTopic] = {}
     found: dict[str, MetadataResponseTopic] = {}
     missing: dict[str, MetadataResponseTopic] = {}
     by_id = any(one.topic_id != ZERO_UUID for one in asked)
     for one in asked:
+        if pace.full():
+            yield
         name: str | None = one.name
         if by_id:
             topic = state.topics_by_id.get(one.topic_id)
@@ -120,8 +135,12 @@ def _answers(
             continue
         if name in state.topics:
             found[name] = described(state, state.topics[name])
+            if pace.full(len(found[name].partitions)):
+                yield
         else:
             missing[name] = MetadataResponseTopic(_missing(state, name, allow_creation), name)
+            if pace.full(_PIECE // 50 if name in state.topics else 2):
+                yield
     return [*unknown_ids.values(), *found.values(), *missing.values()]
 
 
@@ -161,3 +180,13 @@ def described(state: ClusterState, topic: Topic) -> MetadataResponseTopic:
         for p in topic.partitions
     ]
     return MetadataResponseTopic(Err.NONE, topic.name, topic.topic_id, topic.internal, partitions)
+
+
+def _failure(failing: Failing) -> MetadataResponse:
+    """Both at the top and at each topic."""
+    asked = cast(MetadataRequest, failing.request).topics or ()
+    topics = [MetadataResponseTopic(failing.err, topic.name or "", topic.topic_id) for topic in asked]
+    return MetadataResponse(topics=topics, error_code=failing.err)
+
+
+TRAITS = Traits(failed=_failure, parts=Parts(since=1, answers_nothing=True))  # v0: no topics are all topics

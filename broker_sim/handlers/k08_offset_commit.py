@@ -8,15 +8,18 @@ is left after the first, the answer goes out without a look at the group.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
-from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
+from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate, merged, waits_for_timers
 from broker_sim.handlers.scratch import scratch_of
-from broker_sim.runtime import Slot
+from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.runtime.group_coordinator import GroupSlot
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
@@ -30,6 +33,9 @@ from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+_PIECE = 2000
+"""Partitions and topics that are looked at before others are served."""
+
 _FOR_EVER_MS = (1 << 63) - 1
 
 
@@ -37,23 +43,36 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     """Sort out what can't be committed, then ask the group for the rest."""
     if request.generation_id_or_member_epoch < 0 and waits_for_timers(ctx, request):
         return None  # whether the group has members makes the answer, and this is no sign of life of one
+    answered: OffsetCommitResponse | Deferred | None = ctx.in_pieces(_commit(ctx, request))
+    return answered
+
+
+def _commit(
+    ctx: RequestContext, request: OffsetCommitRequest
+) -> Generator[None, None, OffsetCommitResponse | Deferred | None]:
     runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
     now_ms = runtime.clock.now_ms()
     max_metadata = runtime.max_metadata_chars
     expire_ts_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, _FOR_EVER_MS)
     errors: dict[tuple[int, int], Err] = {}  # by position in the request
     offsets: list[tuple[str, int, Offset]] = []
+    too_long: list[tuple[str, int]] = []
     known = 0
     unknown: set[str] = set()
     if runtime.settings.policy.commits_are_maps:
-        request = _as_a_map(request)
+        request = _as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
+    pace = Pace(_PIECE)
     for t, requested in enumerate(request.topics):
+        if pace.full():
+            yield
         name = requested.name
         topic = topics.get(name)
         count = 0 if topic is None else len(topic.partitions)
         if topic is None:
             unknown.add(name)
         for p, part in enumerate(requested.partitions):
+            if pace.full():
+                yield
             if not 0 <= part.partition_index < count:
                 errors[t, p] = Err.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -61,28 +80,35 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
             metadata = part.committed_metadata or ""
             if len(metadata) > max_metadata or (not metadata.isascii() and utf16_length(metadata) > max_metadata):
                 errors[t, p] = Err.OFFSET_METADATA_TOO_LARGE
+                too_long.append((name, part.partition_index))
                 continue
             commit_ts_ms = now_ms if part.commit_timestamp < 0 else part.commit_timestamp
             offset = Offset(part.committed_offset, part.committed_leader_epoch, metadata, commit_ts_ms, expire_ts_ms)
             offsets.append((name, part.partition_index, offset))
 
-    def response(error: Err) -> OffsetCommitResponse:
+    def response(error: Err) -> Generator[None, None, OffsetCommitResponse]:
         return _response(request, errors, error, unknown)
 
     if known == 0:
-        return response(Err.NONE)
+        return (yield from response(Err.NONE))
     if ctx.api_version == 0:
         for name, index, offset in offsets:
             runtime.legacy_offsets[request.group_id, name, index] = offset
-        return response(Err.NONE)
+        return (yield from response(Err.NONE))
     shard = gate(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
-        return response(shard)
-    answered: Deferred | None = runtime.submit(shard, ctx, _command(request, ctx.api_version, offsets), response)
+        return (yield from response(shard))
+    command = _command(request, ctx.api_version, offsets, too_long)
+    answered: Deferred | None = runtime.submit(shard, ctx, command, response)
     return answered
 
 
-def _command(request: OffsetCommitRequest, version: int, offsets: list[tuple[str, int, Offset]]) -> CommitOffsets:
+def _command(
+    request: OffsetCommitRequest,
+    version: int,
+    offsets: list[tuple[str, int, Offset]],
+    too_long: Sequence[tuple[str, int]] = (),
+) -> CommitOffsets:
     return CommitOffsets(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -90,6 +116,7 @@ def _command(request: OffsetCommitRequest, version: int, offsets: list[tuple[str
         request.group_instance_id,
         offsets,
         epoch_errors=version >= 9,
+        too_long=too_long,
     )
 
 
@@ -98,7 +125,7 @@ def _response(
     errors: dict[tuple[int, int], Err],
     error: Err,
     unknown: Collection[str],
-) -> OffsetCommitResponse:
+) -> Generator[None, None, OffsetCommitResponse]:
     """Every partition asked for; ``error`` is the group's. ``unknown``: the topics that aren't there.
 
     4.x answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named
@@ -106,10 +133,15 @@ def _response(
     """
     there: list[OffsetCommitResponseTopic] = []
     by_name: dict[str, OffsetCommitResponseTopic] = {}  # what isn't there
+    pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
+        if pace.full():
+            yield
         name, asked = topic.name, []
         missing = by_name.setdefault(name, OffsetCommitResponseTopic(name)).partitions if name in unknown else None
         for p, part in enumerate(topic.partitions):
+            if pace.full():
+                yield
             own = errors.get((t, p), Err.NONE) if errors else Err.NONE
             row = OffsetCommitResponsePartition(part.partition_index, _worst(own, error))
             if own is not Err.UNKNOWN_TOPIC_OR_PARTITION:
@@ -123,16 +155,22 @@ def _response(
     return OffsetCommitResponse(topics=merged(by_name, there))
 
 
-def _as_a_map(request: OffsetCommitRequest) -> OffsetCommitRequest:
+def _as_a_map(request: OffsetCommitRequest, state: ClusterState | None) -> OffsetCommitRequest:
     """What is left of a request that is sorted into a map: of a partition that is named twice the later one, even where that is
-    refused; of a topic without partitions nothing."""
+    refused; of a topic without partitions nothing. With `state`, what isn't there stays outside of the map, and comes first."""
     topics: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
+    outside = []
     for topic in request.topics:
+        missing = []
         for part in topic.partitions:
-            topics.setdefault(topic.name, {})[part.partition_index] = part
-    return replace(
-        request, topics=[OffsetCommitRequestTopic(name, list(parts.values())) for name, parts in topics.items()]
-    )
+            if state is None or state.partition(topic.name, part.partition_index) is not None:
+                topics.setdefault(topic.name, {})[part.partition_index] = part
+            else:
+                missing.append(part)
+        if missing or (state is not None and topic.name not in state.topics):
+            outside.append(OffsetCommitRequestTopic(topic.name, missing))
+    inside = [OffsetCommitRequestTopic(name, list(parts.values())) for name, parts in topics.items()]
+    return replace(request, topics=[*outside, *inside])
 
 
 def _worst(own: Err, error: Err) -> Err:
@@ -169,7 +207,9 @@ class _Known:
 
     __slots__ = ("_version", "constants", "good", "request", "shape", "slot", "state_version", "unpack")
 
-    def __init__(self, body: bytes, request: OffsetCommitRequest, version: int, slot: Slot, state_version: int) -> None:
+    def __init__(
+        self, body: bytes, request: OffsetCommitRequest, version: int, slot: GroupSlot, state_version: int
+    ) -> None:
         layout, constants = _layout(body, request, version)
         self.unpack = struct.Struct(layout).unpack_from
         self.constants = constants
@@ -193,7 +233,7 @@ class _Known:
 
 def _pieces(request: OffsetCommitRequest, version: int, error: Err) -> tuple[bytes, bytes]:
     """A reply's frame, the part before and the one behind the correlation id."""
-    body = encode(_response(request, {}, error, ()), version)
+    body = encode(at_once(_response(request, {}, error, ())), version)
     head = encode_response_head(response_is_tagged(ApiKey.OFFSET_COMMIT, version), 0, len(body))
     return head[:4], head[8:] + body
 
@@ -276,7 +316,7 @@ def _fast(version: int) -> FastHandler:
                     commit = (known.shape, pieces[1::2], connection.late(), frame[8:12], known, connection)
                     broker.runtime.commit_later(slot, commit)
                     return DEFERRED
-        if shapes.learned <= _SHAPES + shapes.used // _SHAPES:
+        if len(frame) < LARGE and shapes.learned <= _SHAPES + shapes.used // _SHAPES:
             _learn(connection, shapes, frame[body:], version)
         return None
 
@@ -284,3 +324,14 @@ def _fast(version: int) -> FastHandler:
 
 
 FAST: dict[int, FastHandler] = {version: _fast(version) for version in (8, 9)}
+
+
+_OF_PARTITIONS = {
+    Err.UNKNOWN_TOPIC_OR_PARTITION,
+    Err.TOPIC_AUTHORIZATION_FAILED,
+    Err.OFFSET_METADATA_TOO_LARGE,
+    Err.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""Errors of one partition; all others are the group's."""
+
+TRAITS = Traits(parts=Parts(frozenset(_OF_PARTITIONS)))

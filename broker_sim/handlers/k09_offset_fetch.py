@@ -4,15 +4,17 @@ offset -1 and no error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.coordinator import queries
-from broker_sim.coordinator.offsets import in_transactions, unstable
+from broker_sim.coordinator.offsets import coming, unstable
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
-from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
+from broker_sim.coordinator.vote import scala_mutable_order
+from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
@@ -26,16 +28,22 @@ from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+T = TypeVar("T")
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
-_Rows = list[tuple[str, list[tuple[int, Offset | None, Err]]]]
+_PIECE = 2000
+"""Partitions, topics and groups that are looked up before others are served."""
+
+_Rows = Iterable[tuple[str, Iterable[tuple[int, Offset | None, Err]]]]
+"""The topics of a group with their partitions, looked up as they are taken."""
 
 
 def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     """Committed offsets, in the order they were asked for."""
     waiting = _behind_writes(ctx, ctx.api_version, request)
     if not waiting:
-        return _answer(ctx, ctx.api_version, request)
+        response: OffsetFetchResponse | None = ctx.in_pieces(_answer(ctx, ctx.api_version, request))
+        return response
     refused: dict[str, Err] = {}
 
     def answered(group_id: str, error: Err) -> None:
@@ -43,7 +51,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
         if error is not Err.NONE:
             refused[group_id] = error
         if not waiting:
-            ctx.reply(_answer(ctx, ctx.api_version, request, refused))
+            ctx.reply_made(_answer(ctx, ctx.api_version, request, refused))
 
     for group_id, shard in list(waiting.items()):
         ctx.broker.runtime.ask(shard, ctx, StableFetch(group_id), partial(answered, group_id))
@@ -60,12 +68,13 @@ def _behind_writes(ctx: RequestContext | ConnectionLike, version: int, request: 
 
 
 GROUPS_EACH = (3, 5)
-"""Releases before this one answer a group that is named twice once, by what was said last."""
+"""Releases before this one answer a group that is named twice once, by what was said last, and groups in the order of a hash map."""
 
 
 def _each_group_once(request: OffsetFetchRequest) -> OffsetFetchRequest:
     groups = {group.group_id: group for group in request.groups}
-    return OffsetFetchRequest(groups=list(groups.values()), require_stable=request.require_stable)
+    in_order = [groups[group_id] for group_id in scala_mutable_order(groups)]
+    return OffsetFetchRequest(groups=in_order, require_stable=request.require_stable)
 
 
 _ALL_WELL: dict[str, Err] = {}
@@ -76,29 +85,26 @@ def _answer(
     version: int,
     request: OffsetFetchRequest,
     refused: dict[str, Err] = _ALL_WELL,
-) -> OffsetFetchResponse | None:
+) -> Generator[None, None, OffsetFetchResponse | None]:
+    pace = Pace(_PIECE)
     if version == 0:
-        return _one_group(_legacy(ctx, request), Err.NONE)
+        return (yield from _one_group(_legacy(ctx, request), Err.NONE, pace))
     if version >= 8:
         if not request.groups and ctx.broker.runtime.settings.policy.answers_partitions_once:
             return None  # Kafka 3.x waits for the last of no groups: such a request is never answered
         if ctx.broker.state.config.release < GROUPS_EACH:
             request = _each_group_once(request)
         groups = []
-        asked_groups = request.groups
-        if ctx.broker.runtime.settings.policy.answers_partitions_once:
-            asked_groups = list({group.group_id: group for group in asked_groups}.values())
-        for group in asked_groups:
+        for group in request.groups:
+            if pace.full(5):
+                yield
             shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
                 continue
             asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
             rows = _rows(shard, group.group_id, asked, require_stable=request.require_stable)
-            topics = [
-                OffsetFetchResponseTopics(name, _parts(OffsetFetchResponsePartitions, partitions))
-                for name, partitions in rows
-            ]
+            topics = yield from _shown(OffsetFetchResponseTopics, OffsetFetchResponsePartitions, rows, pace)
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
     shard = refused.get(request.group_id) or gate(ctx, request.group_id, empty_id_is_legal=True)
@@ -106,74 +112,90 @@ def _answer(
     if isinstance(shard, Err):
         if version >= 2:
             return OffsetFetchResponse(error_code=shard)
-        failed: _Rows = [(name, [(i, None, shard) for i in indexes]) for name, indexes in asked or []]
-        return _one_group(failed, shard)
-    return _one_group(_rows(shard, request.group_id, asked, require_stable=request.require_stable), Err.NONE)
+        if ctx.broker.runtime.settings.policy.answers_partitions_once:
+            # from 3.5 on it forgets that v1 can tell an error at partitions alone, and tells none
+            asked = _each_once(asked or []) if ctx.broker.state.config.release < GROUPS_EACH else []
+        error = shard
+        failed: _Rows = ((name, ((i, None, error) for i in indexes)) for name, indexes in asked or [])
+        return (yield from _one_group(failed, shard, pace))
+    rows = _rows(shard, request.group_id, asked, require_stable=request.require_stable)
+    return (yield from _one_group(rows, Err.NONE, pace))
+
+
+def _each_once(asked: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+    once: dict[str, dict[int, None]] = {}
+    for name, indexes in asked:
+        if indexes:
+            once.setdefault(name, {}).update(dict.fromkeys(indexes))
+    return [(name, list(indexes)) for name, indexes in once.items()]
 
 
 def _rows(shard: Shard, group_id: str, asked: list[tuple[str, list[int]]] | None, *, require_stable: bool) -> _Rows:
     if asked is not None and shard.settings.policy.answers_partitions_once:
-        once: dict[str, dict[int, None]] = {}
-        for name, indexes in asked:
-            if indexes:
-                once.setdefault(name, {}).update(dict.fromkeys(indexes))
-        asked = [(name, list(indexes)) for name, indexes in once.items()]
+        asked = _each_once(asked)
     offsets = queries.committed(shard, group_id)
     stable_at_once = require_stable and not shard.settings.policy.answers_wait_for_writes
     moving = unstable(shard, group_id) if stable_at_once else set()
     if require_stable:
-        moving |= in_transactions(shard, group_id)
+        moving |= coming(shard, group_id)
     if asked is None:
         asked = [(name, list(partitions)) for name, partitions in offsets.items()]
-    rows: _Rows = []
     for name, indexes in asked:
         partitions = offsets.get(name, {})
-        rows.append(
+        yield (
+            name,
             (
-                name,
-                [
-                    (i, None, Err.UNSTABLE_OFFSET_COMMIT) if (name, i) in moving else (i, partitions.get(i), Err.NONE)
-                    for i in indexes
-                ],
-            )
+                (i, None, Err.UNSTABLE_OFFSET_COMMIT) if (name, i) in moving else (i, partitions.get(i), Err.NONE)
+                for i in indexes
+            ),
         )
-    return rows
 
 
-def _one_group(rows: _Rows, error: Err) -> OffsetFetchResponse:
+def _one_group(rows: _Rows, error: Err, pace: Pace) -> Generator[None, None, OffsetFetchResponse]:
     """The shape of v0-7."""
-    topics = [
-        OffsetFetchResponseTopic(name, _parts(OffsetFetchResponsePartition, partitions)) for name, partitions in rows
-    ]
+    topics = yield from _shown(OffsetFetchResponseTopic, OffsetFetchResponsePartition, rows, pace)
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
-def _parts(shape: type[P], partitions: list[tuple[int, Offset | None, Err]]) -> list[P]:
-    """The partitions of a topic in the shape of v0-7 or of v8+; what isn't there has offset -1."""
-    return [
-        shape(i, -1, -1, "", e) if o is None else shape(i, o.offset, o.leader_epoch, o.metadata, e)
-        for i, o, e in partitions
-    ]
+def _shown(
+    of_topic: Callable[[str, list[P]], T], of_partition: type[P], rows: _Rows, pace: Pace
+) -> Generator[None, None, list[T]]:
+    """The rows in the shape of v0-7 or of v8+; what isn't there has offset -1."""
+    topics: list[T] = []
+    for name, partitions in rows:
+        shown: list[P] = []
+        for i, o, e in partitions:
+            shown.append(
+                of_partition(i, -1, -1, "", e)
+                if o is None
+                else of_partition(i, o.offset, o.leader_epoch, o.metadata, e)
+            )
+            if pace.full():
+                yield
+        topics.append(of_topic(name, shown))
+        if pace.full():
+            yield
+    return topics
 
 
 def _legacy(ctx: RequestContext | ConnectionLike, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
     store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
-    rows: _Rows = []
     for topic in request.topics or []:
-        found = [(i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes]
-        rows.append((topic.name, [(i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found]))
-    return rows
+        found = ((i, store.get((request.group_id, topic.name, i))) for i in topic.partition_indexes)
+        yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found)
 
 
 def _fast(version: int) -> FastHandler:
     """The same without a context, and remembered for as long as nothing is committed: the same request gets the same bytes."""
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
+        if len(frame) >= LARGE:
+            return None
         request = decode(OffsetFetchRequest, version, frame, body)
         if _behind_writes(connection, version, request):
             return None
-        response = _answer(connection, version, request)
+        response = at_once(_answer(connection, version, request))
         if response is None:
             return None
         reply = encode(response, version)

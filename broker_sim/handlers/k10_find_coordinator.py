@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
+from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import OFFSETS_TOPIC, KafkaError
-from broker_sim.words import short
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -64,7 +64,10 @@ def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
     error = Err.NONE
-    if key_type not in (GROUP, TRANSACTION):
+    release = ctx.broker.state.config.release
+    if key_type == SHARE and ctx.api_version >= 6 and release < (4, 0):
+        error = Err.COORDINATOR_NOT_AVAILABLE  # 3.9 knows of share groups, and has no coordinator for them
+    elif key_type not in (GROUP, TRANSACTION):
         error = Err.INVALID_REQUEST
     elif key_type == TRANSACTION:
         error = refuse_transactions(ctx, key)
@@ -84,7 +87,7 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
             return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
         error = Err.COORDINATOR_NOT_AVAILABLE
     says_why = error is Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED or (
-        error is Err.INVALID_REQUEST and (key_type != SHARE or ctx.broker.runtime.settings.policy.name == "scala")
+        error is Err.INVALID_REQUEST and (key_type != SHARE or release < (3, 9))
     )
     text = _TEXTS[error] if says_why else ""
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)

@@ -4,17 +4,20 @@ skip_assignment. The answer is parked until the join window closes."""
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
-from broker_sim.again import Place, Rejoin, rejoin
 from broker_sim.coordinator.rebalance import join_error
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate, waits_for_timers
 from broker_sim.handlers.scratch import LARGEST, scratch_of
+from broker_sim.runtime.repeated_requests import Place, Rejoin, rejoin
 from kafka_wire.codec import decode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
 log = logging.getLogger("broker_sim.coordinator")
+
+_MISDIRECTED = (Err.NOT_COORDINATOR, Err.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
@@ -27,7 +30,8 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     if not in_range and (not isinstance(shard, Err) or (settings.policy.name == "java" and request.group_id != "")):
         shard = Err.INVALID_SESSION_TIMEOUT
     if isinstance(shard, Err):
-        return join_error(ctx.api_version, shard, request.member_id)
+        named = shard not in _MISDIRECTED or settings.policy.misdirected_join_names_member
+        return join_error(ctx.api_version, shard, request.member_id if named else "")
     names = [protocol.name for protocol in request.protocols]
     if len(set(names)) < len(names):
         _warn_of_double(ctx, request.group_id, names)
@@ -37,7 +41,8 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
 
 def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> None:
     """A client hangs without a word at Kafka, and so it does here: not quite without one."""
-    twice = next(name for name in names if names.count(name) > 1)
+    count = Counter(names)
+    twice = next(name for name in names if count[name] > 1)
     log.warning(
         "JoinGroup of client %.100r for group %.100r names the protocol %.100r twice: Kafka counts it twice, and where no other"
         " protocol is left that all members support it never answers the group's JoinGroups again",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker_sim.again import beat
 from broker_sim.coordinator.group import HEARTBEAT_ANSWER
 from broker_sim.coordinator.outcome import Heartbeat
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import learn, scratch_of
+from broker_sim.runtime.repeated_requests import beat
 from kafka_wire.api_keys import ApiKey, is_flexible
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err

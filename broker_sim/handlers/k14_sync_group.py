@@ -3,12 +3,12 @@ until the leader's assignment is stored."""
 
 from __future__ import annotations
 
-from broker_sim.again import sync
 from broker_sim.coordinator.rebalance import sync_error
 from broker_sim.coordinator.syncing import sync_answer
 from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate
 from broker_sim.handlers.scratch import LARGEST, Known, Scratch, learn, scratch_of
+from broker_sim.runtime.repeated_requests import sync
 from kafka_wire.api_keys import ApiKey, is_flexible
 from kafka_wire.codec import decode, encode, encoder
 from kafka_wire.errors import Err

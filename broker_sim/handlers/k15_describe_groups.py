@@ -8,6 +8,7 @@ from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
+from kafka_wire.group_states import GroupState
 from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _ALL_GROUP_OPERATIONS = (
@@ -48,5 +49,5 @@ def _describe(ctx: RequestContext, group_id: str) -> DescribedGroup:
         return found
     if ctx.api_version >= 6:
         message = f"Group {group_id} not found."
-        return DescribedGroup(Err.GROUP_ID_NOT_FOUND, message, group_id, "Dead")
-    return DescribedGroup(group_id=group_id, group_state="Dead")
+        return DescribedGroup(Err.GROUP_ID_NOT_FOUND, message, group_id, GroupState.DEAD.value)
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers
 from kafka_wire.errors import Err
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+_PIECE = 5000
+"""Groups that are listed before others are served; those of one shard are listed at once."""
+
 
 @behind_timers
-def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
     """All groups that pass the filters; while a partition loads, the Scala coordinator lists those it knows, the Java one none."""
+    response: ListGroupsResponse | None = ctx.in_pieces(_list_all(ctx, request))
+    return response
+
+
+def _list_all(ctx: RequestContext, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
     groups: list[ListedGroup] = []
     error = Err.NONE
-    for shard in ctx.broker.runtime.shards(ctx.broker):
+    runtime = ctx.broker.runtime
+    filters = queries.filters_of(runtime.settings.policy, request.states_filter, request.types_filter)
+    pace = Pace(_PIECE)
+    for shard in list(runtime.shards(ctx.broker)):
         if isinstance(shard, Err):
             error = shard
         else:
-            groups += queries.listed(shard, request.states_filter, request.types_filter)
-    if error is not Err.NONE and ctx.broker.runtime.settings.policy.name == "java":
+            if pace.full(len(shard.groups)):
+                yield
+            groups += queries.listed(shard, *filters)
+    if error is not Err.NONE and runtime.settings.policy.name == "java":
         groups = []
     return ListGroupsResponse(error_code=error, groups=groups)

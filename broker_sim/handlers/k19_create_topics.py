@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Generator, Mapping
 
-from broker_sim.config import ConfigSource, to_text
+from broker_sim.config.settings import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import ClusterState, KafkaError, Topic
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from kafka_wire.errors import Err
 from kafka_wire.messages.k19_create_topics import (
     CreatableTopic,
@@ -57,6 +57,10 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
 def _create(
     state: ClusterState, asked: CreatableTopic, siblings: Container[str], validate_only: bool
 ) -> CreatableTopicResult:
+    nulls = [config.name for config in asked.configs if config.value is None]
+    if nulls:  # collected while the settings are sorted into a map: each of them counts, whatever else is given
+        state.check_new_name(asked.name, siblings)
+        raise KafkaError(Err.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     assignments: dict[int, list[int]] = {}
     for one in asked.assignments:
         if one.partition_index in assignments:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import ClusterState, KafkaError, Topic
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from kafka_wire.errors import Err
 from kafka_wire.messages.k20_delete_topics import (
     DeletableTopicResult,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import KafkaError
+from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.metadata.topics import INTERNAL_TOPICS, leader_partition
 from broker_sim.storage import StorageError
-from broker_sim.topics import INTERNAL_TOPICS, leader_partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -60,3 +61,6 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
     except (KafkaError, StorageError) as error:
         return DeleteRecordsPartitionResult(index, -1, error.error)
     return DeleteRecordsPartitionResult(index, partition.log_start_offset, Err.NONE)
+
+
+TRAITS = Traits(parts=Parts())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k10_find_coordinator import refuse_transactions
-from broker_sim.metadata import KafkaError
+from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

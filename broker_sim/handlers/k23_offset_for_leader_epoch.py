@@ -6,9 +6,13 @@ has the epoch -1 and the offset -1. Source: Partition.lastOffsetForLeaderEpoch, 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import KafkaError
-from broker_sim.topics import leader_partition
+from broker_sim.handlers.traits import Parts, Traits
+from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.metadata.topics import leader_partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,12 +22,29 @@ from kafka_wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+_PIECE = 1000
+"""Partitions and topics that are looked at before others are served."""
 
-def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    topics = [
-        OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, one) for one in topic.partitions])
-        for topic in request.topics
-    ]
+
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse | None:
+    response: OffsetForLeaderEpochResponse | None = ctx.in_pieces(_answers(ctx, request))
+    return response
+
+
+def _answers(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+    topics: list[OffsetForLeaderTopicResult] = []
+    pace = Pace(_PIECE)
+    for topic in request.topics:
+        answered = OffsetForLeaderTopicResult(topic.topic, [])
+        topics.append(answered)
+        for one in topic.partitions:
+            answered.partitions.append(_answer(ctx, topic.topic, one))
+            if pace.full():
+                yield
+        if pace.full():
+            yield
     return OffsetForLeaderEpochResponse(0, topics)
 
 
@@ -35,3 +56,6 @@ def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) ->
     except KafkaError as error:
         return EpochEndOffset(error.error, asked.partition, -1, -1)
     return EpochEndOffset(Err.NONE, asked.partition, *partition.log.end_offset_for_epoch(asked.leader_epoch))
+
+
+TRAITS = Traits(parts=Parts())

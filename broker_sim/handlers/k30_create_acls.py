@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
 from kafka_wire.errors import Err
 from kafka_wire.messages.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
+_PIECE = 10_000
+"""Rules that are looked at before others are served."""
+
 
 def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse | None:
-    for one in request.creations:
+    response: CreateAclsResponse | None = ctx.in_pieces(_refuse_all(ctx, request))
+    return response
+
+
+def _refuse_all(ctx: RequestContext, request: CreateAclsRequest) -> Generator[None, None, CreateAclsResponse | None]:
+    for number, one in enumerate(request.creations, 1):
+        if number % _PIECE == 0:
+            yield
         if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
             refuse(ctx)
             return None

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
 from kafka_wire.errors import Err
 from kafka_wire.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
+_PIECE = 10_000
+"""Filters that are looked at before others are served."""
+
 
 def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | None:
-    for one in request.filters:
+    response: DeleteAclsResponse | None = ctx.in_pieces(_refuse_all(ctx, request))
+    return response
+
+
+def _refuse_all(ctx: RequestContext, request: DeleteAclsRequest) -> Generator[None, None, DeleteAclsResponse | None]:
+    for number, one in enumerate(request.filters, 1):
+        if number % _PIECE == 0:
+            yield
         if UNKNOWN in (one.resource_type_filter, one.pattern_type_filter, one.operation, one.permission_type):
             refuse(ctx)
             return None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim import entity_configs
-from broker_sim.config import ConfigEntry, ConfigSource, Setting, to_text
+from broker_sim.config.settings import ConfigEntry, ConfigSource, Setting, to_text
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, known_types, level_name, loggers
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k35_describe_log_dirs import IN_MEMORY
-from broker_sim.metadata import Broker, KafkaError
-from broker_sim.topics import check_topic_name
+from broker_sim.metadata import entity_configs
+from broker_sim.metadata.cluster_state import Broker, KafkaError
+from broker_sim.metadata.topics import check_topic_name
 from kafka_wire.errors import Err
 from kafka_wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -80,7 +80,9 @@ def _describe(
     else:
         rows = _entity_rows(broker, entity_configs.Entity(resource.resource_type), resource.resource_name)
         topic = True
-    wanted = resource.configuration_keys
+        if broker.state.config.release < (4, 0):
+            return _metrics_as_set(rows)
+    wanted = set(resource.configuration_keys or ())
     found: list[DescribeConfigsResourceResult] = []
     for setting, value, entries in rows:
         if wanted and setting.name not in wanted:
@@ -110,6 +112,16 @@ def _entity_rows(broker: Broker, entity: entity_configs.Entity, name: str) -> li
         raise KafkaError(Err.INVALID_REQUEST, f"{what} name must not be empty")
     state = broker.state
     return entity_configs.entries(state.config, entity, state.entity_configs[entity].get(name, {}))
+
+
+def _metrics_as_set(rows: list[Row]) -> list[DescribeConfigsResourceResult]:
+    """Of client metrics 3.x tells what is set and no more, whatever was asked for: neither types nor synonyms."""
+    return [
+        DescribeConfigsResourceResult(
+            setting.name, value, config_source=ConfigSource.CLIENT_METRICS, config_type=0, documentation=""
+        )
+        for setting, value, _ in rows
+    ]
 
 
 def _topic_rows(broker: Broker, name: str) -> list[Row]:
@@ -179,7 +191,7 @@ def _loggers(broker: Broker, resource: DescribeConfigsResource) -> list[Describe
     if resource.resource_name == "":
         raise KafkaError(Err.INVALID_REQUEST, "Broker id must not be empty")
     _check_node(broker, resource.resource_name, "")
-    wanted = resource.configuration_keys
+    wanted = set(resource.configuration_keys or ())
     return [
         DescribeConfigsResourceResult(
             name, level_name(logger), False, False, ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=""

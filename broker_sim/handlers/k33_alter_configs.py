@@ -5,6 +5,8 @@ Source: ConfigurationControlManager.legacyAlterConfigs.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.config_resources import alter, alter_each, check_keys
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.messages.k33_alter_configs import (
@@ -15,11 +17,16 @@ from kafka_wire.messages.k33_alter_configs import (
 )
 
 
-def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse | None:
+    response: AlterConfigsResponse | None = ctx.in_pieces(_alter_all(ctx, request))
+    return response
+
+
+def _alter_all(ctx: RequestContext, request: AlterConfigsRequest) -> Generator[None, None, AlterConfigsResponse]:
     def alter_one(resource: AlterConfigsResource) -> None:
         check_keys(resource.configs, lambda _: True)
         settings = {one.name: one.value or "" for one in resource.configs}
         alter(ctx.broker, resource, lambda _: settings, validate_only=request.validate_only)
 
-    results = alter_each(request.resources, alter_one)
+    results = yield from alter_each(request.resources, alter_one)
     return AlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])

@@ -7,6 +7,8 @@ Source: ReplicaManager.describeLogDirs.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k35_describe_log_dirs import (
@@ -23,11 +25,24 @@ NAMES_ONLY_WANTED = (3, 5)
 """Releases before this one name every topic of the directory, those that nobody asked for without partitions."""
 
 
-def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+_PIECE = 2000
+"""Partitions of the cluster that are looked at before others are served."""
+
+
+def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse | None:
+    response: DescribeLogDirsResponse | None = ctx.in_pieces(_describe_all(ctx, request))
+    return response
+
+
+def _describe_all(
+    ctx: RequestContext, request: DescribeLogDirsRequest
+) -> Generator[None, None, DescribeLogDirsResponse]:
     broker, state = ctx.broker, ctx.broker.state
     wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
     shown: dict[str, DescribeLogDirsTopic] = {}
-    for partition in state.partitions():
+    for number, partition in enumerate(list(state.partitions()), 1):
+        if number % _PIECE == 0:
+            yield
         name = partition.topic.name
         if broker.node_id not in partition.replicas:
             continue

@@ -6,9 +6,10 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import KafkaError
+from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -16,8 +17,18 @@ from kafka_wire.messages.k37_create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_PIECE = 10
+"""Topics that grow before others are served."""
 
-def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+
+def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse | None:
+    response: CreatePartitionsResponse | None = ctx.in_pieces(_create_all(ctx, request))
+    return response
+
+
+def _create_all(
+    ctx: RequestContext, request: CreatePartitionsRequest
+) -> Generator[None, None, CreatePartitionsResponse]:
     state = ctx.broker.state
     count = Counter(topic.name for topic in request.topics)
     if request.timeout_ms <= 0 and 1 in count.values():
@@ -25,7 +36,9 @@ def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreateParti
         late = [CreatePartitionsTopicResult(topic.name, Err.REQUEST_TIMED_OUT) for topic in request.topics]
         return CreatePartitionsResponse(0, late)
     results: dict[str, CreatePartitionsTopicResult] = {}
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics, 1):
+        if number % _PIECE == 0:
+            yield
         name = topic.name
         if count[name] > 1:
             results[name] = CreatePartitionsTopicResult(name, Err.INVALID_REQUEST, "Duplicate topic name.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 
 from broker_sim.coordinator.outcome import DeleteGroup
@@ -10,10 +11,20 @@ from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
+_PIECE = 200
+"""Groups whose shard is asked before others are served."""
+
 
 @behind_timers
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
     """Ask every shard; the answer goes out with the last result."""
+    response: DeleteGroupsResponse | None = ctx.in_pieces(_delete_all(ctx, request))
+    return response
+
+
+def _delete_all(
+    ctx: RequestContext, request: DeleteGroupsRequest
+) -> Generator[None, None, DeleteGroupsResponse | None]:
     results = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(request.groups_names)]
     waiting = len(results)
 
@@ -26,7 +37,9 @@ def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsRes
 
     if not results:
         return DeleteGroupsResponse()
-    for result in results:
+    for number, result in enumerate(results, 1):
+        if number % _PIECE == 0:
+            yield
         shard = gate(ctx, result.group_id, empty_id_is_legal=True)
         if isinstance(shard, Err):
             done(result, shard)

@@ -8,6 +8,7 @@ Source: ConfigurationControlManager.incrementalAlterConfigs, RuntimeLoggerManage
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from broker_sim.handlers.config_resources import (
     BROKER,
@@ -23,7 +24,7 @@ from broker_sim.handlers.config_resources import (
     own_node,
 )
 from broker_sim.handlers.context import RequestContext
-from broker_sim.metadata import Broker, KafkaError
+from broker_sim.metadata.cluster_state import Broker, KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -37,17 +38,28 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 _NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT")
 
 
-def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+_PIECE = 2000
+"""Resources that are looked at before others are served."""
+
+
+def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse | None:
+    response: IncrementalAlterConfigsResponse | None = ctx.in_pieces(_alter_all(ctx, request))
+    return response
+
+
+def _alter_all(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Generator[None, None, IncrementalAlterConfigsResponse]:
     broker = ctx.broker
     altered = known_types(broker.state.config.release) - {BROKER_LOGGER}
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    unknown = any(  # of what is forwarded to the controller
-        one.config_operation not in range(4)
-        for resource in request.resources
-        if resource.resource_type in altered and _is_forwarded(broker, resource)
-        if named[resource.resource_type, resource.resource_name] == 1
-        for one in resource.configs
-    )
+    unknown = False  # whether an operation of what is forwarded to the controller
+    for number, resource in enumerate(request.resources, 1):
+        if number % _PIECE == 0:
+            yield
+        if named[resource.resource_type, resource.resource_name] == 1 and resource.resource_type in altered:
+            strange = any(one.config_operation not in range(4) for one in resource.configs)
+            unknown = unknown or (strange and _is_forwarded(broker, resource))
 
     def alter_one(resource: AlterConfigsResource) -> None:
         _check_keys(resource)
@@ -60,7 +72,7 @@ def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> Incr
             )  # Kafka's controller falls over the unknown number, and does nothing
         alter(broker, resource, lambda own: _apply(broker, resource, own), validate_only=request.validate_only)
 
-    results = alter_each(request.resources, alter_one)
+    results = yield from alter_each(request.resources, alter_one)
     return IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
 
 
@@ -105,12 +117,30 @@ def _changed_list(broker: Broker, resource: AlterConfigsResource, own: Own, chan
     settings = config.topic_settings if name in config.topic_settings else config.settings
     text = own.get(name, settings[name].default or "")
     values = [value for value in text.split(",") if value]
-    for value in (change.value or "").split(","):
-        if change.config_operation == APPEND and value not in values:
-            values.append(value)
-        elif change.config_operation == SUBTRACT and value in values:
-            values.remove(value)
+    changed = (change.value or "").split(",")
+    if change.config_operation == APPEND:
+        known = set(values)
+        values += [value for value in dict.fromkeys(changed) if value not in known]
+    else:
+        taken = Counter(changed)  # each of them takes one out, the first that is left
+        values = [value for value in values if not _take(taken, value)]
     return ",".join(values)
+
+
+def _take(taken: Counter[str], value: str) -> bool:
+    if not taken[value]:
+        return False
+    taken[value] -= 1
+    return True
+
+
+def _of_loggers(broker: Broker, words: str) -> str:
+    """What is said of a node's id by Kafka's RuntimeLoggerManager (since 3.7), which at first tells its own id twice."""
+    release = broker.state.config.release
+    if release < (3, 7):
+        return words
+    before, behind, received = words.replace("broker id, expected", "node id. Expected").partition(", but received ")
+    return before + behind + (str(broker.node_id) if behind and release < (4, 0) else received)
 
 
 def _alter_loggers(broker: Broker, resource: AlterConfigsResource, validate_only: bool) -> None:
@@ -119,10 +149,7 @@ def _alter_loggers(broker: Broker, resource: AlterConfigsResource, validate_only
     try:
         own_node(broker, resource.resource_name, "Node id")
     except KafkaError as error:
-        if broker.state.config.release >= (4, 0):  # whose RuntimeLoggerManager has words of its own
-            words = (error.message or "").replace("broker id, expected", "node id. Expected")
-            raise KafkaError(error.error, words) from None
-        raise
+        raise KafkaError(error.error, _of_loggers(broker, error.message or "")) from None
     known = loggers()
     for one in resource.configs:
         if one.config_operation in (APPEND, SUBTRACT):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Generator
+
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import DeleteOffsets
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate, merged
@@ -13,53 +16,103 @@ from kafka_wire.messages.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+_Results = dict[tuple[str, int], Err]
+
+_PIECE = 2000
+"""Partitions and topics that are looked up, or answered, before others are served; the group looks at all of them at once."""
+
 
 @behind_timers
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Topics first, then the gate, then the group; an error of the whole carries no topics."""
+    response: OffsetDeleteResponse | None = ctx.in_pieces(_delete(ctx, request))
+    return response
+
+
+def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None, None, OffsetDeleteResponse | None]:
+    state, policy = ctx.broker.state, ctx.broker.runtime.settings.policy
+    wanted: list[tuple[str, int]] = []
+    pace = Pace(_PIECE)
+    for topic in request.topics:
+        for part in topic.partitions:
+            wanted.append((topic.name, part.partition_index))
+            if pace.full():
+                yield
+        if pace.full():
+            yield
+    if policy.missing_are_maps:
+        wanted = list(dict.fromkeys(wanted))
+    there: list[tuple[str, int]] = []
+    for pair in wanted:
+        if pace.full():
+            yield
+        if state.partition(*pair) is not None:
+            there.append(pair)
+    if policy.commits_are_maps:
+        there = list(dict.fromkeys(there))
     shard = gate(ctx, request.group_id)
     if isinstance(shard, Err):
         return OffsetDeleteResponse(error_code=shard)
-    state, policy = ctx.broker.state, ctx.broker.runtime.settings.policy
-    wanted = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if policy.commits_are_maps:
-        wanted = list(dict.fromkeys(wanted))
-    there = [pair for pair in wanted if state.partition(*pair) is not None]
 
-    def response(answer: tuple[Err, dict[tuple[str, int], Err]]) -> OffsetDeleteResponse:
+    def response(answer: tuple[Err, _Results]) -> Generator[None, None, OffsetDeleteResponse]:
         error, results = answer
         if error is not Err.NONE:
             return OffsetDeleteResponse(error_code=error)
-        if policy.commits_are_maps:
-            return _response_of_a_map(wanted, results)
-        missing: dict[str, OffsetDeleteResponseTopic] = {}
-        answered = []
-        for topic in request.topics:
-            found = OffsetDeleteResponseTopic(topic.name)
-            if topic.name not in state.topics:
-                missing.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name))
-            for part in topic.partitions:
-                own = results.get((topic.name, part.partition_index))
-                if own is None:
-                    own, rows = (
-                        Err.UNKNOWN_TOPIC_OR_PARTITION,
-                        missing.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name)),
-                    )
-                else:
-                    rows = found
-                rows.partitions.append(OffsetDeleteResponsePartition(part.partition_index, own))
-            if found.partitions:
-                answered.append(found)
+        if policy.missing_are_maps:
+            nowhere = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
+            return OffsetDeleteResponse(topics=_of_a_map(nowhere | results))
+        answered = _of_a_map(results) if policy.commits_are_maps else (yield from _as_asked(request, results, pace))
+        missing = yield from _missing(request, results, state.topics, pace)
         return OffsetDeleteResponse(topics=merged(missing, answered))
 
     ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
     return None
 
 
-def _response_of_a_map(wanted: list[tuple[str, int]], results: dict[tuple[str, int], Err]) -> OffsetDeleteResponse:
-    """As 3.x answers: each partition once, what isn't there first."""
+def _as_asked(
+    request: OffsetDeleteRequest, results: _Results, pace: Pace
+) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
+    """What there is, as often as it was asked for."""
+    found: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        rows: list[OffsetDeleteResponsePartition] = []
+        for part in topic.partitions:
+            error = results.get((topic.name, part.partition_index))
+            if error is not None:
+                rows.append(OffsetDeleteResponsePartition(part.partition_index, error))
+            if pace.full():
+                yield
+        if rows:
+            found.append(OffsetDeleteResponseTopic(topic.name, rows))
+        if pace.full():
+            yield
+    return found
+
+
+def _missing(
+    request: OffsetDeleteRequest, results: _Results, topics: Container[str], pace: Pace
+) -> Generator[None, None, dict[str, OffsetDeleteResponseTopic]]:
+    """What there isn't, by topic; a topic that is unknown even without partitions."""
+    found: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in request.topics:
+        name = topic.name
+        missing: list[int] = []
+        for part in topic.partitions:
+            if (name, part.partition_index) not in results:
+                missing.append(part.partition_index)
+            if pace.full():
+                yield
+        if missing or name not in topics:
+            rows = found.setdefault(name, OffsetDeleteResponseTopic(name)).partitions
+            rows += [OffsetDeleteResponsePartition(index, Err.UNKNOWN_TOPIC_OR_PARTITION) for index in missing]
+        if pace.full():
+            yield
+    return found
+
+
+def _of_a_map(results: _Results) -> list[OffsetDeleteResponseTopic]:
+    """Each partition once."""
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    errors = {pair: Err.UNKNOWN_TOPIC_OR_PARTITION for pair in wanted if pair not in results}
-    for (name, index), own in (errors | results).items():
-        topics.setdefault(name, []).append(OffsetDeleteResponsePartition(index, own))
-    return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic(*topic) for topic in topics.items()])
+    for (name, index), error in results.items():
+        topics.setdefault(name, []).append(OffsetDeleteResponsePartition(index, error))
+    return [OffsetDeleteResponseTopic(*topic) for topic in topics.items()]

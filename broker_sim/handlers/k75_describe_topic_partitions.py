@@ -6,10 +6,12 @@ are empty lists, never null: Spark's reader dies of null. Source: DescribeTopicP
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
-from broker_sim.metadata import ClusterState, KafkaError
-from broker_sim.topics import check_topic_name
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.topics import check_topic_name
 from kafka_wire.errors import Err
 from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -19,8 +21,18 @@ from kafka_wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
+_PIECE = 1000
+"""Topics that are told, unknown ones above all, before others are served."""
 
-def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+
+def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | None:
+    response: DescribeTopicPartitionsResponse | None = ctx.in_pieces(_answer(ctx, request))
+    return response
+
+
+def _answer(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     state = ctx.broker.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
     cursor = request.cursor
@@ -36,7 +48,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
             request, Err.UNKNOWN_SERVER_ERROR
         )  # Kafka asks what may be done with it, and falls over the name
     limit = state.config.int("max.request.partition.size.limit") if state.config.release >= (3, 8) else 2000
-    return _page(state, names, first, max(min(request.response_partition_limit, limit), 1))
+    return (yield from _page(state, names, first, max(min(request.response_partition_limit, limit), 1)))
 
 
 def _refused(request: DescribeTopicPartitionsRequest, error: Err) -> DescribeTopicPartitionsResponse:
@@ -46,9 +58,13 @@ def _refused(request: DescribeTopicPartitionsRequest, error: Err) -> DescribeTop
     )
 
 
-def _page(state: ClusterState, names: list[str], first: int, limit: int) -> DescribeTopicPartitionsResponse:
+def _page(
+    state: ClusterState, names: list[str], first: int, limit: int
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if number % _PIECE == 0:
+            yield
         if limit == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
             break

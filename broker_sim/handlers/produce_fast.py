@@ -14,10 +14,10 @@ from functools import partial
 from typing import cast
 
 from broker_sim.handlers.context import ConnectionLike, FastHandler
-from broker_sim.metadata import Broker, Partition
+from broker_sim.metadata.cluster_state import Broker, Partition
+from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import StorageError
 from broker_sim.storage.validation import is_quick
-from broker_sim.topics import INTERNAL_TOPICS
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
 from kafka_wire.wire import read_uvarint
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from broker_sim.again import Place
 from broker_sim.handlers.context import ConnectionLike
+from broker_sim.runtime.repeated_requests import Place
 
 LARGEST = 4096
 """Bytes of a request that may be remembered."""

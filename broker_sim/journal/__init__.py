@@ -21,17 +21,17 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import Files, JournalError, plain, read
 from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
-from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.clock import Clock
+    from broker_sim.common.clock import Clock
     from kafka_wire.errors import Err
 
 __all__ = [
@@ -83,6 +83,16 @@ class Seen(dict[str, Any]):
     def ok(self) -> bool:
         """Whether there was no error, and the answer (if it is one) went out whole."""
         return self.get("error") is None and not ("answer" in self and "action" in self)
+
+
+PROBE = "__commit_probe"
+"""How the groups are called in whose name `GroupHandle.commit_probe` commits: nobody's, and in no list of groups."""
+
+
+def groups_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The groups that events speak of, in the order in which they appear; without those of probes."""
+    names = dict.fromkeys(str(event["group"]) for event in events if event.get("group"))
+    return [name for name in names if not name.startswith(PROBE)]
 
 
 class WaitTimeout(AssertionError):
@@ -347,11 +357,9 @@ def request_text(request: Event) -> str:
 
 def api_name(name: str) -> str:
     """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
-    from kafka_wire.api_keys import ApiKey
+    from kafka_wire.api_keys import API_NAMES
 
-    known = {key.name.replace("_", "").lower(): key.name for key in ApiKey}
-    found = known.get(name.replace("_", "").lower())
-    names = {key: "".join(map(str.capitalize, key.split("_"))) for key in known.values()}
+    found = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
     if found is None:
-        raise unknown("API", name, names.values())
-    return names[found]
+        raise unknown("API", name, API_NAMES)
+    return found

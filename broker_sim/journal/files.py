@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from broker_sim.common.text import UsageError
 from broker_sim.journal.vocabulary import Event
-from broker_sim.words import UsageError
 
 __all__ = ["Files", "JournalError", "plain", "read"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_wire.group_states import GROUP_STATES
+
 __all__ = ["ALWAYS", "EVENTS", "PARTS", "STORIES", "Event", "problems"]
 
 Event = dict[str, Any]
@@ -25,6 +27,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "connection": "number of the connection, from 1 on, unique in the cluster",
         "peer": "the client's address",
         "action": "`opened` or `closed`",
+        "host?": "in a simulation the name of the client's host: `app-1`",
     },
     "request": {
         "request": _REQUEST,
@@ -37,6 +40,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "client_host": "as Kafka shows it: `/127.0.0.1`",
         "group?": "group id, where the request has one",
         "member?": "member id, where the request has one (the instance id where that alone is given)",
+        "transactional_id?": "transactional id, where the request has one",
         "topics?": "partitions that it speaks of: `orders-0`; topics without partitions by their name",
         "body": "the decoded request, Kafka's field names in snake_case; bytes as `{base64: ..}`, decoded where their format is known",
     },
@@ -167,7 +171,7 @@ STORIES = {
 
 PARTS: dict[str, dict[str, str]] = {
     "snapshot": {
-        "state": "`Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable`, `Dead`",
+        "state": ", ".join(f"`{state}`" for state in GROUP_STATES),
         "generation": "generation id",
         "protocol": "the assignor that was voted, null before",
         "leader": "member id of the leader, null without members",
@@ -187,7 +191,7 @@ PARTS: dict[str, dict[str, str]] = {
         "assignment": "topic -> partitions, null where it has none or can't be read",
     },
     "cause": {
-        "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `load`, `unload`",
+        "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `topics` (some were deleted), `load`, `unload`",
         "request?": "number of the request",
         "api?": "its API",
         "member?": "whose request, or whose timer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from broker_sim.commandline import Parser
+from broker_sim.common.commandline import Parser
 from broker_sim.pipeline.commands import add_verbs
 
 __all__ = ["main"]

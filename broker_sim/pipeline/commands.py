@@ -3,7 +3,7 @@
 Rules:
 1. stdout has the findings (``--json``: as JSON), stderr the progress and what went wrong.
 2. Exit codes: 0 the report is written, whatever it found; 2 wrong usage, no input, no Java; 1 Spark itself failed; 130 interrupted.
-3. A verb that lives elsewhere has a line in ``ELSEWHERE``; its module has ``register(verbs, name)`` as commands of `broker_sim.cli` do.
+3. A verb that lives elsewhere has a line in ``ELSEWHERE``; its module has ``register(verbs, name)`` as commands of `cli.main` do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import json
 import sys
 from typing import Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, setting
-from broker_sim.words import UsageError, duration_ms
+from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, setting
+from broker_sim.common.text import UsageError, duration_ms
 
 __all__ = ["ELSEWHERE", "add_verbs", "register", "run", "setting", "window"]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
 
 __all__ = ["Entry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent"]
 

@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import clock, count, date, joined, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import cause, named, on_its_day, short_member, when, who
-from broker_sim.words import duration_text
 
 __all__ = ["Finding", "compaction", "findings", "text"]
 

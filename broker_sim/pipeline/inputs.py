@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files, journal_files
 from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of, segments_of
-from broker_sim.words import UsageError
 
 __all__ = ["Inputs", "find", "run_name"]
 

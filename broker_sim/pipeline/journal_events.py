@@ -25,7 +25,7 @@ from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
 from broker_sim.pipeline.schemas import Table
 from broker_sim.pipeline.tables.events import EVENTS
-from kafka_wire.api_keys import ApiKey
+from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
 __all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_of", "skipped_row"]
@@ -38,7 +38,7 @@ Event = Mapping[str, Any]
 Part = tuple[str | None, str | None, str | None, int | None, int | None, int | None, int | None, int | None, int | None]
 """One element of `partitions`, in the order of PARTITION's columns."""
 
-_KEYS = {"".join(map(str.capitalize, key.name.split("_"))): int(key) for key in ApiKey}
+_KEYS = {name: int(key) for name, key in API_NAMES.items()}
 _CODES = {error.name: int(error) for error in Err}
 _KNOWN = {kind: frozenset(ALWAYS) | {name.rstrip("?") for name in fields} for kind, fields in KINDS.items()}
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id of no topic, as Kafka prints it

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.files import Source, base_name, entry, expand, inside, listing, parent
-from broker_sim.words import UsageError
 
 __all__ = [
     "JournalFile",

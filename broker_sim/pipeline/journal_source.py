@@ -32,6 +32,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import base_name, names_of, parent
 from broker_sim.pipeline.journal_events import Row, Where, batches, rows_of, skipped_row
 from broker_sim.pipeline.journal_files import (
@@ -48,7 +49,6 @@ from broker_sim.pipeline.journal_files import (
 from broker_sim.pipeline.offsets_source import TASKS
 from broker_sim.pipeline.schemas import SKIPPED
 from broker_sim.pipeline.tables.events import EVENTS
-from broker_sim.words import UsageError, unknown
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -13,11 +13,11 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
 from broker_sim.pipeline.files import Source
 from broker_sim.pipeline.segments import log_partition_of, segments_of
 from broker_sim.pipeline.tables.lag import LOG_ENDS
-from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

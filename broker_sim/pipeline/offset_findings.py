@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.phrases import when
-from broker_sim.words import duration_text
 
 __all__ = ["ABOUT_OFFSETS"]
 

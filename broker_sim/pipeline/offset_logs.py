@@ -17,9 +17,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
 from broker_sim.pipeline.segments import OFFSETS_TOPIC, Segment, Skipped, log_partition_of, segments_of
-from broker_sim.words import UsageError
 
 __all__ = ["LEAST_BYTES", "Found", "Log", "Slice", "find_logs", "packed", "share_out"]
 

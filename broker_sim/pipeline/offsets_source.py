@@ -30,11 +30,11 @@ from typing import Any
 import pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import names_of
 from broker_sim.pipeline.offset_logs import LEAST_BYTES, Log, Slice, find_logs, packed, share_out
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
 from broker_sim.pipeline.segments import Reached, Segment, Skipped, next_offset, read_offsets
-from broker_sim.words import UsageError, unknown
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
 
 __all__ = ["MADE", "MARKER", "Folder", "is_remote"]
 

@@ -23,8 +23,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from broker_sim.commandline import DONE, USAGE, add_command
-from broker_sim.words import UsageError
+from broker_sim.common.commandline import DONE, USAGE, add_command
+from broker_sim.common.text import UsageError
 
 __all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package", "register", "ship"]
 

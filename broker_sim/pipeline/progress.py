@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from broker_sim.clock import stopwatch
+from broker_sim.common.clock import stopwatch
 
 __all__ = ["Steps"]
 

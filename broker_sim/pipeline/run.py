@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.clock import stopwatch
+from broker_sim.common.clock import stopwatch
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import findings as told
 from broker_sim.pipeline import inputs

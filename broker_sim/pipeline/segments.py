@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import google_crc32c
 import numpy
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
 from broker_sim.pipeline.files import Entry, Source
 from broker_sim.pipeline.offset_columns import Decoded, Origin, Wanted, decode
 from broker_sim.pipeline.record_places import Piece, headers_at, portions
 from broker_sim.pipeline.schemas import OFFSET_LOG, Table
-from broker_sim.words import UsageError
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.packaging import ship
-from broker_sim.words import UsageError
 
 __all__ = [
     "LEAST_JAVA",

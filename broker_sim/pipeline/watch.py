@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.commands import CONF, duration
-from broker_sim.words import UsageError
 
 __all__ = ["register", "watch"]
 

@@ -21,8 +21,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.clock import stopwatch
-from broker_sim.commandline import handling
+from broker_sim.common.clock import stopwatch
+from broker_sim.common.commandline import handling
+from broker_sim.common.text import UsageError
 from broker_sim.explain.phrases import clock, count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
@@ -30,7 +31,6 @@ from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.run import Options as RunOptions
 from broker_sim.pipeline.run import Run, at_work
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
-from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

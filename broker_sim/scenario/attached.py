@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
-from broker_sim.words import UsageError, duration_text
+from broker_sim.common.text import UsageError, duration_text
 
 __all__ = ["ADDRESS", "Attached"]
 

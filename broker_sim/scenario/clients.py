@@ -22,8 +22,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+from broker_sim.common.text import UsageError, installing, nearest, unknown
 from broker_sim.scenario.model import ClientPlan
-from broker_sim.words import UsageError, installing, nearest, unknown
 
 __all__ = [
     "APPS",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from broker_sim.scenario.runner import Options, Outcome
     from broker_sim.simulation.virtual.recording import Recording
 
-from broker_sim.commandline import add_command, complain, seeds, terminable, whole
-from broker_sim.words import visible, visible_lines
+from broker_sim.common.commandline import add_command, complain, seeds, terminable, whole
+from broker_sim.common.text import visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
 
@@ -154,8 +154,8 @@ def shipped() -> Path:
 
 def find(name: str) -> Path:
     """A file by its path, or one that comes with broker-sim by its name. Raises WrongFile."""
+    from broker_sim.common.text import nearest
     from broker_sim.scenario.files import WrongFile
-    from broker_sim.words import nearest
 
     path = Path(name)
     if path.exists() or path.suffix in (".yaml", ".yml") or "/" in name:
@@ -171,9 +171,9 @@ def run(arguments: argparse.Namespace) -> int:
     """``broker-sim run``."""
     import asyncio
 
-    from broker_sim.cluster import ClusterError
+    from broker_sim.api.cluster import ClusterError
+    from broker_sim.common.text import UsageError
     from broker_sim.scenario.runner import Options
-    from broker_sim.words import UsageError
 
     options = Options(
         clock=arguments.clock,
@@ -257,8 +257,8 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     """Many seeds."""
+    from broker_sim.common.text import UsageError
     from broker_sim.scenario.sweeping import show
-    from broker_sim.words import UsageError
 
     if not arguments.virtual:
         raise UsageError("--seeds: only a run in virtual time is made by its seed; add --virtual")
@@ -272,8 +272,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """``broker-sim simulate FILE.yaml``: see ``simulation.commands``. Raises UsageError, ClusterError."""
+    from broker_sim.common.text import UsageError
     from broker_sim.scenario.sweeping import show
-    from broker_sim.words import UsageError
 
     names = [*arguments.workloads, *arguments.scenario]
     for name in names:
@@ -353,8 +353,8 @@ def picture(outcome: Outcome, path: Path) -> None:
 
 def scenario(arguments: argparse.Namespace) -> int:
     """``broker-sim scenario``."""
+    from broker_sim.common.text import UsageError
     from broker_sim.scenario.model import read
-    from broker_sim.words import UsageError
 
     if arguments.action == "list":
         return _list(Path(arguments.file[0]) if arguments.file else shipped(), as_json=arguments.json)
@@ -379,8 +379,8 @@ def scenario(arguments: argparse.Namespace) -> int:
 
 
 def _list(directory: Path, *, as_json: bool) -> int:
+    from broker_sim.common.text import UsageError
     from broker_sim.scenario.model import read
-    from broker_sim.words import UsageError
 
     worst = 0
     for path in sorted(directory.glob("*.yaml")):

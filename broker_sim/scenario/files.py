@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_sim.words import UsageError, duration_ms, nearest
+from broker_sim.common.text import UsageError, nearest
+from broker_sim.fields.kinds import Count, Duration, Flag, Kind, ListOf, Text
+from broker_sim.fields.problems import WrongInput
 
-__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "table_of", "text", "texts", "within"]
+__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "table_of", "text", "texts"]
 
 T = TypeVar("T")
 
@@ -83,6 +85,11 @@ class Table:
         """An error at a key."""
         return WrongFile(self.where(key), what)
 
+    def errors_of(self, error: WrongInput, what: str = "", key: str | None = None) -> WrongFile:
+        """The errors of an input that stands here, or under a key: each at the line of its own key, as far as it has one."""
+        found = [self.error(what + one.text, key or (str(one.path[0]) if one.path else None)) for one in error.problems]
+        return WrongFile.of(found)
+
     def take(self, key: str, read: Callable[[Any], T], default: T = _REQUIRED) -> T:
         """The value of a key, read by ``read``, which raises UsageError for what it can't be: that is noted, and the key has its
         default. Raises WrongFile where it has none."""
@@ -91,10 +98,15 @@ class Table:
             if default is _REQUIRED:
                 raise self.error(f"{self.what} needs the key {key!r}")
             return default
+        value = self._values[key]
         try:
-            return read(self._values[key])
+            return read(plain(value) if isinstance(read, Kind) else value)
+        except WrongFile as error:
+            wrong = error
+        except WrongInput as error:
+            wrong = self.errors_of(error, f"{key}: ", key)
         except UsageError as error:
-            wrong = error if isinstance(error, WrongFile) else self.error(f"{key}: {error}", key)
+            wrong = self.error(f"{key}: {error}", key)
         if default is _REQUIRED:
             raise wrong from None
         self.errors.append(wrong)
@@ -226,48 +238,9 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
-# readers: value -> value in its type, or UsageError
+# readers: value -> value in its type, or UsageError. Those that are kinds of fields read as everywhere.
 
-
-def text(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{shown(value)} is not a text")
-    return str(value)
-
-
-def texts(value: Any) -> list[str]:
-    return [text(one) for one in (value if isinstance(value, list) else [value])]
-
-
-def number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{shown(value)} is not a whole number")
-    return value
-
-
-def within(least: int, most: int) -> Callable[[Any], int]:
-    """A whole number from ``least`` to ``most``."""
-
-    def read(value: Any) -> int:
-        if not least <= number(value) <= most:
-            raise UsageError(f"{value} is not from {least} to {most}")
-        return number(value)
-
-    return read
-
-
-def flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{shown(value)} is not true or false")
-    return value
-
-
-def duration(value: Any) -> float:
-    """Seconds."""
-    try:
-        return duration_ms(value) / 1000
-    except UsageError as error:
-        raise UsageError(str(error).removeprefix("a duration: ")) from None
+text, texts, number, flag, duration = Text(0), ListOf(Text(0)), Count(), Flag(), Duration()
 
 
 def count(value: Any) -> Callable[[int], bool]:

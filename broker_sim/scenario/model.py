@@ -31,6 +31,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker_sim.common.text import UsageError, unknown
+from broker_sim.fields.kafka import ErrorCode
+from broker_sim.fields.kinds import Choice, Count, MapOf, NameOrNumber, Setting
+from broker_sim.fields.problems import WrongInput
+from broker_sim.scenario.expectations import Sign, signs_of
 from broker_sim.scenario.files import (
     Table,
     WrongFile,
@@ -39,20 +44,17 @@ from broker_sim.scenario.files import (
     listed,
     load,
     number,
-    plain,
     table_of,
     text,
     texts,
-    within,
 )
-from broker_sim.scenario.signs import Sign, signs_of
-from broker_sim.words import UsageError, unknown
 from kafka_wire.errors import Err
 
 T = TypeVar("T")
 
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 
+SETTINGS_OF = MapOf(Setting())
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 BROKER_ACTIONS = ("down", "up", "restart")
@@ -90,13 +92,15 @@ class ClientPlan:
 
 @dataclass(slots=True)
 class Action:
-    """Something to do. ``verb`` is "op" (``params`` for the operation ``name``), "client", "send", "advance" or "fault"."""
+    """Something to do. ``verb`` is "op" (``params`` for the operation ``name``), "client", "send", "advance" or "fault".
+    ``must_hit``: of a log's state and of a hold: whether somebody has to meet it."""
 
     verb: str
     name: str
     params: dict[str, Any]
     where: str
     text: str
+    must_hit: bool = True
 
 
 @dataclass(slots=True)
@@ -228,9 +232,10 @@ def _twice(table: Table, what: str, named: list[tuple[str, str]]) -> None:
 
 
 def _cluster(table: Table) -> dict[str, Any]:
-    from broker_sim.config import BrokerConfig, ConfigError
+    from broker_sim.config.settings import BrokerConfig, ConfigError
 
-    config = {key: _setting(value) for key, value in table.table("config", "config").rest().items()}
+    nothing: dict[str, str] = {}
+    config = dict(table.take("config", SETTINGS_OF, nothing))
     for key, setting, factor in (
         ("offsets_partitions", "offsets.topic.num.partitions", 1),
         ("initial_rebalance_delay", "group.initial.rebalance.delay.ms", 1000),
@@ -242,10 +247,10 @@ def _cluster(table: Table) -> dict[str, Any]:
             config[setting] = str(round(value * factor))
     config.setdefault("group.initial.rebalance.delay.ms", "0")
     found: dict[str, Any] = {
-        "brokers": table.take("brokers", within(1, MAX_BROKERS), 1),
+        "brokers": table.take("brokers", Count(1, MAX_BROKERS), 1),
         "as_version": table.take("as_version", text, "4.1"),
         "clock": table.take("clock", _clock, "real"),
-        "seed": table.take("seed", number, None),
+        "seed": table.take("seed", NameOrNumber(), None),
         "config": config,
     }
     table.done()
@@ -253,13 +258,8 @@ def _cluster(table: Table) -> dict[str, Any]:
         BrokerConfig(config, found["as_version"])
     except ConfigError as error:
         table.errors.append(table.error(str(error), "config" if "config" in table else None))
+        config.clear()
     return found
-
-
-def _setting(value: Any) -> str:
-    """As Kafka's settings are written: YAML's true is "true" there."""
-    value = plain(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _imported(table: Table, path: Path | None) -> dict[str, str]:
@@ -288,11 +288,11 @@ def _outside(table: Table) -> dict[str, list[str]]:
 def _topic(table: Table) -> TopicPlan:
     plan = TopicPlan(
         table.take("name", text),
-        table.take("partitions", within(1, MAX_PARTITIONS), 1),
-        table.take("records", within(0, MAX_RECORDS), 0),
+        table.take("partitions", Count(1, MAX_PARTITIONS), 1),
+        table.take("records", Count(0, MAX_RECORDS), 0),
         table.take("rate", _rate, 0.0),
         table.take("replication", number, -1),
-        {key: _setting(value) for key, value in table.table("configs", "configs").rest().items()},
+        table.take("configs", SETTINGS_OF, {}),
         table.place,
     )
     table.done()
@@ -300,7 +300,7 @@ def _topic(table: Table) -> TopicPlan:
 
 
 def _clock(value: Any) -> str:
-    from broker_sim.clock import clock_of
+    from broker_sim.common.clock import clock_of
 
     clock_of(text(value))
     return text(value)
@@ -322,8 +322,8 @@ def _clients(table: Table) -> list[ClientPlan]:
     """One client, or with ``count`` as many, called NAME-1 and so on."""
     from broker_sim.scenario.apps import SETTINGS
 
-    name, many = table.take("name", text), table.take("count", within(1, MAX_CLIENTS), 1)
-    kind, start = table.take("kind", _kind, "aiokafka"), table.take("start", flag, True)
+    name, many = table.take("name", text), table.take("count", Count(1, MAX_CLIENTS), 1)
+    kind, start = table.take("kind", Choice(KINDS, "kind of client"), "aiokafka"), table.take("start", flag, True)
     joins = table.take("joins", flag, True)
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}
@@ -335,12 +335,6 @@ def _clients(table: Table) -> list[ClientPlan]:
         return [ClientPlan(name, kind, settings, start, joins, where)]
     names = [f"{name}-{each}" for each in range(1, many + 1)]
     return [ClientPlan(each, kind, dict(settings), start, joins, where) for each in names]
-
-
-def _kind(value: Any) -> str:
-    if value not in KINDS:
-        raise unknown("kind of client", value, KINDS)
-    return str(value)
 
 
 def _step(table: Table, place: int, declared: _Declared) -> Step:
@@ -371,17 +365,22 @@ def _action(table: Table, declared: _Declared) -> Action:
     words = ", ".join(f"{key} {value}" for key, value in table.plain().items())
     place = table.place
 
-    def op(name: str, params: dict[str, Any]) -> Action:
+    def op(name: str, params: dict[str, Any], stands: Table = table) -> Action:
         from broker_sim.control.operations import check, find
 
         try:
             if find(name).on != "cluster":
                 raise UsageError("it is for running processes; a scenario has one cluster")
-            check(name, params)
+            checked = check(name, params)
+        except WrongInput as error:
+            raise stands.errors_of(error, f"{name}: ") from None
         except UsageError as error:
             raise table.error(f"{name}: {error}") from None
-        return Action("op", name, params, place, words)
+        return Action("op", name, {key: checked[key] for key in params if key in checked}, place, words, must_hit)
 
+    must_hit = True
+    if "log" in table or table.peek("op") in ("state.set", "order.hold"):
+        must_hit = table.take("must_hit", flag, True)
     if "op" in table:
         return op(table.take("op", text), table.rest())
     if "log" in table:
@@ -395,8 +394,8 @@ def _action(table: Table, declared: _Declared) -> Action:
         name = table.take("as", text, "")
         if name:
             declared.faults.append((name, table.where("as")))
-        rule = plain(table.take("fault", lambda value: table_of(value, "fault")))
-        params = op("fault.add", rule).params
+        rule = table.take("fault", lambda value: table_of(value, "fault"))
+        params = op("fault.add", rule.plain(), rule).params
         table.done()
         return Action("fault", name, params, place, words)
     if "remove_fault" in table:
@@ -404,9 +403,8 @@ def _action(table: Table, declared: _Declared) -> Action:
     if "client" in table:
         return _client_action(table, declared, place, words)
     if "broker" in table:
-        broker, action = table.take("broker", number), table.take("action", text)
-        if action not in BROKER_ACTIONS:
-            raise table.error(str(unknown("action of a broker", action, BROKER_ACTIONS)), "action")
+        broker = table.take("broker", number)
+        action = table.take("action", Choice(BROKER_ACTIONS, "action of a broker"))
         return op(f"broker.{action}", {"broker": broker, **table.rest()})
     if "topic" in table:
         topic = table.take("topic", text)
@@ -438,7 +436,8 @@ def _simple(table: Table, action: Action) -> Action:
 
 
 def _client_action(table: Table, declared: _Declared, place: str, words: str) -> Action:
-    names, action = table.take("client", texts), table.take("action", text)
+    names = table.take("client", texts)
+    action = table.take("action", Choice(CLIENT_ACTIONS, "action of a client"))
     seconds: float | None = table.take("for", duration, None)
     ours = [plan.name for plan in declared.clients if plan.kind != "outside"]
     params = {"clients": ours if names == ["all"] else names, "for_s": seconds}
@@ -447,8 +446,6 @@ def _client_action(table: Table, declared: _Declared, place: str, words: str) ->
             raise table.error(f"the client {name} is somebody else's: only its owner can {action} it", "client")
         if name not in ours and declared.complete:
             raise table.error(str(unknown("client", name, [*ours, "all"])), "client")
-    if action not in CLIENT_ACTIONS:
-        raise table.error(str(unknown("action of a client", action, CLIENT_ACTIONS)), "action")
     if seconds is not None and action not in ("freeze", "hang"):
         raise table.error(f"for: a client freezes or hangs for some time; {action} has none", "for")
     return _simple(table, Action("client", action, params, place, words))
@@ -461,18 +458,12 @@ def _send(table: Table, place: str, words: str) -> Action:
         "group": table.take("group", text),
         "member": table.take("member", text, ""),
         "generation": table.take("generation", lambda value: value if value in ("old", "now") else number(value), -1),
-        "offsets": table.table("offsets", "offsets").rest(),
-        "answer": table.take("answer", _error, "NONE"),
+        "offsets": table.take("offsets", MapOf(Count(0)), dict[str, int]()),
+        "answer": table.take("answer", ErrorCode(none=True), Err.NONE).name,
     }
-    if not params["offsets"] or not all(isinstance(one, int) for one in params["offsets"].values()):
+    if not params["offsets"]:
         raise table.error("offsets: a map of partitions to offsets, as in {orders-0: 5}", "offsets")
     return _simple(table, Action("send", "OffsetCommit", params, place, words))
-
-
-def _error(value: Any) -> str:
-    if value not in Err.__members__:
-        raise unknown("error", value, Err.__members__)
-    return str(value)
 
 
 def _expectation(table: Table, steps: list[str] | None) -> Expectation:

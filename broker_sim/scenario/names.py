@@ -21,15 +21,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.control.names import OFFSETS_TOPIC, examine_log
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
 from broker_sim.journal import EVENTS
+from broker_sim.scenario.expectations import ClientSign, EventSign, FaultSign, GroupSign, Sign, WentBack
 from broker_sim.scenario.files import WrongFile
-from broker_sim.scenario.signs import ClientSign, EventSign, FaultSign, GroupSign, Sign, WentBack
 from broker_sim.storage.checkpoints import partition_of_dir
 from broker_sim.storage.partition_for import partition_for
-from broker_sim.words import UsageError, unknown
 
 if TYPE_CHECKING:
     from broker_sim.scenario.model import Action, ClientPlan, Scenario
@@ -116,7 +116,7 @@ class _Names:
                 if directory.is_dir() and (named := partition_of_dir(directory.name)) is not None:
                     self._topic(named[0], named[1] + 1)
         if "describe" in imported:
-            from broker_sim.importing import read_describe
+            from broker_sim.migration.group_import import read_describe
 
             try:
                 described = read_describe(Path(imported["describe"]).read_text(encoding="utf-8"))

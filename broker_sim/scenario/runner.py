@@ -22,20 +22,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.api.handles.topics import fill_partition, values
+from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.control.operations import find, perform
-from broker_sim.handles.topics import fill_partition, values
+from broker_sim.metadata.topics import KafkaError
 from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
+from broker_sim.scenario.expectations import Sign
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
 from broker_sim.scenario.sending import commit_as
-from broker_sim.scenario.signs import Sign
-from broker_sim.scenario.tried import absent, came_from_outside, never_hit
+from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
-from broker_sim.topics import KafkaError
-from broker_sim.words import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.faults.order import Hold
     from broker_sim.faults.registry import Fault
     from broker_sim.scenario.clients import Client
 
@@ -155,6 +156,8 @@ class _Stage:
         self.journal = kafka.observe()
         self.faults: dict[str, Any] = {}
         self.rules: list[tuple[Fault, str, str]] = []
+        self.holds: list[tuple[Hold, str]] = []
+        self.states: list[Lasting] = []
         """Every rule, its name in the file, and where it stands."""
         self.events: list[Event] = []
         self.requests: dict[int, Event] = {}
@@ -320,6 +323,10 @@ class _Stage:
             answer = await perform(self.kafka, action.name, self._with_ahead(action))
             if action.name == "fault.add":
                 self.rules.append((self.kafka.faults.get(answer["id"]), "", action.where))
+            elif action.name == "order.hold" and action.must_hit:
+                self.holds.append((self.kafka.order.holds[-1], action.where))
+            elif action.name == "state.set" and action.must_hit and params["state"] != "online":
+                self.states.append(Lasting(answer["log"], params["state"], self.journal.seq, action.where))
         elif action.verb == "fault":
             self.faults[action.name] = fault = self.kafka.fault(**params)
             self.rules.append((fault, action.name, action.where))
@@ -407,7 +414,12 @@ class _Stage:
                 why = late.get(id(one), "")
                 now = "; ".join(sign.now(self) for sign in one.signs if not sign.holds(self)) if why else ""
                 results.append(Result(not why, within + words + (f" - {now}{self.hint()}" if now else ""), one.where))
-        untried = [*never_hit(self.rules), *absent(self.scenario, self.events, self.options.clients)]
+        untried = [
+            *never_hit(self.rules),
+            *never_held(self.holds),
+            *never_met(self.states, self.events, lambda group: self.kafka.group(group).offsets_log.name),
+            *absent(self.scenario, self.events, self.options.clients),
+        ]
         return results + [Result(False, what, where) for what, where in untried]
 
     finished_s = 0.0
@@ -441,7 +453,7 @@ def _told(snapshot: Mapping[str, Any]) -> tuple[Any, ...]:
 
 async def run(scenario: Scenario, options: Options | None = None) -> Outcome:
     """Run it once. Raises UsageError where the file asks for what can't be, ClusterError where the cluster can't start."""
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
     options = options or Options()
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
@@ -545,7 +557,7 @@ def _prepare(stage: _Stage) -> None:
         if plan.rate:
             stage.tasks.append(asyncio.ensure_future(stage.feed(plan.name, plan.rate)))
     if "describe" in stage.scenario.imported:
-        from broker_sim.importing import apply, read_describe
+        from broker_sim.migration.group_import import apply, read_describe
 
         path = Path(stage.scenario.imported["describe"])
         try:

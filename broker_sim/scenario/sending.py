@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker_sim.common.text import UsageError
 from broker_sim.scenario.wire import Wire
 from broker_sim.storage.checkpoints import partition_of_dir
-from broker_sim.words import UsageError
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
@@ -21,7 +21,7 @@ from kafka_wire.messages.k08_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
 __all__ = ["CLIENT_ID", "commit_as"]
 

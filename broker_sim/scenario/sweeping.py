@@ -25,12 +25,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
 from broker_sim.scenario.virtual import check, play
 from broker_sim.simulation.errors import SimError
 from broker_sim.simulation.sweeps.sweep import _pool
-from broker_sim.words import UsageError
 
 __all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
 

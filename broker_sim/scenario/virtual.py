@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
 from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind_or_command, need, settings_of
 from broker_sim.scenario.model import ClientPlan, Scenario
@@ -35,7 +36,6 @@ from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_argume
 from broker_sim.scenario.runner import play as play_on
 from broker_sim.simulation.sync.threads import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
-from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host

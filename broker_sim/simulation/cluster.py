@@ -19,26 +19,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.clock import RealClock
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.api.cluster_options import Topics
+from broker_sim.common.clock import RealClock
+from broker_sim.common.text import UsageError
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.survival import Standing, lost, standing
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process, context_of
-from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     import random
 
     from broker_sim.faults.tap import RequestTap
     from broker_sim.journal import Journal
+    from broker_sim.simulation.virtual.disk_model import DiskFault
     from broker_sim.simulation.virtual.loop import SimLoop
     from broker_sim.simulation.virtual.network import SimNetwork
-    from broker_sim.simulation.virtual.platter import DiskFault
     from broker_sim.storage.files import Files
 
 __all__ = ["PORT", "SimCluster", "end_process"]
@@ -93,7 +94,7 @@ class SimCluster(Cluster):
         network: SimNetwork,
         process: Process,
         hosts: list[str],
-        topics: Mapping[str, int] | None = None,
+        topics: Topics | None = None,
         *,
         disk: bool | SimDisk = False,
         **options: Any,
@@ -146,6 +147,11 @@ class SimCluster(Cluster):
             self._tap.follows(self._earlier)
             self._earlier = None
         return journal
+
+    def _host_of(self, peer: str) -> str | None:
+        address = peer.removeprefix("/")
+        name = self._network.name_of(address)
+        return None if name == address else name
 
     def _new_journal(self) -> Journal:
         if self._earlier is None or self._journal is None:

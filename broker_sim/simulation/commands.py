@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.commandline import BROKEN, DONE, USAGE, add_command, seeds, terminable, whole
-from broker_sim.words import duration_text
+from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, seeds, terminable, whole
+from broker_sim.common.text import duration_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
@@ -124,7 +124,7 @@ def _seconds(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    from broker_sim.words import UsageError, duration_ms
+    from broker_sim.common.text import UsageError, duration_ms
 
     try:
         return duration_ms(text, "--for") / 1000
@@ -134,9 +134,9 @@ def _duration(text: str) -> float:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """See ``broker-sim simulate --help``."""
-    from broker_sim.cluster import ClusterError
-    from broker_sim.config import ConfigError
-    from broker_sim.words import UsageError
+    from broker_sim.api.cluster import ClusterError
+    from broker_sim.common.text import UsageError
+    from broker_sim.config.settings import ConfigError
 
     try:
         if any(name.endswith((".yaml", ".yml")) for name in [*arguments.workloads, *arguments.scenario]):
@@ -177,8 +177,8 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _check_clients(names: Iterable[str]) -> None:
     """Raise UsageError where aiokafka is missing and somebody in these workloads needs it."""
+    from broker_sim.common.text import UsageError
     from broker_sim.simulation.workloads.catalogue import WORKLOADS
-    from broker_sim.words import UsageError
 
     asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
     if importlib.util.find_spec("aiokafka") is None and not all(workload.raw for workload in asked):
@@ -189,10 +189,10 @@ def _check_clients(names: Iterable[str]) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from broker_sim.config import parse_release
+    from broker_sim.common.text import unknown
+    from broker_sim.config.settings import parse_release
     from broker_sim.simulation.sweeps.sweep import Options, sweep
     from broker_sim.simulation.sweeps.trial import WORKLOADS
-    from broker_sim.words import unknown
 
     names = tuple(dict.fromkeys([*arguments.workloads, *arguments.scenario])) or tuple(WORKLOADS)
     if arguments.as_version is not None:
@@ -226,10 +226,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
+    from broker_sim.common.text import UsageError
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
-    from broker_sim.words import UsageError
 
     local = {"--for": arguments.limit < math.inf, "--rows": arguments.rows, "--timeline": arguments.timeline}
     for option, given in local.items():

@@ -19,9 +19,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.simulation.cluster import end_process
 from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process, context_of
-from broker_sim.words import UsageError, duration_ms
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.text import UsageError, duration_text, unknown
 from broker_sim.explain import recent
 from broker_sim.simulation import cluster
 from broker_sim.simulation.checks import answers
@@ -22,7 +23,6 @@ from broker_sim.simulation.checks import invariants as invariants_of
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.invariants import Invariants
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
-from broker_sim.words import UsageError, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster

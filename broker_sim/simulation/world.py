@@ -40,7 +40,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.api.cluster_options import Topics, check, known
+from broker_sim.common.text import UsageError, duration_ms, unknown
 from broker_sim.journal import Journal
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.errors import SimError
@@ -55,10 +57,9 @@ from broker_sim.simulation.virtual.ambient import ambient
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from broker_sim.simulation.virtual.loop import SimLoop, SimTask
 from broker_sim.simulation.virtual.network import Link, SimNetwork
-from broker_sim.simulation.virtual.patience import patience as guarded
 from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
 from broker_sim.simulation.virtual.recording import Recording, hashed
-from broker_sim.words import UsageError, duration_ms, unknown
+from broker_sim.simulation.virtual.watchdog import patience as guarded
 
 __all__ = ["Simulation", "simulate"]
 
@@ -114,10 +115,12 @@ class Simulation:
     # --- what is in it --------------------------------------------------------------------------------------------------
 
     def cluster(
-        self, brokers: int = 1, topics: Mapping[str, int] | None = None, *, name: str = "broker", **options: Any
+        self, brokers: int = 1, topics: Topics | None = None, *, name: str = "broker", **options: Any
     ) -> SimCluster:
-        """A cluster that has been started, with a journal. Its brokers are on hosts ``broker-1``, ``broker-2`` ...; ``options`` as
-        `Cluster`'s. Raises ClusterError, UsageError."""
+        """A cluster that has been started, with a journal. Its brokers are on hosts ``broker-1``, ``broker-2`` ...; ``topics`` and
+        ``options`` as `Cluster`'s, and ``disk``. Raises ClusterError, UsageError."""
+        known(each for each in options if each != "disk")
+        check({"brokers": brokers, "topics": topics})
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
         for each in names:
             if each in self.hosts:

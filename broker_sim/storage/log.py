@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker_sim.storage import checkpoints, recovery, retention
+from broker_sim.storage import by_time, checkpoints, recovery, retention
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge, StorageError
 from broker_sim.storage.files import FILES, Files
@@ -388,23 +388,20 @@ class PartitionLog:
         """
         start = self.log_start_offset if start is None else start
         try:
-            for segment in self._segments_from(start):
-                if segment.max_timestamp < timestamp:
-                    continue
-                for header, data, pos in segment.batches_from_timestamp(timestamp):
-                    if header.max_timestamp < timestamp or header.last_offset < start:
-                        continue
-                    found = LogBatch(header, data, pos).record_at(timestamp, start, self.config.compression_max_bytes)
-                    if found is not None:
-                        return found if up_to_offset is None or found.offset < up_to_offset else None
+            found = by_time.first_not_before(self._segments_from(start), timestamp, start, self.config)
         except FAILURES as error:
             raise self._failure(error) from error
-        return None
+        return found if found is None or up_to_offset is None or found.offset < up_to_offset else None
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the log's largest timestamp (KIP-734), be it before the start; None in an empty log."""
-        latest = max(segment.max_timestamp for segment in self.segments)
-        return None if latest < 0 else self.offset_for_timestamp(latest, start=0)
+        """The first record with the log's largest timestamp (KIP-734), be it before the start; None in an empty log.
+
+        Before 3.8 not always the first (`by_time.latest`). Raises CorruptLog, KafkaStorageError.
+        """
+        try:
+            return by_time.latest(self.segments, self.config, self.epochs.latest)
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     # -------------------------------------------------------------------------------------------- leader epochs
 

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from broker_sim.storage.log_config import LogConfig
 from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
 
 
@@ -49,13 +50,13 @@ class LogBatch(NamedTuple):
         """As kafka_wire.record_batch.records."""
         return records(self.data, self.position, self.header)
 
-    def record_at(self, timestamp: int, start: int, max_bytes: int) -> TimestampOffset | None:
+    def record_at(self, timestamp: int, start: int, config: LogConfig) -> TimestampOffset | None:
         """The first record at or after offset ``start`` whose timestamp (ms) is >= ``timestamp``; of a batch whose codec's library is
-        missing the first offset. ``max_bytes``: what it may be decompressed to. Raises RecordBatchError."""
+        missing the first offset. Raises RecordBatchError."""
         header = self.header
         try:
-            rows: Iterable[Record] = records(self.data, self.position, header, max_bytes=max_bytes)
-            if header.attributes & CODEC_MASK:
+            rows: Iterable[Record] = records(self.data, self.position, header, max_bytes=config.compression_max_bytes)
+            if header.attributes & CODEC_MASK and config.release < (4, 4):
                 rows = list(rows)  # Kafka unpacks such a batch to its end, and fails where any of it can't be read
             for record in rows:
                 if record.timestamp >= timestamp and record.offset >= start:

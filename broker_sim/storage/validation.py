@@ -157,6 +157,7 @@ class _Records:
         self.data, self.at, self.end, self.sized = data, at, end, sized
         self.header, self.config, self.name = header, config, name
         self.packed = bool(header.attributes & CODEC_MASK)
+        self.signed = self.packed and config.release >= (4, 4)
         self.by_broker = bool(header.attributes & TIMESTAMP_TYPE_BIT)
         self.wrong_type = self.by_broker and (
             config.is_log_append_time or config.release < (3, 6) or header.max_timestamp == NO_TIMESTAMP
@@ -170,7 +171,7 @@ class _Records:
         for first in range(0, count, STEP_RECORDS):
             if first:
                 yield
-            found = scan(self.data, at, self.end, first, min(first + STEP_RECORDS, count), self.sized)
+            found = scan(self.data, at, self.end, first, min(first + STEP_RECORDS, count), self.sized, self.signed)
             at = found.end
             earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
             keyless, in_order = keyless or found.keyless, in_order and found.in_order
@@ -199,7 +200,7 @@ class _Records:
         for index in range(self.header.record_count):
             if index % STEP_RECORDS == STEP_RECORDS - 1:
                 yield
-            record = record_at(self.data, at, self.end, self.sized)
+            record = record_at(self.data, at, self.end, self.sized, self.signed)
             at = record.end
             time = self._time(record.timestamp_delta)
             latest = max(latest, time)

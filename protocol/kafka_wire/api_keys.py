@@ -1,129 +1,48 @@
-"""Which APIs there are, and which versions of them each Kafka release advertises.
+"""The APIs by key and by name, and which versions of them each Kafka release advertises.
 
-Measured: the ``validVersions`` of the broker listener's request schemas in each release's kafka-clients jar, less
-versions marked unstable. ``advertised`` caps them by the versions that ``kafka_wire.messages`` speaks. A test compares
-the table with the jars.
+All of it follows from what the message modules declare (``schema.Api``), as ``api_table`` has it, so that no module of messages is
+imported to tell what a broker speaks. ``advertised`` caps what a release promises by what our classes cover. A test compares it with
+Kafka's jars.
 """
 
 from __future__ import annotations
 
-import enum
+import importlib
 from functools import cache
+from typing import Any, Literal, get_args
 
+from kafka_wire.api_table import APIS, ApiKey
+from kafka_wire.schema import Release, Versions
 
-class ApiKey(enum.IntEnum):
-    """API keys by Kafka's names (ApiKeys.java); only those that ``kafka_wire.messages`` has a module for."""
+__all__ = [
+    "API_NAMES",
+    "DEFAULT_VERSION",
+    "KAFKA_VERSIONS",
+    "OTHERS",
+    "ApiKey",
+    "advertised",
+    "is_flexible",
+    "message_class",
+    "release",
+]
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    DESCRIBE_LOG_DIRS = 35
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    INCREMENTAL_ALTER_CONFIGS = 44
-    OFFSET_DELETE = 47
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_TOPIC_PARTITIONS = 75
-
-
-KAFKA_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
+KAFKA_VERSIONS: tuple[Release, ...] = get_args(Release)
 """Releases that can be emulated, oldest first."""
 
-DEFAULT_VERSION = "4.1"
+DEFAULT_VERSION: Release = "4.1"
 
-_SPOKEN: dict[int, tuple[int, int]] = {
-    0: (3, 13),
-    1: (4, 18),
-    2: (0, 11),
-    3: (0, 13),
-    8: (0, 9),
-    9: (0, 9),
-    10: (0, 6),
-    11: (0, 9),
-    12: (0, 4),
-    13: (0, 5),
-    14: (0, 5),
-    15: (0, 6),
-    16: (0, 5),
-    18: (0, 4),
-    19: (0, 7),
-    20: (0, 6),
-    21: (0, 2),
-    22: (0, 5),
-    23: (0, 4),
-    29: (0, 3),
-    30: (0, 3),
-    31: (0, 3),
-    32: (0, 4),
-    33: (0, 2),
-    35: (0, 4),
-    37: (0, 3),
-    42: (0, 2),
-    44: (0, 1),
-    47: (0, 0),
-    60: (0, 2),
-    75: (0, 0),
-}
-"""The versions that our message classes cover."""
-
-# key: release from which on the range holds -> the range
-_ADVERTISED: dict[int, dict[str, tuple[int, int]]] = {
-    0: {"3.4": (0, 9), "3.7": (0, 10), "3.8": (0, 11), "4.0": (3, 12), "4.1": (3, 13)},
-    1: {"3.4": (0, 13), "3.5": (0, 15), "3.7": (0, 16), "3.9": (0, 17), "4.0": (4, 17), "4.1": (4, 18)},
-    2: {"3.4": (0, 7), "3.5": (0, 8), "3.9": (0, 9), "4.0": (1, 10), "4.2": (1, 11)},
-    3: {"3.4": (0, 12), "4.0": (0, 13)},
-    8: {"3.4": (0, 8), "3.7": (0, 9), "4.0": (2, 9), "4.2": (2, 10)},
-    9: {"3.4": (0, 8), "3.7": (0, 9), "4.0": (1, 9), "4.2": (1, 10)},
-    10: {"3.4": (0, 4), "3.8": (0, 5), "3.9": (0, 6)},
-    11: {"3.4": (0, 9), "4.0": (2, 9), "4.1": (0, 9)},
-    12: {"3.4": (0, 4)},
-    13: {"3.4": (0, 5)},
-    14: {"3.4": (0, 5)},
-    15: {"3.4": (0, 5), "4.0": (0, 6)},
-    16: {"3.4": (0, 4), "3.8": (0, 5)},
-    18: {"3.4": (0, 3), "3.9": (0, 4), "4.4": (0, 5)},
-    19: {"3.4": (0, 7), "4.0": (2, 7)},
-    20: {"3.4": (0, 6), "4.0": (1, 6)},
-    21: {"3.4": (0, 2)},
-    22: {"3.4": (0, 4), "3.8": (0, 5)},
-    23: {"3.4": (0, 4), "4.0": (2, 4)},
-    29: {"3.4": (0, 3), "4.0": (1, 3)},
-    30: {"3.4": (0, 3), "4.0": (1, 3)},
-    31: {"3.4": (0, 3), "4.0": (1, 3)},
-    32: {"3.4": (0, 4), "4.0": (1, 4)},
-    33: {"3.4": (0, 2)},
-    35: {"3.4": (0, 4), "4.0": (1, 4), "4.3": (1, 5)},
-    37: {"3.4": (0, 3)},
-    42: {"3.4": (0, 2), "4.4": (0, 3)},
-    44: {"3.4": (0, 1)},
-    47: {"3.4": (0, 0)},
-    60: {"3.4": (0, 0), "3.7": (0, 1), "4.0": (0, 2)},
-    75: {"3.8": (0, 0)},
-}
+API_NAMES: dict[str, ApiKey] = {key.kafka_name: key for key in ApiKey}
+"""Kafka's name of an API -> its key."""
 
 
-ELSEWHERE: dict[int, tuple[str, str]] = {
+def message_class(api_key: int, kind: Literal["Request", "Response"]) -> Any:
+    """The class of an API's "Request" or "Response". Its module is imported. Raises ValueError for a key that we have not got."""
+    key = ApiKey(api_key)
+    module = importlib.import_module(f"kafka_wire.messages.k{key:02}_{key.name.lower()}")
+    return getattr(module, key.kafka_name + kind)
+
+
+OTHERS: dict[int, tuple[str, str]] = {
     17: ("SaslHandshake", "3.4"),
     24: ("AddPartitionsToTxn", "3.4"),
     25: ("AddOffsetsToTxn", "3.4"),
@@ -149,7 +68,6 @@ ELSEWHERE: dict[int, tuple[str, str]] = {
     64: ("UnregisterBroker", "3.4"),
     65: ("DescribeTransactions", "3.4"),
     66: ("ListTransactions", "3.4"),
-    68: ("ConsumerGroupHeartbeat", "3.7"),
     69: ("ConsumerGroupDescribe", "3.8"),
     71: ("GetTelemetrySubscriptions", "3.7"),
     72: ("PushTelemetry", "3.7"),
@@ -165,11 +83,14 @@ ELSEWHERE: dict[int, tuple[str, str]] = {
     85: ("WriteShareGroupState", "4.1"),
     86: ("DeleteShareGroupState", "4.1"),
     87: ("ReadShareGroupStateSummary", "4.1"),
+    88: ("StreamsGroupHeartbeat", "4.2"),
+    89: ("StreamsGroupDescribe", "4.2"),
     90: ("DescribeShareGroupOffsets", "4.1"),
     91: ("AlterShareGroupOffsets", "4.1"),
     92: ("DeleteShareGroupOffsets", "4.1"),
 }
-"""APIs that Kafka's brokers answer and we don't: the name, and the first release whose clients' jar has it for brokers."""
+"""APIs of Kafka's brokers that were not here at first: the name, and the first release whose clients' jar has it for brokers. Only what
+has no handler is looked up: one that gets its own may stay."""
 
 
 def release(as_version: str) -> tuple[int, int]:
@@ -193,51 +114,19 @@ def advertised(as_version: str) -> dict[int, tuple[int, int]]:
 def _advertised(as_version: str) -> dict[int, tuple[int, int]]:
     wanted = release(as_version)
     out: dict[int, tuple[int, int]] = {}
-    for key, ranges in _ADVERTISED.items():
-        low, high = 1, 0
-        for since, versions in ranges.items():
-            if release(since) <= wanted:
-                low, high = versions
-        low, high = max(low, _SPOKEN[key][0]), min(high, _SPOKEN[key][1])
-        if low <= high:
-            out[key] = (low, high)
+    for api in APIS:
+        promised = [text for since, text in api.advertised.items() if release(since) <= wanted]
+        if promised:
+            theirs, ours = Versions.parse(promised[-1]), Versions.parse(api.versions)
+            low, high = max(theirs.low, ours.low), min(theirs.high, ours.high)
+            if low <= high:
+                out[api.key] = (low, high)
     return out
 
 
-_FLEXIBLE_SINCE: dict[int, int] = {
-    0: 9,
-    1: 12,
-    2: 6,
-    3: 9,
-    8: 8,
-    9: 6,
-    10: 3,
-    11: 6,
-    12: 4,
-    13: 4,
-    14: 4,
-    15: 5,
-    16: 3,
-    18: 3,
-    19: 5,
-    20: 4,
-    21: 2,
-    22: 2,
-    23: 4,
-    29: 2,
-    30: 2,
-    31: 2,
-    32: 4,
-    33: 2,
-    35: 2,
-    37: 2,
-    42: 2,
-    44: 1,
-    60: 0,
-    75: 0,
-}
+_FLEXIBLE = {api.key: Versions.parse(api.flexible).low for api in APIS if api.flexible != "none"}
 
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether this request is flexible (KIP-482): its header is v2, its response's v1 (but ApiVersions' v0)."""
-    return version >= _FLEXIBLE_SINCE.get(api_key, 32767)
+    return version >= _FLEXIBLE.get(api_key, 32767)

@@ -12,13 +12,14 @@ The compiled functions are straight-line Python made from the fields of the clas
 * No decoding needs more time or memory than its bytes justify: every element claimed must have room in the bytes left.
 * Encoding checks ranges, lengths and nulls and raises :class:`EncodeError`; :func:`encode` never returns half a
   message.
+* Large messages can be read and written in pieces, between which others may be served: :func:`decoding`, :func:`encoding`.
 """
 
 from __future__ import annotations
 
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from kafka_wire.codegen import DecoderSource, EncoderSource
@@ -31,9 +32,11 @@ __all__ = [
     "decode",
     "decode_from",
     "decoder",
+    "decoding",
     "encode",
     "encode_into",
     "encoder",
+    "encoding",
     "skip_tagged_fields",
     "source",
 ]
@@ -45,6 +48,8 @@ Encoder = Callable[[Any, Callable[[bytes], None]], None]
 _decoders: dict[tuple[type, int], Decoder] = {}
 _lenient_decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
+_decoders_in_pieces: dict[tuple[type, int], Callable[[bytes, int, int], Generator[None, None, tuple[Any, int]]]] = {}
+_encoders_in_pieces: dict[tuple[type, int], Callable[[Any, Callable[[bytes], None]], Generator[None, None, None]]] = {}
 
 
 def decode(cls: type[M], version: int, data: bytes, pos: int = 0) -> M:
@@ -63,10 +68,28 @@ def decode_from(cls: type[M], version: int, data: bytes, pos: int = 0) -> tuple[
             return function(data, pos, len(data))
         except UnicodeDecodeError:
             return _lenient_decoder(cls, version)(data, pos, len(data))
-    except DecodeError as error:
-        raise DecodeError(f"{cls.__name__} v{version}: {error}") from None
-    except (struct.error, IndexError):
-        raise DecodeError(f"{cls.__name__} v{version}: the message ends early ({len(data) - pos} bytes)") from None
+    except (DecodeError, struct.error, IndexError) as error:
+        raise _not_decodable(cls, version, len(data) - pos, error) from None
+
+
+def decoding(cls: type[M], version: int, data: bytes, pos: int = 0) -> Generator[None, None, M]:
+    """As :func:`decode`, in pieces: yields after each `codegen.PIECE` elements, returns the message."""
+    key = (cls, version)
+    function = _decoders_in_pieces.get(key)
+    if function is None:
+        generated = DecoderSource(cls, version, LENIENT, in_pieces=True)
+        function = _decoders_in_pieces[key] = _compile(generated.name, generated.text(), generated.names)
+    try:
+        message, _ = yield from function(data, pos, len(data))
+    except (DecodeError, struct.error, IndexError) as error:
+        raise _not_decodable(cls, version, len(data) - pos, error) from None
+    return message  # type: ignore[no-any-return]
+
+
+def _not_decodable(cls: type, version: int, size: int, error: Exception) -> DecodeError:
+    if isinstance(error, DecodeError):
+        return DecodeError(f"{cls.__name__} v{version}: {error}")
+    return DecodeError(f"{cls.__name__} v{version}: the message ends early ({size} bytes)")
 
 
 def encode(obj: Any, version: int) -> bytes:
@@ -88,6 +111,19 @@ def encode_into(obj: Any, version: int, write: Callable[[bytes], None]) -> None:
     function = _encoders.get((cls, version)) or encoder(cls, version)
     try:
         function(obj, write)
+    except (EncodeError, struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
+        raise _not_encodable(obj, version, error) from error
+
+
+def encoding(cls: type, version: int, obj: Any, write: Callable[[bytes], None]) -> Generator[None, None, None]:
+    """As :func:`encode_into`, in pieces: yields after each `codegen.PIECE` elements."""
+    key = (cls, version)
+    function = _encoders_in_pieces.get(key)
+    if function is None:
+        generated = EncoderSource(cls, version, in_pieces=True)
+        function = _encoders_in_pieces[key] = _compile(generated.name, generated.text(), generated.names)
+    try:
+        yield from function(obj, write)
     except (EncodeError, struct.error, AttributeError, TypeError, UnicodeEncodeError) as error:
         raise _not_encodable(obj, version, error) from error
 

@@ -7,9 +7,11 @@ How the code is made fast, on CPython 3.11 and later:
 * objects are made by ``object.__new__`` and filled slot by slot, which beats their ``__init__`` by a third;
 * fields of other versions cost one assignment of their default when decoding and nothing when encoding.
 
+The same in pieces is a generator: it counts the elements of all arrays, nested ones included, and yields after each `PIECE` of them.
+
 In the generated code ``b`` are the bytes, ``p`` the position, ``n`` the end, ``m``, ``m1``, ``m2`` ... the message and
 the structs in it, ``l`` a length, ``e`` the end of a string, ``t`` a number of tags, ``w`` the function that takes the
-bytes written.
+bytes written, ``c`` the elements since the last yield.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ _FORMATS = {
 _SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in (*_FORMATS.values(), "B")}
 _IMMUTABLE = (int, float, str, bytes, type(None))
 
+PIECE = 2000
+"""Elements of arrays that are read or written at once, where that goes in pieces: one takes a microsecond or two."""
+
 Run = list[tuple[str, str]]
 """Neighbouring fixed-width values: (variable or expression, struct format)."""
 
@@ -45,15 +50,18 @@ Run = list[tuple[str, str]]
 class _Source:
     """Lines of one function and the names that it needs."""
 
-    def __init__(self, kind: str, arguments: str, cls: type, version: int) -> None:
+    def __init__(self, kind: str, arguments: str, cls: type, version: int, *, in_pieces: bool) -> None:
         spec: MessageSpec = cls.__spec__  # type: ignore[attr-defined]
         if version not in spec.versions:
             raise wire.UnknownVersionError(f"{cls.__name__} has no version {version} ({spec.versions})")
         self.version = version
         self.message_is_flexible = version in spec.flexible
-        self.name = f"{kind}_{cls.__name__}_v{version}"
+        self.in_pieces = in_pieces
+        self.name = f"{kind}_{cls.__name__}_v{version}{'_in_pieces' if in_pieces else ''}"
         self.lines = [f"def {self.name}({arguments}):"]
         self.depth = 1
+        if in_pieces:
+            self.line("c = 0")
         self.run: Run = []
         self.numbers = itertools.count(1)
         self.names: dict[str, Any] = {}
@@ -73,6 +81,14 @@ class _Source:
         if len(self.lines) == before:
             self.line("pass")
         self.depth -= 1
+
+    def give_way(self) -> None:
+        """At the end of an array's element."""
+        if self.in_pieces:
+            self.line("c += 1")
+            with self.block(f"if c == {PIECE}:"):
+                self.line("c = 0")
+                self.line("yield")
 
     def use(self, value: Callable[..., Any]) -> str:
         """The name under which the source calls ``value``."""
@@ -125,13 +141,16 @@ def _struct_of(run: Run) -> struct.Struct:
 class DecoderSource(_Source):
     """The source of ``(b, p, n) -> (message, position behind it)``; ``utf8_errors`` as for ``bytes.decode``."""
 
-    def __init__(self, cls: type, version: int, utf8_errors: str | None = None) -> None:
-        super().__init__("decode" if utf8_errors is None else "decode_leniently", "b, p, n", cls, version)
+    def __init__(self, cls: type, version: int, utf8_errors: str | None = None, *, in_pieces: bool = False) -> None:
+        kind = "decode" if utf8_errors is None else "decode_leniently"
+        super().__init__(kind, "b, p, n", cls, version, in_pieces=in_pieces)
         self.to_text = ".decode()" if utf8_errors is None else f".decode('utf-8', {utf8_errors!r})"
         self.names["new"] = object.__new__
         self.struct("m", cls)
         self.flush()
         self.line("return m, p")
+        if in_pieces:
+            self.line("yield")  # a generator, also where the message has no array
 
     def flush(self) -> None:
         """Read the run."""
@@ -251,6 +270,7 @@ class DecoderSource(_Source):
                 self.value(element, name, item)
             self.flush()
             self.line(f"a{number}.append({element})")
+            self.give_way()
 
     def fixed_array(self, target: str, fmt: str, length: str) -> None:
         size = _SIZES[fmt]
@@ -305,11 +325,14 @@ class DecoderSource(_Source):
 class EncoderSource(_Source):
     """The source of ``(message, w) -> None``, where ``w`` takes the bytes."""
 
-    def __init__(self, cls: type, version: int) -> None:
-        super().__init__("encode", "m, w", cls, version)
+    def __init__(self, cls: type, version: int, *, in_pieces: bool = False) -> None:
+        super().__init__("encode", "m, w", cls, version, in_pieces=in_pieces)
         self.sink = "w"  # another one while a tagged field is written, whose size comes first
         self.struct("m", cls)
         self.flush()
+        if in_pieces:
+            self.line("return")
+            self.line("yield")
         if len(self.lines) == 1:
             self.line("pass")
 
@@ -435,6 +458,7 @@ class EncoderSource(_Source):
                 else:
                     self.value(var, name, item)
                 self.flush()
+                self.give_way()
 
     def tags(self, var: str, cls: type, tagged: list[tuple[str, FieldSpec]]) -> None:
         """Only fields that differ from their default are written, in the order of their tags."""

@@ -172,12 +172,10 @@ def _unsnappy(library: Any, data: bytes, max_bytes: int) -> Generator[None, None
         return _unsnappy_block(library, data, max_bytes)
     out = bytearray()
     spent, pos = 0, len(_XERIAL_HEADER)
-    while pos < len(data):
-        if pos + 4 > len(data):
-            raise CompressionError("snappy: the stream ends within a block's length")
+    while pos + 4 <= len(data):  # Java's reader takes less than a block's length for the end of the stream
         (size,) = _INT32.unpack_from(data, pos)
         pos += 4
-        if size < 0 or pos + size > len(data):
+        if size <= 0 or pos + size > len(data):
             raise CompressionError(f"snappy: a block of {size} bytes where {len(data) - pos} are left")
         part = _unsnappy_block(library, data[pos : pos + size], max_bytes - len(out))
         out += part
@@ -203,13 +201,15 @@ def _unsnappy_block(library: Any, block: bytes, max_bytes: int) -> bytes:
         raise CompressionError(f"snappy: {error}") from None
 
 
-def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[None, None, bytes]:
+def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[None, None, bytearray]:
     """lz4 and zstd do not tell the size reliably: try buffers that grow up to the bound."""
     size = min(max_bytes, max(4096, 4 * len(data)))
     while True:
         out = bytearray(size)
+        yield  # 64 MiB that are cleared take as long as half their unpacking
         try:
-            return bytes(memoryview(out)[: library.decompress_into(data, out)])
+            del out[library.decompress_into(data, out) :]  # no copy
+            return out
         except Exception as error:
             if "whole buffer" not in str(error):
                 raise CompressionError(f"{library.__name__}: {error}") from None

@@ -6,7 +6,8 @@ Rules:
    field by field, rare shapes by `record_at`. The columns of a whole batch are kept: a producer that sends the same
    layout again pays a comparison for each.
 2. A record is *sized* where its declared length counts: in uncompressed batches, and up to Kafka 3.6 in compressed ones.
-   From 3.7 on Kafka reads compressed records field by field and never looks at their lengths.
+   From 3.7 on Kafka reads compressed records field by field and does not look at their lengths; from 4.4 on, which bounds
+   them (max.decompressed.message.bytes), it refuses negative ones: they are *signed*.
 3. Nothing here runs longer than the number of records it was given; who has many gives them in steps.
 Source: DefaultRecord.readFrom and readPartiallyFrom, DefaultRecordBatch, ByteUtils (clients).
 """
@@ -61,7 +62,7 @@ _layouts: dict[tuple[int, int, int, bytes], tuple[list[Column], Scanned]] = {}
 """By begin and end of the records, their number and the first bytes: what `scan` found in batches of neighbours alone."""
 
 
-def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool) -> Scanned:
+def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, signed: bool = False) -> Scanned:
     """The records numbered from `first` up to `last` (exclusive, at least one), the first of them at `at`.
 
     Raises what `record_at` raises, for the first record that is no record.
@@ -121,7 +122,7 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool) -> 
         if plain:
             at, time, delta = stop, time >> 1, delta >> 1
         else:
-            at, delta, time, key, _ = record_at(data, at, end, sized)
+            at, delta, time, key, _ = record_at(data, at, end, sized, signed)
             keyless = keyless or key < 0
         if delta != number:
             in_order = False
@@ -185,7 +186,7 @@ def _neighbours(
     return count, stop, low >> 1, high >> 1, key == 1
 
 
-def record_at(data: Bytes, at: int, end: int, sized: bool) -> Bare:
+def record_at(data: Bytes, at: int, end: int, sized: bool, signed: bool = False) -> Bare:
     """The record at `at` of records that end at `end`.
 
     Raises InvalidRecord (no record), UnreadableRecords (a sized one whose length is no varint: Kafka stumbles over it).
@@ -197,7 +198,9 @@ def record_at(data: Bytes, at: int, end: int, sized: bool) -> Bare:
             if sized:
                 raise UnreadableRecords(str(error)) from None
             raise
-        if sized and (size < 0 or start + size > end):
+        if (sized or signed) and size < 0:
+            raise InvalidRecord(f"Invalid record size: {size} is negative.")
+        if sized and start + size > end:
             raise InvalidRecord(f"Invalid record size: {size}")
         time, pos = varint_at(data, start + 1, 10)
         offset, pos = varint_at(data, pos, 5)

@@ -4,20 +4,26 @@ One class stands for all versions of a message; the fields *are* the schema. ``c
 and one encoder for each (class, version). The vocabulary is that of Kafka's own message schemas
 (``common/message/*.json``): versions as ``"3+"``, ``"0-8"`` or ``"2"``, ``nullable`` versions, tagged fields (KIP-482).
 
-    @message("0-9", flexible="8+", api_key=8)
+    API = Api(8, "0-9", flexible="8+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "2-9"})
+
+    @message(API)
     class OffsetCommitRequest:
-        group_id: str = string(default="")
-        member_id: str = string("1+", default="")
+        group_id: str = string(default="", entity=Entity.GROUP)
+        member_id: str = string("1+", default="", entity=Entity.MEMBER)
         topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, default_factory=list)
 
 A field outside its version range is neither read nor written: it keeps its default.
+
+What a value stands for is said at its field, too: its ``entity`` (``entityType`` in Kafka's schemas). What a request is about, what an
+answer to it repeats when it fails, and how the journal shows it, all follow from that (``broker_sim.faults``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar, Unpack, dataclass_transform
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, dataclass_transform
 
 ZERO_UUID = bytes(16)
 """The uuid that stands for "no id"; uuids are 16 raw bytes everywhere."""
@@ -59,12 +65,59 @@ NONE = Versions.parse("none")
 ALWAYS = Versions.parse("0+")
 
 
+class Entity(enum.Enum):
+    """What a field's value stands for. An array of primitives has the entity of its elements; an array of structs one of its own only
+    where its elements have none that an answer could repeat."""
+
+    GROUP = "group id"
+    MEMBER = "member id"
+    INSTANCE = "group instance id"
+    TRANSACTIONAL_ID = "transactional id"
+    TOPIC = "topic name"
+    TOPIC_ID = "topic id"
+    PARTITION = "partition of the topic around it"
+    RESOURCE_TYPE = "config resource type"
+    ERROR = "error code, where the field isn't called error_code"
+    ACL = "access rule, or a filter of them"
+    SUBSCRIPTION = "subscription of the consumer protocol"
+    ASSIGNMENT = "assignment of the consumer protocol"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EntityBy:
+    """An entity that another field of the same struct chooses: its name, and the entity for each of its values that has one here."""
+
+    field: str
+    entities: tuple[tuple[int, Entity], ...]
+
+
+RESOURCE = EntityBy("resource_type", ((2, Entity.TOPIC),))
+"""The name of a config resource (ConfigResource.Type)."""
+
+COORDINATED = EntityBy("key_type", ((0, Entity.GROUP), (1, Entity.TRANSACTIONAL_ID)))
+"""What a coordinator is looked for by (FindCoordinatorRequest.CoordinatorType)."""
+
+
+class All(enum.Enum):
+    """When a request for a list asks for all there is. Not a matter of course: a null list may as well say that nothing has changed."""
+
+    NULL = "null"
+    EMPTY = "empty"
+
+
+ERROR_NAME: Final = object()
+"""For ``failed``: the name of the error."""
+
+_UNSAID: Final = object()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldSpec:
     """The wire side of one field: its type name in Kafka's schemas, and where it is present, nullable or tagged.
 
     ``kind`` is a primitive's name, ``"struct"`` or ``"array"``; ``item`` is the class of a struct, the class or the
-    primitive's name of an array's elements. ``flexible`` overrides the flexible versions of the message.
+    primitive's name of an array's elements. ``flexible`` overrides the flexible versions of the message. ``failed`` is the field's
+    value in an answer that is nothing but an error, where Kafka's isn't the default. ``all_if``: when an array asks for all topics.
     """
 
     kind: str
@@ -74,11 +127,24 @@ class FieldSpec:
     tagged: Versions = NONE
     item: Any = None
     flexible: Versions | None = None
+    entity: Entity | EntityBy | None = None
+    failed: Any = _UNSAID
+    all_if: All | None = None
+
+    @property
+    def says_when_failed(self) -> bool:
+        """Whether ``failed`` is given."""
+        return self.failed is not _UNSAID
+
+    @property
+    def inner(self) -> Any:
+        """The class of its struct, or of its array's structs; None for primitives."""
+        return self.item if isinstance(self.item, type) else None
 
     def element(self) -> FieldSpec:
         """An array's elements, as if each were a field."""
         if isinstance(self.item, str):
-            return FieldSpec(self.item, ALWAYS, flexible=self.flexible)
+            return FieldSpec(self.item, ALWAYS, flexible=self.flexible, entity=self.entity)
         return FieldSpec("struct", ALWAYS, item=self.item)
 
 
@@ -91,6 +157,29 @@ class MessageSpec:
     api_key: int | None
 
 
+Release = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"]
+"""A Kafka release that can be emulated."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Api:
+    """One API: what its message module says of it once, for its request and its response.
+
+    ``versions`` are those that the module's classes cover. ``advertised``: from which release on Kafka accepts which versions: the
+    ``validVersions`` of the broker listener's schema in that release's kafka-clients jar, less what is marked unstable. It may
+    promise more than ``versions``; a broker shows what is in both.
+    """
+
+    key: int
+    versions: str
+    flexible: str = dataclasses.field(default="none", kw_only=True)
+    advertised: Mapping[Release, str] = dataclasses.field(kw_only=True)
+
+    def spec(self) -> MessageSpec:
+        """For both of its messages."""
+        return MessageSpec(Versions.parse(self.versions), Versions.parse(self.flexible), self.key)
+
+
 class _Options(TypedDict, total=False):
     """What a field specifier takes besides its versions; ``default`` or ``default_factory`` is always given."""
 
@@ -100,6 +189,9 @@ class _Options(TypedDict, total=False):
     tag: int
     tagged: str
     flexible: str
+    entity: Entity | EntityBy
+    failed: Any
+    all_if: All
 
 
 def _field(kind: str, item: Any, versions: str, options: _Options) -> Any:
@@ -112,6 +204,9 @@ def _field(kind: str, item: Any, versions: str, options: _Options) -> Any:
         Versions.parse(options.get("tagged", "none")),
         item,
         None if flexible is None else Versions.parse(flexible),
+        options.get("entity"),
+        options.get("failed", _UNSAID),
+        options.get("all_if"),
     )
     if "default_factory" in options:
         return dataclasses.field(default_factory=options["default_factory"], metadata={"kafka": spec})
@@ -174,11 +269,17 @@ def struct(cls: type[T]) -> type[T]:
         boolean, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytestring, records, array, nested,
     )
 )  # fmt: skip
-def message(versions: str, *, flexible: str = "none", api_key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """Declare a top-level message: the versions we speak, and those that are flexible (KIP-482)."""
-    spec = MessageSpec(Versions.parse(versions), Versions.parse(flexible), api_key)
+def message(of: Api | str, *, flexible: str = "none", api_key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """Declare a top-level message: a request or response of an API; else the versions we speak, those that are flexible (KIP-482),
+    and the number that stands before it in a log."""
+    spec = of.spec() if isinstance(of, Api) else MessageSpec(Versions.parse(of), Versions.parse(flexible), api_key)
 
     def declare(cls: type[T]) -> type[T]:
         return _build(cls, spec)
 
     return declare
+
+
+def holds_records(cls: Any) -> bool:
+    """Whether a message or struct has record batches in it."""
+    return any(spec.kind == "records" or (spec.inner and holds_records(spec.inner)) for _, spec in cls.__fields__)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster, UsageError
-from broker_sim.clock import SteppedClock
-from broker_sim.time_control import Livelock, TimeControl
+from broker_sim.api.time_control import Livelock, TimeControl
+from broker_sim.common.clock import SteppedClock
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -231,7 +231,7 @@ async def test_what_the_living_had_no_time_for_is_said(kafka: Cluster, caplog: p
 async def test_a_silent_member_comes_back_when_the_step_is_over(
     kafka: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_sim.time_control._BACK_MS", 10)
+    monkeypatch.setattr("broker_sim.api.time_control._BACK_MS", 10)
     one, two = await pair(kafka)
 
     async def come_back_then_rejoin() -> asyncio.Future[Any]:

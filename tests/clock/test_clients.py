@@ -206,18 +206,20 @@ def test_kafka_python_under_a_manual_clock(thread: ClusterThread) -> None:
         )
 
     one, two = make("app-1", 50), make("app-2", SILENT_MS)
-    got: list[Any] = []
-    until("the record", lambda: got, lambda: got.extend(one.poll(timeout_ms=50).values()))
-    one.commit()
-    polling = Polling(lambda: two.poll(timeout_ms=50))
-    until("a share", lambda: len(one.assignment()) == 2, lambda: one.poll(timeout_ms=50))
-    until("the other's share", lambda: len(two.assignment()) == 2, lambda: one.poll(timeout_ms=50))
-    polling.end()
-    fired = thread.time.advance("46s", expire=["app-2"])
-    assert [text.startswith("session of app-2-") for text in fired] == [True]
-    until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(timeout_ms=50))
-    two.close(autocommit=False)
-    one.close(autocommit=False)
+    with contextlib.ExitStack() as stack:  # a client that is left open goes on for the rest of the process
+        stack.callback(one.close, autocommit=False)
+        stack.callback(two.close, autocommit=False)
+        got: list[Any] = []
+        until("the record", lambda: got, lambda: got.extend(one.poll(timeout_ms=50).values()))
+        one.commit()
+        polling = Polling(lambda: two.poll(timeout_ms=50))
+        stack.callback(polling.end)
+        until("a share", lambda: len(one.assignment()) == 2, lambda: one.poll(timeout_ms=50))
+        until("the other's share", lambda: len(two.assignment()) == 2, lambda: one.poll(timeout_ms=50))
+        polling.end()
+        fired = thread.time.advance("46s", expire=["app-2"])
+        assert [text.startswith("session of app-2-") for text in fired] == [True]
+        until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(timeout_ms=50))
 
 
 def test_confluent_kafka_under_a_manual_clock(thread: ClusterThread) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from broker_sim import Cluster, ClusterError, ClusterThread, UsageError
-from broker_sim.clock import ManualClock, RealClock, ScaledClock, SteppedClock, clock_of
+from broker_sim.common.clock import ManualClock, RealClock, ScaledClock, SteppedClock, clock_of
 from tests.handles.members import TOPIC, Member
 
 

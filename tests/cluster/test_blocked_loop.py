@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim import Cluster, blocked_loop
+from broker_sim import Cluster
+from broker_sim.api import blocked_loop
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
 def test_the_report_of_a_test_names_it_and_so_does_the_terminal_before_that(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
 import socket
-from broker_sim import blocked_loop
+from broker_sim.api import blocked_loop
 
 blocked_loop.LOOK_S = 0.02
 

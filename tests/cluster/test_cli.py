@@ -1,4 +1,4 @@
-"""The command line as a user or a script meets it: real processes, with deadlines."""
+"""The command line as a user or a script meets it: real processes, with deadlines, but for arguments that are wrong."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim import cli
+from broker_sim.cli import main as cli
 from kafka_wire.messages.k03_metadata import MetadataRequest
+from tests.support.command import command
 from tests.support.ports import free_ports
 from tests.support.wire import Wire
 
@@ -29,9 +30,9 @@ class Served:
     """A running ``broker-sim serve``; ends with the test."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "broker_sim", "serve", *arguments]
+        serve = [sys.executable, "-m", "broker_sim", "serve", *arguments]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            serve, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.bootstrap = self._wait_until_ready()
 
@@ -73,8 +74,8 @@ def serve() -> Iterator[type[Served]]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker_sim", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    process = [sys.executable, "-m", "broker_sim", *arguments]
+    return subprocess.run(process, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 async def topics(bootstrap: str) -> dict[str, int]:
@@ -139,7 +140,9 @@ class TestBadInput:
     """One line on stderr that says what is wrong, exit code 2."""
 
     def fails(self, text: str, *arguments: str) -> None:
-        done = run(*arguments)
+        self.tells(text, run(*arguments))
+
+    def tells(self, text: str, done: subprocess.CompletedProcess[str]) -> None:
         assert done.returncode == 2, done.stderr
         assert done.stdout == ""
         assert done.stderr.count("\n") == 1, done.stderr
@@ -183,7 +186,7 @@ class TestBadInput:
         ],
     )
     def test_arguments(self, arguments: list[str], text: str) -> None:
-        self.fails(text, *arguments)
+        self.tells(text, command(*arguments))
 
 
 class TestWhere:
@@ -204,10 +207,10 @@ class TestWhere:
         assert capsys.readouterr().out == "__consumer_offsets-0\n"
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["where"], ["demo"]])
-def test_every_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [[], ["serve"], ["where"], ["demo"]])
+def test_every_help_has_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main([*command, "--help"])
+        cli.main([*words, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "\nexamples:\n  broker-sim" in shown

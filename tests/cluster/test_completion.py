@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim import cli
-from broker_sim.completion import SHELLS
+from broker_sim.cli import main as cli
+from broker_sim.cli.completion import SHELLS
 
 
 def test_every_command_stands_in_one_group_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:

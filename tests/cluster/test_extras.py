@@ -11,7 +11,7 @@ import pytest
 WITHOUT = """\
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
-from broker_sim.cli import main
+from broker_sim.cli.main import main
 sys.argv[1:] = sys.argv[2:]
 sys.exit(main())
 """

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster, ClusterError, ClusterThread
-from broker_sim.cluster_options import ARGUMENTS, NewTopic, Options, topics_of
+from broker_sim.api.cluster_options import ARGUMENTS, NewTopic, Options, topics_of
+from broker_sim.control.operations import check
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"brokers": "three"}, "brokers='three': a whole number is meant, as in brokers=3"),
@@ -33,7 +34,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topics": 6}, "topics=6: topics are meant, as in topics=['orders', 'payments:6'] or topics={'orders': 6}"),
     ({"topics": [6]}, "topics: 6 is no topic's name"),
     ({"topics": ["orders:six"]}, "topics: 'orders:six': a number of partitions is meant behind the colon"),
-    ({"topics": {"orders": "6"}}, "topics: 'orders': '6' is no number for partitions"),
+    ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is no number for partitions"),
     ({"topics": {"orders": {"partitions": None}}}, "topics: 'orders': None is no number for partitions"),
 ]
 
@@ -44,6 +45,30 @@ def test_a_mistake_is_one_line_that_names_the_argument(given: dict[str, Any], sa
         Cluster(**given)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ClusterError) as error:
+        Cluster(brokers="three", port="x", clock="manuel")  # type: ignore[arg-type]
+    assert [line[:6] for line in str(error.value).splitlines()] == ["broker", "port='", "no clo"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["orders", "payments:6"], {"orders": 1, "payments": 6}),
+        ("orders,payments=6", {"orders": 1, "payments": 6}),
+        ('{"orders": {"partitions": 2, "preallocate": true}}', {"orders": {"partitions": 2, "preallocate": "true"}}),
+        ({"orders": "6"}, {"orders": 6}),
+        ({"orders": {"replication_factor": 2.0}}, {"orders": {"partitions": 1, "replication_factor": 2}}),
+    ],
+)
+def test_topics_are_the_same_in_python_and_over_http(given: Any, meant: dict[str, Any]) -> None:
+    over_http = check("cluster.create", {"topics": given})["topics"]
+    assert over_http == meant
+    assert topics_of(over_http) == topics_of(meant)
+    if not isinstance(given, str):
+        assert topics_of(given) == topics_of(meant)
 
 
 def test_topics_in_every_form() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from broker_sim import Cluster
-from broker_sim.cluster import ClusterThread
+from broker_sim.api.cluster import ClusterThread
 
 ASK = """
 import asyncio, pytest, socket
@@ -159,8 +159,8 @@ def test_list(kafka_server):
 
 
 def test_loading_it_loads_no_broker() -> None:
-    code = "import sys, broker_sim.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in"
-    code += " ('asyncio', 'protocol') or m in ('broker_sim.cluster', 'broker_sim.server')])"
+    code = "import sys, broker_sim.testing.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in"
+    code += " ('asyncio', 'protocol') or m in ('broker_sim.api.cluster', 'broker_sim.network.server')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"
 

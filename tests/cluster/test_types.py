@@ -11,7 +11,8 @@ import textwrap
 from pathlib import Path
 
 import broker_sim
-from broker_sim import ClusterThread, blocking
+from broker_sim import ClusterThread
+from broker_sim.api import blocking
 
 ROOT = Path(broker_sim.__file__).parent.parent
 PLAYED = """
@@ -115,7 +116,7 @@ def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_a_checker_is_told_of_synchronous_handles_is_what_they_have() -> None:
-    stub = (Path(blocking.__file__).parent / "sync.pyi").read_text()
+    stub = (Path(broker_sim.__file__).parent / "sync.pyi").read_text()
     told = {part.split(":")[0]: part for part in stub.split("\nclass ")[1:]}
     assert set(told) == set(blocking.FACES)
     with ClusterThread(topics=["orders"], brokers=2) as kafka:

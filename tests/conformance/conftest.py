@@ -104,8 +104,8 @@ async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> As
         yield handle
         await handle.close()
         return
-    if importlib.util.find_spec("broker_sim.cluster") is None:
-        pytest.skip("broker_sim.cluster is not there yet")
+    if importlib.util.find_spec("broker_sim.api.cluster") is None:
+        pytest.skip("broker_sim.api.cluster is not there yet")
     async with simulator(generation, profile) as cluster:
         addresses = cluster.bootstrap.split(",")
         handle = Kafka(generation, target, dict(enumerate(addresses, 1)), name)

@@ -172,7 +172,7 @@ def tear_tail(data_dir: Path) -> None:
 @contextlib.asynccontextmanager
 async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
     """A fresh simulated cluster of this generation and profile."""
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
 
     wanted = PROFILES[profile]
     options: dict[str, Any] = {"brokers": wanted.brokers, "config": wanted.settings(), "as_version": generation}

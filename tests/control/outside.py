@@ -18,6 +18,7 @@ import pytest
 
 from broker_sim.control.client import ControlClient, ControlFailed
 from broker_sim.control.openapi import document
+from tests.support.command import command
 
 DEADLINE_S = 30.0
 READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
@@ -44,9 +45,9 @@ class Outside:
     """``broker-sim serve --control 0`` with more arguments; ends with ``close``."""
 
     def __init__(self, *arguments: str, control: str = "0", token: str | None = None) -> None:
-        command = [sys.executable, "-m", "broker_sim", "serve", "--control", control, *arguments]
+        serve = [sys.executable, "-m", "broker_sim", "serve", "--control", control, *arguments]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+            serve, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )
         deadline = time.monotonic() + DEADLINE_S
         self.bootstrap = self._line(READY, deadline)
@@ -84,9 +85,7 @@ class Outside:
 
     def run(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A command against this broker."""
-        given = {**os.environ, "BROKER_SIM_CONTROL": self.url, **(environment or {})}
-        command = [sys.executable, "-m", "broker_sim", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=given)
+        return command(*words, environment={"BROKER_SIM_CONTROL": self.url, **(environment or {})})
 
     def close(self) -> tuple[int, str, str]:
         """End it as a user does; exit code, the rest of stdout, stderr."""

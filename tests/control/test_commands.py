@@ -8,13 +8,16 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import aiokafka
 import pytest
 
-from broker_sim import cli
+from broker_sim.cli import main as cli
+from broker_sim.control import commands
+from broker_sim.control.client import ControlFailed
 from broker_sim.control.commands import VERBS, spelled_out
 from broker_sim.control.operations import OPERATIONS
 from kafka_wire.messages.k08_offset_commit import (
@@ -161,7 +164,10 @@ def test_serve_refuses_what_cannot_be(arguments: list[str], told: str) -> None:
 
 
 def test_without_aiohttp_one_line_tells_what_is_missing() -> None:
-    code = "import sys; sys.modules['aiohttp'] = None; from broker_sim.cli import main; sys.exit(main(['serve', '--control', '0']))"
+    code = (
+        "import sys; sys.modules['aiohttp'] = None; from broker_sim.cli.main import main;"
+        " sys.exit(main(['serve', '--control', '0']))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
@@ -329,3 +335,30 @@ def test_a_follower_that_is_cut_off_ends(kafka: Outside) -> None:
         follower.communicate()
     assert out == ""
     assert follower.returncode in (0, 2), errors
+
+
+class _Waiting:
+    """A control server's client whose waits end when somebody has asked for the groups."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def perform(self, operation: str, **params: object) -> object:
+        if operation == "group.list":
+            self.asked.set()
+            return {"groups": [{"group": GROUP}]}
+        assert self.asked.wait(DEADLINE_S)
+        raise ControlFailed(408, {"error": "not within 10 s"})
+
+
+@pytest.mark.parametrize(("name", "hinted"), [(GROUP[:-1], True), (GROUP, False), ("nothing like it", False)])
+def test_a_long_wait_for_a_name_that_nobody_has_is_told_who_is_meant(
+    name: str, hinted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = _Waiting()
+    monkeypatch.setattr(commands, "HINT_S", 0)
+    monkeypatch.setattr(commands, "_client", lambda arguments: client)
+    assert cli.main(["group", "wait", name, "members=3"]) == 3
+    told = capsys.readouterr().err
+    assert "not within 10 s" in told
+    assert (f"still waiting: no group {name!r} up to now; there is {GROUP!r}" in told) == hinted

@@ -522,8 +522,8 @@ async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafk
     [
         ({}, "nothing to wait for"),
         ({"api": "OffsetComit"}, "did you mean 'OffsetCommit'?"),
-        ({"api": "Offset*"}, "one API"),
-        ({"api": "OffsetCommit", "event": "append"}, "one API"),
+        ({"api": "Offset*"}, "no API 'Offset*'"),
+        ({"api": "OffsetCommit", "event": "append"}, "an API's request or response; other events have none"),
         ({"error": "NOT_COORDINATR"}, "did you mean 'NOT_COORDINATOR'?"),
         ({"event": "timer", "error": "NONE"}, "an event 'timer' has none"),
     ],

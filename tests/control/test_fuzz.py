@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.common.text import UsageError
 from broker_sim.control.operations import OPERATIONS, check
 from broker_sim.control.routes import problem, route
-from broker_sim.words import UsageError
 
 WORDS = [
     "offsets(g)",

@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.text import UsageError
 from broker_sim.control import on_journal
 from broker_sim.control.http import MAX_BODY, ControlServer
-from broker_sim.words import UsageError
 
 DEADLINE_S = 20.0
 
@@ -172,7 +172,8 @@ async def test_a_form_is_refused(control: Control) -> None:
 async def test_wrong_parameters_name_the_nearest(control: Control) -> None:
     status, told = await control.ask("PUT", "/v1/logs/orders-0/state", json={"state": "stuk"})
     assert status == 400
-    assert told == {"error": "no state 'stuk'; did you mean 'stuck'?", "kind": "UsageError", "nearest": "stuck"}
+    wrong = {"error": "no state 'stuk'; did you mean 'stuck'?", "nearest": "stuck"}
+    assert told == {**wrong, "kind": "UsageError", "errors": [{**wrong, "place": "/state"}]}
     status, told = await control.ask("POST", "/v1/topics", json={"topik": "a"})
     assert (status, told["nearest"]) == (400, "topic")
     status, told = await control.ask("GET", "/v1/topics?x=1")

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from broker_sim.cluster import ClusterError
+from broker_sim.api.cluster import ClusterError
+from broker_sim.api.wait import WaitTimeout
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.control.operations import OPERATIONS, NotThere
 from broker_sim.control.routes import FORMS, MethodNotAllowed, NoSuchPath, problem, route
 from broker_sim.faults.registry import NeverHit
-from broker_sim.metadata import KafkaError
-from broker_sim.waits import WaitTimeout
-from broker_sim.words import UsageError, unknown
+from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
 
 

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
     Append,
     Appended,
@@ -26,7 +27,6 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
 )
 from broker_sim.coordinator.policy import Settings
-from broker_sim.coordinator.records import Loader
 from broker_sim.coordinator.shard import Shard
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -56,7 +56,7 @@ class Core:
         self.events: list[tuple[int, Event]] = []  # the journal: (now_ms, event)
         self.tokens = itertools.count()
         self.shard = Shard(0, self.settings, counter_ids())
-        self.perform(self.shard.start({}, self.now_ms))
+        self.perform(self.shard.start(Loader(self.settings).finish(), self.now_ms))
 
     # the world
 

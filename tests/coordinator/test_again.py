@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim import again
 from broker_sim.coordinator.group import Group, Member, State
 from broker_sim.handlers import k11_join_group, k12_heartbeat, k14_sync_group
+from broker_sim.runtime import repeated_requests
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +36,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     out: Counter[str] = Counter()
 
     def count(module: Any, name: str) -> None:
-        real = getattr(again, name)
+        real = getattr(repeated_requests, name)
 
         def counting(*args: Any) -> Any:
             result = real(*args)

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from broker_sim.clock import ManualClock
-from broker_sim.config import BrokerConfig
-from broker_sim.connection import Connection
+from broker_sim.common.clock import ManualClock
+from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Route, Routes
-from broker_sim.metadata import OFFSETS_TOPIC, ClusterState
-from broker_sim.runtime import GroupRuntime, log_records
-from broker_sim.server import BrokerServer
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState
+from broker_sim.network.connection import Connection
+from broker_sim.network.server import BrokerServer
+from broker_sim.runtime.coordinator_runtime import log_records
+from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.storage import KafkaStorageError
 from kafka_wire.api_keys import ApiKey, is_flexible
 from kafka_wire.codec import decode, encode
@@ -93,7 +94,7 @@ class Side:
         for name, partitions in TOPICS.items():
             self.state.create_topic(name, partitions)
         self.state.ensure_offsets_topic()
-        self.runtime = self.broker.runtime = GroupRuntime(self.state, rng=random.Random(2))
+        self.runtime = self.broker.runtime = GroupCoordinator(self.state, rng=random.Random(2))
         self.runtime.start()
         self.server = BrokerServer(self.broker, self.clock, routes(as_version))
         self.wires: list[Wire] = []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.coordinator.group import State
+from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver, Outcome
 from broker_sim.coordinator.policy import JAVA, SCALA, Settings
 from broker_sim.coordinator.shard import Shard
@@ -29,6 +30,7 @@ class History:
         self.maybe: dict[tuple[str, int], set[int]] = {}
         self.commits: dict[int, tuple[str, int, int]] = {}
         self.next_offset = 0
+        self.faults = 1.0  # how much of what goes wrong with the log does
 
     def run(self, steps: int) -> None:
         acts = (
@@ -45,9 +47,9 @@ class History:
             self.pass_time,
         )
         for _ in range(steps):
-            if self.rng.random() < 0.03:
+            if self.rng.random() < 0.03 * self.faults:
                 self.core.log_error = self.rng.choice([Err.NONE, Err.NOT_ENOUGH_REPLICAS, Err.KAFKA_STORAGE_ERROR])
-            if self.rng.random() < 0.05:
+            if self.rng.random() < 0.05 * self.faults:
                 if self.core.held:
                     self.core.heal()
                 elif self.core.log_error is Err.NONE:
@@ -178,7 +180,7 @@ def test_the_events_alone_rebuild_the_state(seed: int) -> None:
 
 def replayed(history: History, settings: Settings) -> Any:
     shard = Shard(0, settings, counter_ids())
-    shard.start({}, START_MS)
+    shard.start(Loader(settings).finish(), START_MS)
     for now_ms, event in history.core.events:
         assert isinstance(shard.step(event, now_ms), Outcome)
     return picture(shard)

@@ -6,7 +6,7 @@ import pytest
 
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.offsets import unstable
-from broker_sim.coordinator.outcome import DeleteGroup, DeleteOffsets, TopicDeleted
+from broker_sim.coordinator.outcome import DeleteGroup, DeleteOffsets, TopicsChanged
 from broker_sim.coordinator.policy import JAVA, SCALA
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
@@ -178,7 +178,7 @@ def test_offsets_of_a_deleted_topic_go_at_once() -> None:
     core = Core()
     core.commit(1)
     core.commit(2, topic="u")
-    core.request(TopicDeleted("t"))
+    core.step(TopicsChanged({"t": None}))
     assert (core.offset("t"), core.offset("u")) == (-1, 2)
     assert core.reload().offset("t") == -1
 
@@ -221,7 +221,7 @@ def test_list_filters(policy) -> None:
     core = Core(policy=policy)
     core.commit(1, group="simple")
     core.stable(1)
-    names = lambda *args: [g.group_id for g in queries.listed(core.shard, *args)]  # noqa: E731
+    names = lambda *args: [g.group_id for g in queries.listed(core.shard, *queries.filters_of(policy, *args))]  # noqa: E731
     assert names([], []) == ["simple", "g"]
     assert names(["Stable"], []) == ["g"]
     assert names(["stable"], []) == (["g"] if policy is JAVA else [])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
-from kafka_wire.api_keys import ELSEWHERE, advertised
 from kafka_wire.errors import Err
 from kafka_wire.messages.k29_describe_acls import DescribeAclsRequest
 from kafka_wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
@@ -48,8 +47,3 @@ async def test_a_number_that_the_client_did_not_know_costs_the_connection(reques
         with pytest.raises(ConnectionError):
             await wire.send(request_, 3)
         await wire.close()
-
-
-@pytest.mark.parametrize("as_version", ["3.4", "4.1"])
-def test_an_api_is_either_here_or_elsewhere(as_version: str) -> None:
-    assert not set(ELSEWHERE) & set(advertised(as_version))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim import leadership
-from broker_sim.cluster_saved import PRODUCER_ID_BLOCK
-from broker_sim.cluster_store import StoreError, uuid_bytes, uuid_text
-from broker_sim.metadata import KafkaError
+from broker_sim.metadata import leader_election
+from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.metadata.meta_files import StoreError, uuid_bytes, uuid_text
+from broker_sim.metadata.persistence import PRODUCER_ID_BLOCK
 from broker_sim.storage import KafkaStorageError
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
@@ -218,12 +218,12 @@ def test_a_deleted_topic_leaves_no_file_and_wakes_those_who_wait(tmp_path: Path)
     sim = Sim(topics={"t": 2, "u": 1}, data_dir=tmp_path)
     topic = sim.state.topics["t"]
     woken: list[bool] = []
-    gone: list[str] = []
+    changed: list[object] = []
     topic.partitions[0].add_waiter(lambda: woken.append(topic.partitions[0].deleted))
-    sim.state.on_topic_deleted.append(lambda deleted: gone.append(deleted.name))
+    sim.state.on_topics_changed.append(changed.append)
     sim.state.delete_topic("t")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["u-0"]
-    assert (woken, gone) == ([True], ["t"])
+    assert (woken, changed) == ([True], [{"t": None}])
     assert sim.state.partition("t", 0) is None
     assert topic.topic_id not in sim.state.topics_by_id
 
@@ -319,9 +319,9 @@ def test_what_many_elections_change_is_written_once(tmp_path: Path, monkeypatch:
         real(self, path, data, sync=sync)
 
     monkeypatch.setattr(Files, "replace_file", counts)
-    leadership.fence(sim.state, 2)
+    leader_election.fence(sim.state, 2)
     assert written.count(tmp_path / "cluster.json") == 1
-    leadership.revive(sim.state, 2)
+    leader_election.revive(sim.state, 2)
     assert written.count(tmp_path / "cluster.json") == 2
     topics = json.loads((tmp_path / "cluster.json").read_text())["topics"]
     epochs = [partition["leader_epoch"] for partition in topics["t"]["partitions"]]

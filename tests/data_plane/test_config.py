@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.config import BrokerConfig, ConfigEntry, ConfigError, ConfigSource, parse_release, to_text
+from broker_sim.config.settings import (
+    BrokerConfig,
+    ConfigEntry,
+    ConfigError,
+    ConfigSource,
+    ConfigType,
+    parse_release,
+    to_text,
+)
 
 TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, *_ = ConfigSource
 
@@ -167,3 +175,10 @@ def test_every_default_passes_its_own_check() -> None:
             if setting.default is not None:
                 setting.parse(setting.default)
             assert setting.doc
+
+
+def test_settings_are_of_the_type_that_the_release_gives_them() -> None:
+    types = {release: BrokerConfig({}, release).settings["listeners"].type for release in ("4.1", "4.2")}
+    assert types == {"4.1": ConfigType.STRING, "4.2": ConfigType.LIST}
+    linger = "group.coordinator.append.linger.ms"
+    assert [BrokerConfig({}, release).int(linger) for release in ("4.1", "4.2")] == [5, -1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.config import BrokerConfig
+from broker_sim.config.settings import BrokerConfig
 from kafka_wire.errors import Err
 from kafka_wire.messages import k33_alter_configs as whole
 from kafka_wire.messages import k44_incremental_alter_configs as steps
@@ -401,7 +401,7 @@ def test_settings_that_the_disk_does_not_take_are_as_before(tmp_path: Path, monk
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker_sim.cluster_store.write_state", refuses)
+        patch.setattr("broker_sim.metadata.meta_files.write_state", refuses)
         assert step(sim, METRICS, "m", ("interval.ms", SET, "700"))[0] == Err.KAFKA_STORAGE_ERROR
         assert step(sim, METRICS, "n", ("interval.ms", SET, "700"))[0] == Err.KAFKA_STORAGE_ERROR
     assert setting(sim, METRICS, "m", "interval.ms").value == "500"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.fetch_session import EVICTION_MS
+from broker_sim.handlers.fetch_session import EVICTION_MS
 from broker_sim.handlers.k01_fetch import sessions_of
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchResponse, FetchTopic, ForgottenTopic

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster, ClusterError
-from broker_sim.cluster_store import StoreError
-from broker_sim.metadata import KafkaError
+from broker_sim.api.cluster import Cluster, ClusterError
+from broker_sim.metadata.cluster_state import KafkaError
+from broker_sim.metadata.meta_files import StoreError
 from broker_sim.storage.files import Files
 from kafka_wire.record_batch import build_batch
 from tests.data_plane.helpers import fill

@@ -127,6 +127,7 @@ def test_ids_are_refused_before_v12(version: int) -> None:
 def test_neither_name_nor_id() -> None:
     answer = Sim().call(ask_ids(bytes(16)), 12)
     assert told(answer) == [(Err.UNKNOWN_SERVER_ERROR, "")]
+    assert answer.error_code == Err.UNKNOWN_SERVER_ERROR  # from v13 on it has a place on the wire
 
 
 def test_authorized_operations_are_told_where_asked_for() -> None:

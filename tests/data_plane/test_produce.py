@@ -194,6 +194,24 @@ def test_the_last_of_a_repeated_partition_counts() -> None:
     assert len(sim.call(ProduceRequest(None, -1, 1000, twice), VERSION).responses) == 1
 
 
+def test_what_is_no_batch_beside_a_sound_one_of_its_partition() -> None:
+    sim = Sim(topics={"t": 1})
+
+    def answer(name: str, *given: bytes) -> tuple[int, str | None]:
+        data = [PartitionProduceData(0, one) for one in given]
+        [topic] = sim.call(ProduceRequest(None, -1, 1000, [TopicProduceData(name, partition_data=data)]), 8).responses
+        [one] = topic.partition_responses
+        return one.error_code, one.error_message
+
+    assert answer("t", b"", batch(2)) == (Err.INVALID_RECORD, None)
+    assert sim.state.topics["t"].partitions[0].log_end_offset == 2
+    assert answer("x", b"", batch(2)) == (Err.UNKNOWN_TOPIC_OR_PARTITION, None)
+    # a head that can't be refuses all before anything is sorted
+    text = "Record size 0 is less than the minimum record overhead (14)"
+    assert answer("t", batch(2), bytes(61)) == (Err.CORRUPT_MESSAGE, text)
+    assert sim.state.topics["t"].partitions[0].log_end_offset == 2
+
+
 def test_one_bad_partition_does_not_stop_the_others() -> None:
     sim = Sim(topics={"t": 2})
     data = [PartitionProduceData(0, b""), PartitionProduceData(1, batch())]

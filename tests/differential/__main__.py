@@ -1,6 +1,7 @@
 """`make differential`: random sequences of requests to the simulator and to a real Kafka; exit 1 on a new difference.
 
 python -m tests.differential --version 4.1 --minutes 5 --seed 1
+python -m tests.differential --version 3.4 --brokers 2
 python -m tests.differential --version 3.4 --replay FILE
 """
 
@@ -41,13 +42,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--version", action="append", choices=list(peers.REFERENCES), help="which Kafka (default: 3.4 and 4.1)"
     )
+    parser.add_argument("--brokers", type=int, choices=[1, 2, 3], default=1, help="of each cluster (default: 1)")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, for each version (default: 2)")
     parser.add_argument("--sequences", type=int, default=10**9, help="how many at most")
     parser.add_argument(
         "--seed", type=int, default=None, help="of the first sequence, the next ones count on (default: by the clock)"
     )
     parser.add_argument("--side-by-side", type=int, default=24, help="sequences at a time (default: 24)")
-    parser.add_argument("--only", choices=list(generators.KINDS), default="", help="one kind of sequences alone")
+    parser.add_argument(
+        "--only", choices=[*generators.KINDS, *generators.CLUSTER_KINDS], default="", help="one kind of sequences alone"
+    )
     parser.add_argument("--replay", type=Path, action="append", default=[], help="play this file instead; repeatable")
     parser.add_argument(
         "--self", action="store_true", help="the simulator against itself: what is no function of the requests shows"
@@ -63,8 +67,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 async def _run(version: str, given: argparse.Namespace) -> int:
     began = time.monotonic()
-    say(f"== {version}, seed {given.seed}")
-    with (peers.simulated if given.self else peers.real)(version) as real, peers.simulated(version) as simulated:
+    say(f"== {version}, {given.brokers} brokers, seed {given.seed}")
+    sweeping = given.only == "expiring"
+    reference = peers.simulated if given.self else peers.real
+    with (
+        reference(version, given.brokers, sweeping=sweeping) as real,
+        peers.simulated(version, given.brokers, sweeping=sweeping) as simulated,
+    ):
         runner = await _prepared(version, real, simulated, given)
         progress = asyncio.create_task(_progress(runner.tally))
         try:
@@ -89,7 +98,8 @@ async def _prepared(version: str, real: Peer, simulated: Peer, given: argparse.N
 def _sequences(runner: Runner, given: argparse.Namespace) -> Iterator[Sequence]:
     if given.replay:
         return (Sequence.load(path) for path in given.replay)
-    return (generators.sequence(seed, runner.versions, given.only) for seed in itertools.count(given.seed))
+    seeds = itertools.count(given.seed)
+    return (generators.sequence(seed, runner.versions, given.only, runner.brokers) for seed in seeds)
 
 
 async def _progress(tally: Tally) -> None:

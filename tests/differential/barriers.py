@@ -15,6 +15,7 @@ from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.differential import settling
 from tests.differential.catalogue import by_key
 from tests.differential.line import Line
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 DEADLINE_S = 10.0
 POLL_S = 0.004
 UNKNOWN_TOPIC = 3
-TOPIC, SET = 2, 0
+SET = 0
+SHOWN_LATER = (2, 16, 32)
+"""Settings of topics, client metrics and groups: the controller answers before the broker has them."""
 
 
 async def ask(address: tuple[str, int], lines: list[Line], request: Any, version: int) -> Any:
@@ -62,8 +65,21 @@ async def after(sides: Sequence[Side], step: Step, answer: Any) -> None:
         gone = [row.name for row in answer.responses if not row.error_code and row.name is not None]
         await asyncio.gather(*(_topic_gone(side, name) for side in sides for name in gone))
     elif step.api in ("AlterConfigs", "IncrementalAlterConfigs"):
-        names = {row.resource_name for row in answer.responses if not row.error_code and row.resource_type == TOPIC}
-        await asyncio.gather(*(_settings_seen(side, step, name) for side in sides for name in sorted(names)))
+        changed = {
+            (row.resource_type, row.resource_name)
+            for row in answer.responses
+            if not row.error_code and row.resource_type in SHOWN_LATER
+        }
+        await asyncio.gather(
+            *(
+                _settings_seen(side, step, *one, broker)
+                for side in sides
+                for one in sorted(changed)
+                for broker in sorted(side.alive)
+            )
+        )
+    if sides[0].several and step.api in ("Produce", "DeleteRecords"):
+        await asyncio.gather(*(settling.replicated(side) for side in sides))
 
 
 def _rows(answer: Any) -> list[Any]:
@@ -80,8 +96,8 @@ def _count(step: Step, name: str, side: Side) -> int:
     return 0
 
 
-async def _metadata(side: Side, name: str) -> Any:
-    return (await side.ask(MetadataRequest([MetadataRequestTopic(name=name)], False), 10)).topics[0]
+async def _metadata(side: Side, name: str, broker: int = 1) -> Any:
+    return (await side.ask(MetadataRequest([MetadataRequestTopic(name=name)], False), 10, broker)).topics[0]
 
 
 async def _topic_known(side: Side, name: str, partitions: int) -> None:
@@ -91,6 +107,9 @@ async def _topic_known(side: Side, name: str, partitions: int) -> None:
         topic = await _metadata(side, name)
         if topic.error_code == 0 and len(topic.partitions) >= partitions:
             side.scope.topic_ids[name] = topic.topic_id
+            if side.several:
+                await settling.settled(side, [name])
+                return
             rows = [ListOffsetsPartition(row.partition_index, timestamp=-1) for row in topic.partitions]
             read = await side.ask(ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, rows)]), 4)
             if not any(row.error_code for row in read.topics[0].partitions):
@@ -100,11 +119,13 @@ async def _topic_known(side: Side, name: str, partitions: int) -> None:
 
 async def _topic_gone(side: Side, name: str) -> None:
     give_up = time.monotonic() + DEADLINE_S
-    while (await _metadata(side, name)).error_code != UNKNOWN_TOPIC and time.monotonic() < give_up:
-        await asyncio.sleep(POLL_S)
+    for broker in sorted(side.alive):
+        while (await _metadata(side, name, broker)).error_code != UNKNOWN_TOPIC and time.monotonic() < give_up:
+            await asyncio.sleep(POLL_S)
+    side.scope.forget_topic(name)
 
 
-async def _settings_seen(side: Side, step: Step, name: str) -> None:
+async def _settings_seen(side: Side, step: Step, kind: int, name: str, broker: int) -> None:
     """Until the broker shows what was set; what was taken away has a moment."""
     wanted = {
         side.scope.text(row.get("name", "")): row.get("value", "")
@@ -114,8 +135,8 @@ async def _settings_seen(side: Side, step: Step, name: str) -> None:
     }
     give_up = time.monotonic() + (0.5 if wanted else 0.05)
     while True:
-        request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, None)])
-        [shown] = (await side.ask(request, 1)).results
+        request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)])
+        [shown] = (await side.ask(request, 1, broker)).results
         values = {row.name: row.value for row in shown.configs}
         if wanted and all(str(values.get(key)) == str(value) for key, value in wanted.items()):
             return

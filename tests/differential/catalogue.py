@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from kafka_wire import messages
+from kafka_wire.api_keys import ApiKey, message_class
 from kafka_wire.schema import FieldSpec
 
 NULL = "~null~"
@@ -27,17 +25,10 @@ class Api:
 @cache
 def apis() -> dict[str, Api]:
     """Name -> Api, in the order of the keys."""
-    found = []
-    for module in pkgutil.iter_modules(messages.__path__):
-        if not module.name.startswith("k"):
-            continue
-        members = vars(importlib.import_module(f"{messages.__name__}.{module.name}"))
-        for name, request in members.items():
-            key = getattr(getattr(request, "__spec__", None), "api_key", None) if name.endswith("Request") else None
-            response = members.get(name.removesuffix("Request") + "Response")
-            if key is not None and response is not None:
-                found.append(Api(name.removesuffix("Request"), key, request, response))
-    return {api.name: api for api in sorted(found, key=lambda api: api.key)}
+    return {
+        key.kafka_name: Api(key.kafka_name, int(key), message_class(key, "Request"), message_class(key, "Response"))
+        for key in ApiKey
+    }
 
 
 @cache

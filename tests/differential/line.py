@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 CLOSED = None
 """What comes instead of an answer when the broker hangs up."""
@@ -33,16 +33,18 @@ class Line(asyncio.Protocol):
         return bool(self._waiting)
 
     def send(self, number: int, frame: bytes) -> None:
-        self._waiting.append(number)
-        if self._transport is None or self.is_closed:
-            self._all_closed()
-            return
-        self._transport.write(frame)
+        self.expect([number])
+        self.write(frame)
 
-    def forget(self, number: int) -> None:
-        """No answer will come to this step (acks=0)."""
-        if number in self._waiting:
-            self._waiting.remove(number)
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Answers to these steps are due, in this order."""
+        self._waiting.extend(numbers)
+        if self.is_closed:
+            self._all_closed()
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self.is_closed:
+            self._transport.write(data)
 
     def close(self) -> None:
         self._deliver = _nobody
@@ -64,7 +66,12 @@ class Line(asyncio.Protocol):
                 return
             payload = bytes(self._buffer[4 : 4 + size])
             del self._buffer[: 4 + size]
-            self._deliver(self._waiting.popleft() if self._waiting else -1, payload)
+            self._deliver(self._whose(payload), payload)
+
+    def _whose(self, payload: bytes) -> int:
+        """The step that is answered: the one whose turn it is, or one of which no answer was due."""
+        number = int.from_bytes(payload[:4], "big")
+        return self._waiting.popleft() if number in self._waiting else number
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True

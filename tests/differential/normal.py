@@ -12,7 +12,8 @@ import re
 from functools import cache
 from typing import Any
 
-from broker_sim.config import BrokerConfig
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.metadata import entity_configs
 from kafka_wire.record_batch import HEADER_BYTES, Record, RecordBatchError, batches, records
 from kafka_wire.schema import ZERO_UUID, FieldSpec
 from tests.differential.catalogue import by_key
@@ -22,8 +23,12 @@ from tests.differential.tolerances import unordered
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"([A-Za-z0-9_.{{}}]*-)?{_UUID}")
 SHARED_TOPICS = ("t0", "t1")
+PREFIX = r"d[0-9a-f]+x\d+-"
+"""What the names of one play begin with."""
 NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
 EVERYTHING = ("ListGroups", "Metadata", "DescribeLogDirs")
+OF_A_MACHINE = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id", "process.roles")
+"""Settings whose values are each side's own."""
 OTHERS = {"groups": "group_id", "topics": "name"}
 """Lists in which other plays' things show up: ListGroups, Metadata and DescribeLogDirs of everything."""
 
@@ -32,7 +37,8 @@ OTHERS = {"groups": "group_id", "topics": "name"}
 def known_settings(version: str) -> frozenset[str]:
     """Names of the settings that the simulator knows as that version."""
     config = BrokerConfig({}, version)
-    return frozenset([*config.topic_settings, *config.settings])
+    names = {*config.topic_settings, *config.settings, *entity_configs.names(config.release)}
+    return frozenset(names.difference(OF_A_MACHINE))
 
 
 class Reader:
@@ -85,9 +91,12 @@ class Reader:
         key = OTHERS.get(name)
         if key is not None and api in EVERYTHING and value and hasattr(value[0], key):
             value = [item for item in value if self._own(getattr(item, key))]
+        if api == "OffsetFetch" and name == "topics":  # the group without a name is everybody's
+            value = [item for item in value if not self._of_another(item.name)]
         if name == "api_keys":  # what the simulator does not do is no difference: docs/coverage.md lists it
             value = [item for item in value if item.api_key in by_key()]
-        if name == "configs" and self._version in ("3.9", "4.4"):  # what a release has beside what the simulator knows
+        if name == "configs" and (api == "DescribeConfigs" or self._version in ("3.9", "4.4")):
+            # what a release has beside what the simulator knows
             value = [item for item in value if item.name in known_settings(self._version)]
         if name in ("supported_features", "finalized_features"):
             value = [item for item in value if item.name == "metadata.version"]
@@ -99,6 +108,9 @@ class Reader:
 
     def _own(self, name: str | None) -> bool:
         return name is None or name.startswith(self._scope.prefix) or name in SHARED_TOPICS
+
+    def _of_another(self, name: str) -> bool:
+        return re.match(PREFIX, name) is not None and not name.startswith(self._scope.prefix)
 
     def text(self, text: str) -> str:
         """Text, or bytes as latin-1, without what hangs on the side and the play."""

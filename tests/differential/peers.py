@@ -11,22 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential.play import Peer
+from tests.differential.worlds import RealWorld, ServedWorld
 from tests.support.real_kafka import RealKafka
 
 REFERENCES = {"3.4": "3.4.0", "3.9": "3.9.1", "4.1": "4.1.0", "4.4": "4.4.0"}
-OFFSETS_PARTITIONS = 4
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 
 
-def settings(version: str) -> dict[str, object]:
+SWEEPING: dict[str, object] = {"offsets.retention.check.interval.ms": 100, "offsets.retention.minutes": 1}
+"""Settings of both sides where offsets and groups are to expire in a play."""
+
+
+def offsets_partitions(brokers: int) -> int:
+    """Where coordinators move, plays have theirs for themselves."""
+    return 4 if brokers == 1 else 24
+
+
+def settings(version: str, brokers: int = 1) -> dict[str, object]:
     """Broker settings of both sides: small limits, so that chance reaches them."""
     common: dict[str, object] = {
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,
         "group.max.session.timeout.ms": 60_000,
         "group.max.size": 4,
-        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+        "offsets.topic.num.partitions": offsets_partitions(brokers),
         "auto.create.topics.enable": "false",
         "offset.metadata.max.bytes": 100,
         "offsets.retention.check.interval.ms": 600_000,
@@ -34,26 +43,39 @@ def settings(version: str) -> dict[str, object]:
         "max.incremental.fetch.session.cache.slots": 1_000_000,  # a full cache is no function of one play's requests
         "log.segment.delete.delay.ms": 1000,
         "log.index.size.max.bytes": 65536,
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        "offsets.topic.replication.factor": min(brokers, 3),
+        "transaction.state.log.replication.factor": min(brokers, 3),
+        "transaction.state.log.min.isr": 1,
     }
     if version.startswith("4."):
         # a write would wait for others to join its batch: how many do is chance
         common["group.coordinator.append.linger.ms"] = 0
+    if brokers > 1:
+        common |= {
+            "auto.leader.rebalance.enable": "false",
+            "replica.fetch.wait.max.ms": 25,  # so soon a follower hears what is committed
+            "replica.lag.time.max.ms": 120_000,  # a machine in use makes no ISR smaller
+            "broker.session.timeout.ms": 6000,  # for so long nobody registers again after a shutdown
+            "broker.heartbeat.interval.ms": 500,
+        }
     return common
 
 
 @contextlib.contextmanager
-def real(version: str, brokers: int = 1) -> Iterator[Peer]:
+def real(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iterator[Peer]:
     """A real broker of `version` ("4.1")."""
-    with RealKafka(REFERENCES[version], brokers, settings(version)) as kafka:
+    with RealKafka(REFERENCES[version], brokers, settings(version, brokers) | (SWEEPING if sweeping else {})) as kafka:
         yield Peer(
             f"Kafka {REFERENCES[version]}",
             version,
             {node: ("127.0.0.1", kafka.nodes[node].port) for node in kafka.nodes},
+            RealWorld(kafka),
         )
 
 
 @contextlib.contextmanager
-def simulated(version: str, brokers: int = 1) -> Iterator[Peer]:
+def simulated(version: str, brokers: int = 1, *, sweeping: bool = False) -> Iterator[Peer]:
     """The simulator as `version`. It ends with this process."""
     command = [
         sys.executable,
@@ -65,29 +87,35 @@ def simulated(version: str, brokers: int = 1) -> Iterator[Peer]:
         "--brokers",
         str(brokers),
         "--until-eof",
+        *(["--control", "0"] if brokers > 1 else []),
     ]
-    for name, value in settings(version).items():
+    for name, value in (settings(version, brokers) | (SWEEPING if sweeping else {})).items():
         command += ["--config", f"{name}={value}"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     try:
-        yield Peer(f"the simulator as {version}", version, _addresses(process))
+        addresses = _addresses(process)
+        world = ServedWorld(list(addresses), _told(process, "broker-sim control: ")) if brokers > 1 else None
+        yield Peer(f"the simulator as {version}", version, addresses, world)
     finally:
         process.terminate()
         process.communicate(timeout=30)
 
 
 def _addresses(process: subprocess.Popen[str]) -> dict[int, tuple[str, int]]:
-    """What the ready line tells. Raises RuntimeError where none comes in time."""
+    found: dict[int, Any] = {}
+    for node, address in enumerate(_told(process, "broker-sim ready: bootstrap=").split(","), 1):
+        host, _, port = address.rpartition(":")
+        found[node] = (host, int(port))
+    return found
+
+
+def _told(process: subprocess.Popen[str], head: str) -> str:
+    """What the next line tells behind its head. Raises RuntimeError where none comes in time."""
     alarm = threading.Timer(START_S, process.kill)
     alarm.start()
     assert process.stdout is not None
     line = process.stdout.readline()
     alarm.cancel()
-    head, _, told = line.strip().partition("bootstrap=")
-    if not head.startswith("broker-sim ready"):
-        raise RuntimeError(f"waited {START_S:g} s for the simulator to be ready; it said {line!r}")
-    found: dict[int, Any] = {}
-    for node, address in enumerate(told.split(","), 1):
-        host, _, port = address.rpartition(":")
-        found[node] = (host, int(port))
-    return found
+    if not line.startswith(head):
+        raise RuntimeError(f"waited {START_S:g} s for the simulator to say {head!r}; it said {line!r}")
+    return line.removeprefix(head).strip()

@@ -19,7 +19,7 @@ from kafka_wire.codec import DecodeError, EncodeError, decode_from
 from kafka_wire.frame import response_is_tagged
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
-from tests.differential import barriers, frames
+from tests.differential import barriers, frames, settling, worlds
 from tests.differential.catalogue import apis, by_key
 from tests.differential.line import Line
 from tests.differential.normal import Reader, differences
@@ -38,11 +38,12 @@ MAY_PARK = ("JoinGroup", "SyncGroup", "Fetch", "Produce")
 
 @dataclass(frozen=True)
 class Peer:
-    """A broker to play against: `brokers` maps node id -> (host, port)."""
+    """A cluster to play against: `brokers` maps node id -> (host, port); `world` moves what is in it."""
 
     name: str
     version: str
     brokers: Mapping[int, tuple[str, int]]
+    world: worlds.World | None = None
 
     @property
     def ports(self) -> dict[int, int]:
@@ -95,28 +96,57 @@ class Side:
         self.answers: dict[int, bytes | None] = {}
         self._changed = changed
         self._lines: dict[tuple[str, int], list[Line]] = {}
-        self._watching: list[Line] = []
+        self._watching: dict[int, list[Line]] = {}
+        self._held: dict[tuple[str, int], list[tuple[Step, int, bytes]]] = {}
+
+    @property
+    def world(self) -> worlds.World:
+        assert self.peer.world is not None, f"nobody can move anything at {self.peer.name}"
+        return self.peer.world
+
+    @property
+    def several(self) -> bool:
+        return len(self.peer.brokers) > 1
+
+    @property
+    def alive(self) -> set[int]:
+        """The brokers that are up."""
+        return set(self.peer.brokers) if self.peer.world is None else self.peer.world.alive
 
     async def line(self, step: Step) -> Line:
         """The connection for a step: the client's first that has no answer due, or the first of all."""
-        lines = self._lines.setdefault((step.by, step.broker), [])
+        broker = self.scope.broker(step.broker)
+        lines = self._lines.setdefault((step.by, broker), [])
         lines[:] = [line for line in lines if not line.is_closed]
         if step.pipelined and lines:
             return lines[0]
         for line in lines:
             if not line.busy:
                 return line
-        lines.append(await Line.connect(*self.peer.brokers[step.broker], self._take))
+        lines.append(await Line.connect(*self.peer.brokers[broker], self._take))
         return lines[-1]
 
     async def send(self, number: int, step: Step) -> bool:
-        """False where no bytes say what the step wants."""
+        """False where no bytes say what the step wants, or the broker is down."""
+        if self.scope.broker(step.broker) not in self.alive:
+            return False
         try:
             frame = frames.frame(step, self.scope, number, step.by)
         except (EncodeError, ValueError, TypeError, KeyError):
             return False
+        held = self._held.setdefault((step.by, self.scope.broker(step.broker)), [])
+        held.append((step, number, frame))
+        if step.held or step.silent:
+            return True
         line = await self.line(step)
-        line.send(number, frame)
+        line.expect(number for one, number, _ in held if not one.silent)
+        data = b"".join(frame for _, _, frame in held)
+        held.clear()
+        for size in step.wire.get("split", []):
+            line.write(data[:size])
+            data = data[size:]
+            await self.ask(ApiVersionsRequest(), 0)  # by then the broker has seen the piece
+        line.write(data)
         return True
 
     def _take(self, number: int, payload: bytes | None) -> None:
@@ -125,7 +155,7 @@ class Side:
 
     async def ask(self, request: Any, version: int, broker: int = 1) -> Any:
         """A request of the play itself, on a connection of its own, that is not compared."""
-        return await barriers.ask(self.peer.brokers[broker], self._watching, request, version)
+        return await barriers.ask(self.peer.brokers[broker], self._watching.setdefault(broker, []), request, version)
 
     async def ask_versions(self) -> dict[str, tuple[int, int]]:
         """API name -> the versions that the peer shows."""
@@ -137,8 +167,9 @@ class Side:
         }
 
     def close(self) -> None:
-        for line in [*self._watching, *(line for lines in self._lines.values() for line in lines)]:
-            line.close()
+        for lines in (*self._watching.values(), *self._lines.values()):
+            for line in lines:
+                line.close()
 
 
 class Play:
@@ -153,11 +184,16 @@ class Play:
         self._compared: set[int] = set()
         self._skipped: set[int] = set()
         self._sent: set[int] = set()
+        self.still = asyncio.Lock()
+        """See worlds.Ground."""
 
     async def run(self) -> Outcome:
         began = burst = time.monotonic()
         for number, step in enumerate(self.sequence.steps):
-            if step.until is None:
+            if step.world or step.api == "ListGroups":
+                async with self.still:
+                    found = await (self._world(number, step) if step.world else self._step(number, step))
+            elif step.until is None:
                 found = await self._step(number, step)
             else:
                 self._burst_ends(burst)
@@ -190,10 +226,16 @@ class Play:
         if not all(sent):
             return Difference(number, step.api, step.version, (("the request itself", sent[0], sent[1]),))
         self._sent.add(number)
+        if step.held or step.silent:
+            return None
         found = await self._settled(number)
         if found is None and number in self._compared and not step.damage:
             await barriers.after(self.sides, step, self.message(0, number))
         return found
+
+    async def _world(self, number: int, step: Step) -> Difference | None:
+        await worlds.perform(self.sides, step.world)
+        return await self._settled(number)
 
     # ---- waiting
 
@@ -202,14 +244,14 @@ class Play:
         step = self.sequence.steps[number]
         patience = time.monotonic() + PATIENCE_S
         quiet = time.monotonic() + QUIET_S
-        asked = step.until is not None
+        asked = nothing = step.until is not None or bool(step.world)
         while True:
             if self._agree():
-                done = number in self.sides[0].answers or step.until is not None
+                done = number in self.sides[0].answers or nothing
                 if done or (asked and time.monotonic() > quiet):
                     break
                 if self._may_park(step) and time.monotonic() > quiet:
-                    await self._sentinel()
+                    await self._sentinel(step)
                     quiet, asked = time.monotonic() + QUIET_S / 4, True
                     continue
             left = min(patience, patience if asked and not self._agree() else quiet) - time.monotonic()
@@ -247,11 +289,15 @@ class Play:
     def _may_park(self, step: Step) -> bool:
         return step.api in MAY_PARK or bool(step.damage) or step.pipelined
 
-    async def _sentinel(self) -> None:
+    async def _sentinel(self, step: Step) -> None:
         """A question behind the step: when it has come back, the step has been looked at."""
-        groups = [side.scope.text("{p}g") for side in self.sides]
-        questions = [DescribeGroupsRequest([group]) for group in groups]
-        await asyncio.gather(*(side.ask(one, 4) for side, one in zip(self.sides, questions, strict=True)))
+        questions = [
+            side.ask(DescribeGroupsRequest([side.scope.text("{p}g")]), 4, side.scope.broker(step.broker))
+            for side in self.sides
+        ]
+        await asyncio.gather(*questions)
+        if self.sides[0].several:
+            await asyncio.gather(*(settling.committed(side, side.scope.text("{p}g")) for side in self.sides))
 
     # ---- comparing
 

@@ -12,21 +12,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from kafka_wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
-from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
-from tests.differential import barriers, generators, known, offsets
+from tests.differential import barriers, generators, known, offsets, peers, settling, worlds
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
-from tests.differential.peers import OFFSETS_PARTITIONS
 from tests.differential.play import Difference, Outcome, Peer, Play
 from tests.differential.sequence import Sequence
 from tests.differential.shrink import shrink
+from tests.differential.symbols import OFFSETS
 
 REPLAYS, REPLAYS_OF_IDS = 3, 40
-"""How often a difference must come back; what may hang on member ids (the next leader comes out of a map by them) much oftener."""
+"""How often a difference must come back; what may hang on member ids (a leader that goes is followed by one out of a map by
+them, and who leads shows in everything later) much oftener."""
 SHRINK_S = 45.0
 FLOORS = {"Produce": 3, "OffsetCommit": 1, "OffsetFetch": 1, "Fetch": 4}
 """Below these versions nothing is played: 4.x shows Produce v0-2 and refuses them (KAFKA-18659), 3.x serves them and
@@ -83,8 +93,10 @@ class Runner:
         self.directory = directory
         self.tally = Tally()
         self.versions: Versions = {}
-        self._plays = itertools.count(1)
-        self._tag = f"d{os.getpid() % 36**3:x}x"
+        self.brokers = len(real.brokers)
+        self.ground = worlds.Ground(list(real.brokers), peers.offsets_partitions(self.brokers))
+        tag = f"d{os.getpid() % 36**3:x}x"
+        self._prefixes = filter(self.ground.fits, (f"{tag}{number}-" for number in itertools.count(1)))
         self._looked_at: Counter[str] = Counter()
 
     # ---- before
@@ -95,16 +107,18 @@ class Runner:
         shown = []
         try:
             for side in play.sides:
-                topics = [CreatableTopic(name, 3, 1) for name in SHARED_TOPICS]
-                await side.ask(CreateTopicsRequest(topics), 5)
+                await side.ask(CreateTopicsRequest(self._shared_topics(), 30_000), 5)
                 for name in SHARED_TOPICS:
                     await barriers._topic_known(side, name, 3)
                 give_up = time.monotonic() + 60
                 while (await side.ask(FindCoordinatorRequest("any"), 1)).error_code and time.monotonic() < give_up:
                     await asyncio.sleep(0.1)
-                while (await side.ask(InitProducerIdRequest(None, 1000), 1)).error_code and time.monotonic() < give_up:
-                    await asyncio.sleep(0.1)  # the first block of producer ids comes from the controller
-                await barriers._topic_known(side, offsets.OFFSETS, OFFSETS_PARTITIONS)
+                for broker in sorted(side.alive):
+                    await settling.has_producer_ids(side, broker)
+                await barriers._topic_known(side, OFFSETS, peers.offsets_partitions(self.brokers))
+                if self.brokers == 1:  # the group without a name is there from the start
+                    there = [OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 7)])]
+                    await side.ask(OffsetCommitRequest(topics=there), 7)
                 shown.append(await side.ask_versions())
         finally:
             play.close()
@@ -113,6 +127,24 @@ class Runner:
             for name, (low, high) in shown[1].items()
             if name in shown[0]
         }
+
+    def _shared_topics(self) -> list[CreatableTopic]:
+        """Where there are several brokers all of them have every partition, and where each is led is written down."""
+        nodes = sorted(self.real.brokers)
+        if len(nodes) == 1:
+            return [CreatableTopic(name, 3, 1) for name in SHARED_TOPICS]
+        counts = dict.fromkeys(SHARED_TOPICS, 3) | {OFFSETS: peers.offsets_partitions(len(nodes))}
+        turns = [nodes[at:] + nodes[:at] for at in range(len(nodes))]
+        return [
+            CreatableTopic(
+                name,
+                -1,
+                -1,
+                [CreatableReplicaAssignment(index, turns[index % len(nodes)]) for index in range(count)],
+                [CreatableTopicConfig("cleanup.policy", "compact")] if name == OFFSETS else [],
+            )
+            for name, count in counts.items()
+        ]
 
     # ---- playing
 
@@ -123,8 +155,12 @@ class Runner:
         end = time.monotonic() + seconds
         feed = itertools.islice(sequences, number)
         turns = generators.in_blocks(self.versions)
-        for _, block in itertools.groupby(feed, key=lambda one: one.seed // generators.BLOCK if turns else 0):
-            await self._play_all(block, side_by_side, end)
+
+        def block(one: Sequence) -> tuple[int, bool]:
+            return (one.seed // generators.BLOCK if turns else 0), one.alone
+
+        for (_, alone), some in itertools.groupby(feed, key=block):
+            await self._play_all(some, 1 if alone else side_by_side, end)
             if time.monotonic() > end:
                 break
         for signature, finding in self.tally.findings.items():
@@ -160,11 +196,28 @@ class Runner:
 
     async def play(self, sequence: Sequence) -> Outcome:
         """Plays once, the offsets log included, and takes away what was made."""
-        play = Play(sequence, self.real, self.simulated, f"{self._tag}{next(self._plays)}-")
+        prefix = next(self._prefixes)
+        if self.brokers == 1:
+            return await self._play(sequence, prefix)
+        async with self.ground.held(prefix):
+            return await self._play(sequence, prefix)
+
+    async def _play(self, sequence: Sequence, prefix: str) -> Outcome:
+        play = Play(sequence, self.real, self.simulated, prefix)
+        indexes = list(range(peers.offsets_partitions(self.brokers)))
         try:
-            starts = [await offsets.ends(side, OFFSETS_PARTITIONS) for side in play.sides]
-            outcome = await play.run()
+            if self.brokers > 1:
+                play.still, indexes = self.ground.still, self.ground.indexes(prefix)
+                await self.ground.enter(play.sides, prefix)
+            starts = [await offsets.ends(side, indexes) for side in play.sides]
+            try:
+                outcome = await play.run()
+            finally:
+                if sequence.alone:
+                    await self.ground.restore(play.sides)
             if outcome.difference is None and not outcome.untimely:
+                if self.brokers > 1:
+                    await asyncio.gather(*(settling.replicated(side) for side in play.sides))
                 outcome.difference = await offsets.compare(play, starts)
             await self._clean(play)
         finally:
@@ -177,7 +230,8 @@ class Runner:
             if names:
                 await side.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), 4)
             groups = [side.scope.prefix + name for name in "gh"]
-            await side.ask(DeleteGroupsRequest(groups), 1)
+            for broker in sorted(side.alive):
+                await side.ask(DeleteGroupsRequest(groups), 1, broker)
 
     # ---- differences
 
@@ -186,7 +240,8 @@ class Runner:
         self._looked_at[signature] += 1
         if self._looked_at[signature] > 1:
             return
-        replays = REPLAYS_OF_IDS if re.search(r"leader$|member", difference.rows[0][0]) else REPLAYS
+        hangs_on_ids = re.search(r"leader$|member", difference.rows[0][0]) or _loses_members(sequence)
+        replays = REPLAYS_OF_IDS if hangs_on_ids else REPLAYS
         came_back = 0
         while came_back < replays:
             found = (await self.play(sequence)).difference
@@ -229,3 +284,7 @@ class Runner:
             self.say(f"    {step}")
         if finding.known:
             self.say(f"  known: {finding.known.reason}")
+
+
+def _loses_members(sequence: Sequence) -> bool:
+    return sequence.timed or any(step.api == "LeaveGroup" for step in sequence.steps)

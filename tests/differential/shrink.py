@@ -53,8 +53,10 @@ async def _simpler(best: list[Step], holds: Callable[[list[Step]], Awaitable[boo
         changed = True
         while changed:
             changed = False
-            for body in _smaller(best[number].body):
-                step = Step(**{**best[number].plain(), "body": body})
+            plain = best[number].plain()
+            smaller = [{"wire": wire} for wire in _smaller(best[number].wire)] + [{"held": False}] * best[number].held
+            for less in [*smaller, *({"body": body} for body in _smaller(best[number].body))]:
+                step = Step(**{**plain, **less})
                 if await holds([*best[:number], step, *best[number + 1 :]]):
                     best = [*best[:number], step, *best[number + 1 :]]
                     changed = True

@@ -7,15 +7,20 @@ $assign:a                               where a leads: an assignment for every m
 $pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId
 $session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
 $topic:NAME                             topic id
+$epoch:NAME/0  $epoch:NAME/0:-1         leader epoch of a partition when it was last looked at, and one beside it
+
+Whom a step goes to: $leader:NAME/0, $coordinator:GROUP (broker 1 where there is none).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from broker_sim.storage.partition_for import partition_for
 from kafka_wire.schema import ZERO_UUID, FieldSpec
 from tests.differential import payloads
 
+OFFSETS = "__consumer_offsets"
 UNKNOWN_TOPIC_ID = bytes.fromhex("0123456789abcdef0123456789abcdef")
 
 
@@ -29,6 +34,10 @@ class Scope:
         self.producers: dict[str, tuple[int, int]] = {}
         self.sessions: dict[str, tuple[int, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
+        self.leaders: dict[str, dict[int, int]] = {}
+        """Topic -> partition -> node id of its leader, -1 for none: as the broker showed it last."""
+        self.epochs: dict[tuple[str, int], int] = {}
+        self.replicas: dict[tuple[str, int], list[int]] = {}
 
     # ---- filling in
 
@@ -106,7 +115,35 @@ class Scope:
     def _topic(self, of: str) -> bytes:
         return self.topic_ids.get(self.text(of), UNKNOWN_TOPIC_ID)
 
+    def _epoch(self, of: str) -> int:
+        topic, _, index = self.text(of).rpartition("/")
+        return self.epochs.get((topic, int(index)), -1)
+
+    def broker(self, of: int | str) -> int:
+        """The node id that a step's `broker` means now."""
+        if isinstance(of, int):
+            return of
+        kind, _, name = of[1:].partition(":")
+        topic, _, index = self.text(name).rpartition("/")
+        if kind == "coordinator":
+            topic, index = OFFSETS, partition_for(self.text(name), max(len(self.leaders.get(OFFSETS, {})), 1))
+        return max(self.leaders.get(topic, {}).get(int(index), 1), 1)
+
     # ---- learning
+
+    def learn_leaders(self, topic: Any) -> None:
+        """Takes a topic of a Metadata answer to the play itself."""
+        self.leaders[topic.name] = {row.partition_index: row.leader_id for row in topic.partitions}
+        for row in topic.partitions:
+            self.epochs[topic.name, row.partition_index] = row.leader_epoch
+            self.replicas[topic.name, row.partition_index] = row.replica_nodes
+
+    def known_topics(self) -> list[str]:
+        """Those whose leaders are known."""
+        return list(self.leaders)
+
+    def forget_topic(self, name: str) -> None:
+        self.leaders.pop(name, None)
 
     def learn(self, by: str, api: str, answer: Any) -> None:
         """Takes from an answer what later steps may name."""

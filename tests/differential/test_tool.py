@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
 from kafka_wire.api_keys import advertised
 from kafka_wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsResponse
@@ -22,27 +22,33 @@ from tests.differential.runner import Runner
 from tests.differential.sequence import Sequence, Step
 from tests.differential.shrink import shrink
 from tests.differential.symbols import Scope
+from tests.differential.worlds import ClusterWorld
 
 VERSIONS = {by_key()[key].name: bounds for key, bounds in advertised("4.1").items()}
 ONE, TWO = (f"a-{digit * 8}-89ab-cdef-0123-456789abcdef" for digit in "01")
 
 
 @asynccontextmanager
-async def simulator(version: str = "4.1", **more: object) -> AsyncIterator[Peer]:
-    async with Cluster(config={**peers.settings(version), **more}, as_version=version) as cluster:
-        host, _, port = cluster.bootstrap.rpartition(":")
-        yield Peer("a simulator", version, {1: (host, int(port))})
+async def simulator(
+    version: str = "4.1", brokers: int = 1, world: type[ClusterWorld] = ClusterWorld, **more: object
+) -> AsyncIterator[Peer]:
+    config = {**peers.settings(version, brokers), **more}
+    async with Cluster(brokers=brokers, config=config, as_version=version) as cluster:
+        addresses = [address.rpartition(":") for address in cluster.bootstrap.split(",")]
+        known = {node: (host, int(port)) for node, (host, _, port) in enumerate(addresses, 1)}
+        yield Peer("a simulator", version, known, world(cluster) if brokers > 1 else None)
 
 
 # ---- sequences
 
 
-@pytest.mark.parametrize("kind", generators.KINDS)
+@pytest.mark.parametrize("kind", [*generators.KINDS, *generators.CLUSTER_KINDS])
 def test_a_sequence_is_a_function_of_its_seed_and_comes_back_from_its_file(kind: str) -> None:
     for seed in range(20):
-        made = generators.sequence(seed, VERSIONS, kind)
+        brokers = 3 if kind in generators.CLUSTER_KINDS else 1
+        made = generators.sequence(seed, VERSIONS, kind, brokers)
         assert made.steps
-        assert made == generators.sequence(seed, VERSIONS, kind)
+        assert made == generators.sequence(seed, VERSIONS, kind, brokers)
         assert Sequence.loads("# a comment\n" + made.dumps()) == made
 
 
@@ -80,6 +86,23 @@ def test_damage_is_done_behind_the_header() -> None:
         (["key", 300], b"\x01\x2c" + whole[6:]),
     ]:
         assert frame(Step(**{**step.plain(), "damage": [damage]}), Scope("p", 0), 5, "a")[4:] == expected
+
+
+def test_what_stands_around_a_message_is_as_the_step_says() -> None:
+    plain = bytes.fromhex("000b 0006 00000005 0001 61 00")  # JoinGroup v6
+
+    def sent(**wire: object) -> bytes:
+        return frame(Step(api="JoinGroup", version=6, wire=wire), Scope("p", 0), 5, "a")[4:]
+
+    body = sent()[len(plain) :]
+    assert sent() == plain + body
+    assert sent(client=None) == plain[:8] + bytes.fromhex("ffff 00") + body
+    assert sent(client="") == plain[:8] + bytes.fromhex("0000 00") + body
+    assert sent(client_hex="ff") == plain[:10] + bytes.fromhex("ff 00") + body
+    assert sent(client_size=7) == plain[:8] + bytes.fromhex("0007 61 00") + body
+    assert sent(head="short") == plain[:-1] + body
+    assert sent(head_tags=[[9, ""], [300, "abcd"]]) == plain[:-1] + bytes.fromhex("02 09 00 ac02 02 abcd") + body
+    assert sent(tags=[[9, "ab"]]) == plain + body[:-1] + bytes.fromhex("01 09 01 ab")
 
 
 # ---- comparing
@@ -169,6 +192,42 @@ async def test_a_simulator_equals_itself(tmp_path: Path) -> None:
     assert runner.tally.log_records > 0
 
 
+async def test_a_cluster_equals_itself_while_leaders_and_brokers_go_and_come(tmp_path: Path) -> None:
+    told: list[str] = []
+    async with simulator(brokers=3) as one, simulator(brokers=3) as other:
+        runner = Runner("4.1", one, other, told.append, tmp_path)
+        await runner.prepare()
+        kinds = [kind for kind in generators.CLUSTER_KINDS for _ in range(4)]
+        played = [generators.sequence(seed, runner.versions, kind, 3) for seed, kind in enumerate(kinds)]
+        await runner.run(iter(played), side_by_side=4, seconds=30)
+        moved = {step.world[0] for one in played for step in one.steps if step.world}
+    assert told == []
+    assert (runner.tally.sequences, runner.tally.findings, runner.tally.broken) == (12, {}, 0)
+    assert moved == {"lead", "coordinate", "down", "up", "prefer"}
+
+
+async def test_a_leader_that_moves_otherwise_is_a_difference(tmp_path: Path) -> None:
+    class Restless(ClusterWorld):
+        async def lead(self, topic: str, index: int, node: int) -> None:
+            await super().lead(topic, index, node)
+            await super().lead(topic, index, 3 - node)
+            await super().lead(topic, index, node)
+
+    topic = {"name": "{p}x", "num_partitions": -1, "replication_factor": -1}
+    places = [{"partition_index": 0, "broker_ids": [1, 2]}]
+    steps = [
+        Step(api="CreateTopics", version=5, body={"topics": [{**topic, "assignments": places}]}),
+        Step(world=["lead", "{p}x", 0, 2]),
+        Step(api="Metadata", version=9, body={"topics": [{"name": "{p}x"}]}, broker="$leader:{p}x/0"),
+    ]
+    async with simulator(brokers=2) as one, simulator(brokers=2, world=Restless) as other:
+        runner = Runner("4.1", one, other, lambda text: None, tmp_path)
+        await runner.prepare()
+        outcome = await runner.play(Sequence(1, "led", steps, brokers=2))
+    assert outcome.difference is not None
+    assert outcome.difference.rows == (("Metadata v9.topics[0].partitions[0].leader_epoch", 1, 3),)
+
+
 async def test_a_planted_difference_is_found_and_shrunk_and_can_be_played_again(tmp_path: Path) -> None:
     commit = {"group_id": "{p}g", "topics": [{"name": "t0", "partitions": [{"committed_metadata": "n" * 30}]}]}
     steps = [
@@ -188,6 +247,36 @@ async def test_a_planted_difference_is_found_and_shrunk_and_can_be_played_again(
         assert finding.file is not None
         again = await runner.play(Sequence.load(finding.file))
         assert again.difference == finding.difference
+
+
+async def test_requests_in_a_row_in_pieces_and_without_an_answer_are_compared(tmp_path: Path) -> None:
+    batch = {"batch": {"records": [{"value": "v"}]}}
+    produce = {"topic_data": [{"name": "{p}made", "partition_data": [{"records": batch}]}]}
+    look = {"topics": [{"name": "{p}made", "partitions": [{"timestamp": -1}]}]}
+    steps = [
+        Step(
+            api="CreateTopics",
+            version=4,
+            body={"topics": [{"name": "{p}made", "num_partitions": 1, "replication_factor": 1}]},
+        ),
+        Step(api="Produce", version=8, body={"acks": 1, **produce}, held=True),
+        Step(api="Produce", version=8, body={"acks": 0, **produce}),
+        Step(api="ListOffsets", version=4, body=look, wire={"split": [2, 9]}),
+    ]
+    async with simulator() as one, simulator() as same, simulator(**{"message.max.bytes": 30}) as other:
+        runner = Runner("4.1", one, same, print, tmp_path)
+        await runner.prepare()
+        outcome = await runner.play(Sequence(1, "wires", steps))
+        assert outcome.difference is None
+        assert [api for api, _, _ in outcome.compared] == ["CreateTopics", "Produce", "ListOffsets"]
+        runner = Runner("4.1", one, other, print, tmp_path)
+        await runner.prepare()
+        found = (await runner.play(Sequence(1, "wires", steps))).difference
+        assert found is not None
+        assert (found.number, found.api) == (1, "Produce")
+        found = (await runner.play(Sequence(1, "wires", [steps[0], *steps[2:]]))).difference
+        assert found is not None
+        assert (found.number, found.rows[0][2]) == (2, "closed")
 
 
 async def test_an_answer_that_one_side_alone_gives_is_a_difference(
@@ -214,13 +303,16 @@ async def test_an_answer_that_one_side_alone_gives_is_a_difference(
 # ---- what it has found
 
 
+@pytest.mark.parametrize("brokers", cases.SIZES)
 @pytest.mark.parametrize("version", cases.VERSIONS)
-async def test_what_was_a_difference_is_answered_as_the_real_broker_did(version: str, tmp_path: Path) -> None:
-    truth = cases.recorded(version)
-    assert sorted(truth) == [case.stem for case in cases.CASES], "python -m tests.differential.cases --record"
+async def test_what_was_a_difference_is_answered_as_the_real_broker_did(
+    version: str, brokers: int, tmp_path: Path
+) -> None:
+    truth, played = cases.recorded(version, brokers), cases.cases(brokers)
+    assert sorted(truth) == [case.stem for case in played], "python -m tests.differential.cases --record"
     different = {}
-    async with simulator(version) as one:
+    async with simulator(version, brokers) as one:
         await Runner(version, one, one, print, tmp_path).prepare()
-        for case in cases.CASES:
+        for case in played:
             different[case.stem] = cases.against(truth[case.stem], await cases.answers(one, case), case)
     assert {name: rows for name, rows in different.items() if rows} == {}

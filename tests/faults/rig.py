@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from broker_sim.clock import ManualClock
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.clock import ManualClock
 from broker_sim.faults.order import Order
 from broker_sim.faults.registry import Faults
 from broker_sim.faults.tap import RequestTap

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.faults.selectors import Asked, Facts, Selector, fits
+from broker_sim.faults.facts import Facts
+from broker_sim.faults.selectors import Asked, Selector, fits
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
 from tests.faults.rig import Rig, commit, heartbeat, until

@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from broker_sim import Cluster, ClusterThread
+from broker_sim.common.text import UsageError
 from broker_sim.faults.registry import NeverHit
-from broker_sim.words import UsageError
 from kafka_wire.errors import Err
 
 pytestmark = pytest.mark.kafka(topics={"orders": 2})

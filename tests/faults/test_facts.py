@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.faults.bodies import MOST_BYTES, MOST_TEXT, MOST_VALUES, to_json
-from broker_sim.faults.selectors import CARRIES, NAMES, Facts, facts_of
+from broker_sim.faults.facts import Facts, carried_by, facts_of
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import encode
 from kafka_wire.messages import consumer_protocol as consumers
@@ -48,23 +48,26 @@ def names(topic_id: bytes) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "facts"),
+    ("request_", "version", "facts"),
     [
-        (HeartbeatRequest("g", 1, "m", "i"), Facts(("g",), ("m",), ("i",))),
-        (JoinGroupRequest("g"), Facts(("g",))),
+        (HeartbeatRequest("g", 1, "m", "i"), 4, Facts(("g",), ("m",), ("i",))),
+        (JoinGroupRequest("g"), 9, Facts(("g",))),
         (
             OffsetCommitRequest(
                 "g", 1, "m", topics=[OffsetCommitRequestTopic("orders", [OffsetCommitRequestPartition(3)])]
             ),
+            8,
             Facts(("g",), ("m",), (), (("orders", 3),)),
         ),
         (
             LeaveGroupRequest("g", members=[MemberIdentity("m1"), MemberIdentity("", "i2")]),
+            5,
             Facts(("g",), ("m1",), ("i2",)),
         ),
-        (LeaveGroupRequest("g", "m"), Facts(("g",), ("m",))),
+        (LeaveGroupRequest("g", "m"), 2, Facts(("g",), ("m",))),
         (
             OffsetFetchRequest("g", [OffsetFetchRequestTopic("orders", [1, 2])]),
+            7,
             Facts(("g",), (), (), (("orders", 1), ("orders", 2))),
         ),
         (
@@ -74,19 +77,21 @@ def names(topic_id: bytes) -> str | None:
                     OffsetFetchRequestGroup("h", topics=None),
                 ]
             ),
+            9,
             Facts(("g", "h"), ("m",), (), (("orders", 1),), every_topic=True),
         ),
-        (FindCoordinatorRequest("g"), Facts(("g",))),
-        (FindCoordinatorRequest("t", 1), Facts()),
-        (FindCoordinatorRequest(coordinator_keys=["g", "h"]), Facts(("g", "h"))),
-        (DeleteGroupsRequest(["g"]), Facts(("g",))),
+        (FindCoordinatorRequest("g"), 3, Facts(("g",))),
+        (FindCoordinatorRequest("t", 1), 3, Facts(transactional_ids=("t",))),
+        (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4, Facts(("g", "h"))),
+        (DeleteGroupsRequest(["g"]), 2, Facts(("g",))),
         (
             MetadataRequest([MetadataRequestTopic(name="orders"), MetadataRequestTopic(ORDERS, None)]),
+            12,
             Facts((), (), (), (("orders", -1),) * 2),
         ),
-        (MetadataRequest(None), Facts(every_topic=True)),
-        (DescribeTopicPartitionsRequest(), Facts(every_topic=True)),
-        (OffsetFetchRequest("g", None), Facts(("g",), every_topic=True)),
+        (MetadataRequest(None), 9, Facts(every_topic=True)),
+        (DescribeTopicPartitionsRequest(), 0, Facts(every_topic=True)),
+        (OffsetFetchRequest("g", None), 7, Facts(("g",), every_topic=True)),
         (
             ProduceRequest(
                 topic_data=[
@@ -94,36 +99,31 @@ def names(topic_id: bytes) -> str | None:
                     TopicProduceData("", b"x" * 16, [PartitionProduceData(0)]),
                 ]
             ),
+            13,
             Facts((), (), (), (("orders", 2), ("", 0))),
         ),
-        (DeleteTopicsRequest([DeleteTopicState(None, ORDERS)]), Facts((), (), (), (("orders", -1),))),
-        (DeleteTopicsRequest(topic_names=["orders"]), Facts((), (), (), (("orders", -1),))),
+        (DeleteTopicsRequest([DeleteTopicState(None, ORDERS)]), 6, Facts((), (), (), (("orders", -1),))),
+        (DeleteTopicsRequest(topic_names=["orders"]), 5, Facts((), (), (), (("orders", -1),))),
         (
             DescribeConfigsRequest([DescribeConfigsResource(2, "orders"), DescribeConfigsResource(4, "1")]),
+            4,
             Facts((), (), (), (("orders", -1),)),
         ),
     ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, Facts) else "",
+    ids=lambda value: f"v{value}" if isinstance(value, int) else type(value).__name__.replace("Facts", ""),
 )
-def test_a_request_is_about(request_: Any, facts: Facts) -> None:
-    assert facts_of(request_, type(request_).__spec__.api_key, names=names) == facts
+def test_a_request_is_about(request_: Any, version: int, facts: Facts) -> None:
+    assert facts_of(request_, version, names=names) == facts
 
 
-def test_an_incremental_fetch_is_about_what_its_session_holds() -> None:
-    request = FetchRequest(
-        session_id=7, session_epoch=2, topics=[FetchTopic(topic_id=ORDERS, partitions=[FetchPartition(1)])]
-    )
-
-    def session(number: int) -> list[tuple[str, bytes, int]]:
-        assert number == 7
-        return [("", ORDERS, 0), ("", ORDERS, 1)]
-
-    assert facts_of(request, ApiKey.FETCH, names=names, session=session).topics == (("orders", 1), ("orders", 0))
-    request.session_epoch = 0
-    assert facts_of(request, ApiKey.FETCH, names=names, session=session).topics == (("orders", 1),)
+def test_a_request_is_about_what_its_session_holds() -> None:
+    request = FetchRequest(topics=[FetchTopic(topic_id=ORDERS, partitions=[FetchPartition(1)])])
+    held = [("", ORDERS, 0), ("", ORDERS, 1)]
+    assert facts_of(request, 13, names=names, held=held).topics == (("orders", 1), ("orders", 0))
+    assert facts_of(request, 13, names=names).topics == (("orders", 1),)
 
 
-@pytest.mark.parametrize("key", sorted(NAMES), ids=lambda key: NAMES[key])
+@pytest.mark.parametrize("key", ApiKey, ids=lambda key: key.kafka_name)
 def test_every_request_has_facts_of_the_kinds_that_its_api_carries(key: int) -> None:
     rng = Random(key)
     cls: Any = next(cls for cls in MESSAGES if cls.__spec__.api_key == key and cls.__name__.endswith("Request"))
@@ -133,15 +133,16 @@ def test_every_request_has_facts_of_the_kinds_that_its_api_carries(key: int) -> 
             request = random_message(rng, cls, version, plausible=True)
             for name in ("key_type", "resources"):
                 if name == "key_type" and hasattr(request, name):
-                    request.key_type = 0
+                    request.key_type = rng.choice((0, 1))
             for resource in getattr(request, "resources", ()):
                 resource.resource_type = 2
-            facts = facts_of(request, key)
+            facts = facts_of(request, version)
             seen |= {"group"} if facts.groups else set()
             seen |= {"member"} if facts.members or facts.instances else set()
+            seen |= {"transactional_id"} if facts.transactional_ids else set()
             seen |= {"topic"} if facts.topics else set()
             seen |= {"partition"} if any(index >= 0 for _, index in facts.topics) else set()
-    assert seen == set(CARRIES.get(key, ()))
+    assert seen == carried_by(key)
 
 
 # --- bodies -------------------------------------------------------------------------------------------------------------

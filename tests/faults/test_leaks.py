@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,8 +22,16 @@ KEEPING: list[dict[str, Any]] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def only_what_the_test_makes() -> Iterator[None]:
+    """The collector looks at nothing that was there before: thousands of other tests are, and it would go over them dozens of times."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def contexts() -> int:
-    """Requests of a tap that are still in memory."""
+    """Requests of a tap that the test has made and that are still in memory."""
     gc.collect()
     return sum(issubclass(type(one), TappedContext) for one in gc.get_objects())
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.faults.order import Diverged, load
 from broker_sim.journal import WaitTimeout
-from broker_sim.words import UsageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k03_metadata import MetadataRequest
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -27,7 +27,7 @@ def test_looks_at_seams_are_decided_before_they_run(source: str, left: str) -> N
 
 def test_a_module_without_seams_is_refused() -> None:
     with pytest.raises(RuntimeError, match="compares nothing"):
-        without_seams("broker_sim.words")
+        without_seams("broker_sim.common.text")
 
 
 @pytest.mark.parametrize("seams", [True, False])
@@ -36,8 +36,8 @@ async def test_both_brokers_answer_commits_at_once(seams: bool) -> None:
 
 
 def test_the_commit_path_has_seams_to_take_out() -> None:
-    from broker_sim.connection import Connection
+    from broker_sim.network.connection import Connection
 
-    bare = without_seams("broker_sim.connection").Connection
+    bare = without_seams("broker_sim.network.connection").Connection
     assert "tap" in inspect.getsource(Connection._handle_frames)
     assert bare._handle_frames.__code__.co_code != Connection._handle_frames.__code__.co_code

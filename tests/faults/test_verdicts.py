@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.clock import RealClock
+from broker_sim.common.clock import RealClock
+from broker_sim.common.text import UsageError
 from broker_sim.faults.registry import NeverHit
 from broker_sim.journal import WaitTimeout
-from broker_sim.words import UsageError
 from kafka_wire.codec import encode
 from kafka_wire.errors import Err
 from kafka_wire.frame import encode_request_header, frame
@@ -21,6 +21,7 @@ from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTop
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.data_plane.helpers import batch
 from tests.faults.rig import Rig, commit, committed, heartbeat, until
 from tests.support.wire import WireClosedError
@@ -301,6 +302,18 @@ async def test_a_rule_finds_the_topic_of_a_fetch_by_id_and_of_an_incremental_one
     assert rig.told("request")[-1]["topics"] == ["orders-2"]
 
 
+async def test_a_fetch_that_ends_its_session_fails_for_what_it_names_alone(rig: Rig) -> None:
+    wire = await rig.connect()
+    topic_id = rig.cluster.state.topics["orders"].topic_id
+    one, other = ([FetchTopic(topic_id=topic_id, partitions=[FetchPartition(index)])] for index in (2, 3))
+    opened = await wire.send(FetchRequest(max_wait_ms=0, session_epoch=0, topics=one), 13)
+    with rig.faults.add("Fetch", error="NOT_LEADER_OR_FOLLOWER"):
+        renewed = FetchRequest(max_wait_ms=0, session_id=opened.session_id, session_epoch=0, topics=other)
+        answer = await wire.send(renewed, 13)
+    rows = [(one.partition_index, one.error_code) for topic in answer.responses for one in topic.partitions]
+    assert rows == [(3, Err.NOT_LEADER_OR_FOLLOWER)]
+
+
 async def test_records_are_counted_in_the_journal_not_shown(rig: Rig) -> None:
     wire = await rig.connect()
     await wire.send(produced("orders", 2, 1), 9)
@@ -484,3 +497,12 @@ async def test_delays_pass_in_real_time_on_the_real_clock() -> None:
         with rig.faults.add("Heartbeat", delay="50ms"):
             await wire.send(heartbeat(), 4)
         assert round((loop.time() - began) * 1e6) >= 50_000  # loop times are floats
+
+
+async def test_a_rule_finds_a_producer_by_its_transactional_id(rig: Rig) -> None:
+    wire = await rig.connect()
+    with rig.faults.add("InitProducerId", transactional_id="pay-*", error="CONCURRENT_TRANSACTIONS"):
+        asked = [InitProducerIdRequest(name, 1000) for name in ("pay-1", "bill-1", None)]
+        codes = [(await wire.send(request, 4)).error_code for request in asked]
+    assert [code == Err.CONCURRENT_TRANSACTIONS for code in codes] == [True, False, False]
+    assert [told.get("transactional_id") for told in rig.told("request")] == ["pay-1", "bill-1", None]

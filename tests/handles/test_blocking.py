@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.blocking import Blocking
+from broker_sim.api.blocking import Blocking
 from broker_sim.journal import Seen
 from kafka_wire.errors import Err
 

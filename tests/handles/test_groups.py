@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker_sim import Cluster, Err, UsageError, WaitTimeout
+from broker_sim.control.on_journal import groups_of, story
 from broker_sim.storage import partition_for
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.k16_list_groups import ListGroupsRequest
@@ -136,12 +137,13 @@ async def test_a_wait_in_vain_tells_how_it_stands_and_what_happened(kafka: Clust
 
 async def test_names_that_are_none_are_refused(kafka: Cluster) -> None:
     billing = kafka.group("billing")
-    with pytest.raises(UsageError, match=r"no group state 'stable'; did you mean 'Stable'\?"):
-        await billing.state_is("stable")
+    with pytest.raises(UsageError, match=r"no group state 'stabel'; did you mean 'Stable'\?"):
+        await billing.state_is("stabel")
     with pytest.raises(UsageError, match="no group state 'Done'"):
         await billing.wait(state="Done")
     with pytest.raises(UsageError, match="committed_at_least takes"):
         await billing.committed_at_least("orders", 0)
+    assert await billing.state_is("dead") is billing, "in any case, as everywhere"
 
 
 @pytest.mark.parametrize("as_version", ["3.9", "4.1"])
@@ -155,6 +157,9 @@ async def test_a_probe_commits_beside_the_group_and_leaves_nothing(as_version: s
         assert (billing.state, kafka.group(probe.group).state) == ("Dead", "Dead")
         member = await Member.connect(kafka)
         assert (await member.wire.send(ListGroupsRequest(), 4)).groups == []
+        assert probe.group not in groups_of(kafka.journal.events)
+        assert any(event.get("group") == probe.group for event in kafka.journal.events)  # it is there, for whoever asks
+        assert probe.group not in story(kafka.journal)
         with billing.offsets_log.not_leader():
             assert not (await billing.commit_probe()).ok
         with billing.offsets_log.no_leader():
@@ -169,6 +174,16 @@ async def test_a_probe_commits_beside_the_group_and_leaves_nothing(as_version: s
             await billing.commit_probe(timeout="30ms")
         assert (await billing.commit_probe()).ok
         await member.close()
+
+
+async def test_a_wait_for_a_group_that_nobody_has_says_who_is_meant(kafka: Cluster, app: Member) -> None:
+    with pytest.raises(WaitTimeout, match="no group 'biling'; there is 'billing'"):
+        await kafka.group("biling").stable(timeout="20ms")
+    with pytest.raises(WaitTimeout, match="now: no group 'zzz'\n"):
+        await kafka.group("zzz").stable(timeout="20ms")
+    await kafka.group("billing").stable(members=1)
+    with pytest.raises(WaitTimeout, match="now: Stable, generation 1"):
+        await kafka.group("billing").stable(members=2, timeout="20ms")
 
 
 async def test_history_explains(kafka: Cluster, app: Member) -> None:

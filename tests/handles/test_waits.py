@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from broker_sim.clock import ManualClock
+from broker_sim.api.wait import WaitTimeout, until
+from broker_sim.common.clock import ManualClock
+from broker_sim.common.text import UsageError
 from broker_sim.journal import Journal
-from broker_sim.waits import WaitTimeout, until
-from broker_sim.words import UsageError
 
 
 @pytest.fixture

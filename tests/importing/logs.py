@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker_sim.cluster_store import uuid_text
+from broker_sim.metadata.meta_files import uuid_text
 from broker_sim.storage import partition_for
 from kafka_wire.codec import encode
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster
-from broker_sim.importing import apply, read_describe, read_files
-from broker_sim.metadata import ClusterState
-from broker_sim.words import UsageError
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.text import UsageError
+from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.migration.group_import import apply, read_describe, read_files
 from kafka_wire.consumer_protocol import subscribed_topics
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic

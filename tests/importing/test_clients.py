@@ -12,8 +12,8 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from broker_sim.cluster import Cluster
-from broker_sim.importing import apply, read_describe
+from broker_sim.api.cluster import Cluster
+from broker_sim.migration.group_import import apply, read_describe
 from kafka_wire.record_batch import Record, encode_batch
 from tests.support.real_kafka import VERSIONS, java_tool
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.adopting import OffsetsContent, read_offsets_log
-from broker_sim.cluster import Cluster
-from broker_sim.cluster_store import StoreError
-from broker_sim.importing import apply, read_describe
-from broker_sim.kraft_metadata import read_topics
-from broker_sim.words import UsageError
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.text import UsageError
+from broker_sim.metadata.foreign_directory import OffsetsContent, read_offsets_log
+from broker_sim.metadata.kraft_metadata import read_topics
+from broker_sim.metadata.meta_files import StoreError
+from broker_sim.migration.group_import import apply, read_describe
 from kafka_wire.record_batch import Codec, Record, encode_batch
 from tests.importing.logs import NOW_MS, batch_of, commit, group_of, write_log
 from tests.importing.test_read_describe import GROUP, TABLES

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim.adopting import numbers, partition_count
-from broker_sim.cluster import Cluster, ClusterError
-from broker_sim.cluster_store import StoreError
+from broker_sim.api.cluster import Cluster, ClusterError
+from broker_sim.metadata.foreign_directory import numbers, partition_count
+from broker_sim.metadata.meta_files import StoreError
 from broker_sim.storage import partition_for
 from kafka_wire import compression
 from kafka_wire.messages.k16_list_groups import ListGroupsRequest

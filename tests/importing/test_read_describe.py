@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.importing import Imported, ImportedGroup, read_describe, read_files
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
+from broker_sim.migration.group_import import Imported, ImportedGroup, read_describe, read_files
 
 TABLES = Path(__file__).parent / "tables"
 HEADER = "GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID"

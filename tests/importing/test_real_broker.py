@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.cluster import Cluster, ClusterError
-from broker_sim.importing import apply, read_describe
+from broker_sim.api.cluster import Cluster, ClusterError
+from broker_sim.metadata.topics import OFFSETS_TOPIC
+from broker_sim.migration.group_import import apply, read_describe
 from broker_sim.storage.checkpoints import CLEANER_FILE, read_offsets
-from broker_sim.topics import OFFSETS_TOPIC
 from kafka_wire.record_batch import BatchHeader, Codec, batches
 from tests.importing.past import (
     FILLERS,

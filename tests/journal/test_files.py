@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.clock import ManualClock
+from broker_sim.common.clock import ManualClock
+from broker_sim.common.text import UsageError
 from broker_sim.journal import Journal, JournalError, read
-from broker_sim.words import UsageError
 
 
 def names(directory: Path) -> list[str]:
@@ -136,7 +136,7 @@ def test_bytes_and_other_things_have_a_form(tmp_path: Path) -> None:
 
 ENDLESS = """
 import sys
-from broker_sim.clock import ManualClock
+from broker_sim.common.clock import ManualClock
 from broker_sim.journal import Journal
 journal = Journal(ManualClock(), sys.argv[1], file_bytes=20_000)
 while True:
@@ -145,7 +145,7 @@ while True:
 
 LIMITED = """
 import logging, resource, signal, sys
-from broker_sim.clock import ManualClock
+from broker_sim.common.clock import ManualClock
 from broker_sim.journal import Journal
 logging.basicConfig(level=logging.ERROR, format="%(message)s")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.clock import ManualClock
+from broker_sim.common.clock import ManualClock
+from broker_sim.common.text import UsageError
 from broker_sim.journal import EVENTS, PARTS, STORIES, Journal, Seen, WaitTimeout, problems
-from broker_sim.words import UsageError
 from kafka_wire.errors import Err
 from tests.support import journal_check
 
@@ -243,7 +243,7 @@ def test_the_inside_of_a_group_event_is_looked_at() -> None:
 def test_the_suite_fails_on_an_event_that_the_vocabulary_does_not_know(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(Path(journal_check.__file__).read_text())
     pytester.makepyfile("""
-from broker_sim.clock import ManualClock
+from broker_sim.common.clock import ManualClock
 from broker_sim.journal import Journal
 
 def test_wrong():

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster, ClusterThread
+from broker_sim.api.cluster import Cluster, ClusterThread
 from broker_sim.storage import Origin
 from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.metadata.topics import OFFSETS_TOPIC
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.segments import Skipped, read_offsets
 from broker_sim.storage.checkpoints import CLEANER_FILE
 from broker_sim.storage.checkpoints import read_offsets as cleaned_to
-from broker_sim.topics import OFFSETS_TOPIC
 from kafka_wire.record_batch import Codec, batches
 from tests.conformance.driver import Kafka, create_topic, offsets_topic_ready
 from tests.importing import past

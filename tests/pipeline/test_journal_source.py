@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.journal_files import (
     JournalFile,
     JournalUnreadable,
@@ -23,7 +24,6 @@ from broker_sim.pipeline.journal_files import (
 )
 from broker_sim.pipeline.journal_source import JournalReader, JournalStream, Options, SkippedReader
 from broker_sim.pipeline.tables.events import EVENTS, skipped
-from broker_sim.words import UsageError
 from tests.pipeline.support_journal import line, played, write
 
 SCENARIO = "crash-without-leave"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.metadata.topics import OFFSETS_TOPIC
 from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.offsets_source import OffsetsStream, Options
 from broker_sim.pipeline.schemas import OFFSET_LOG
-from broker_sim.topics import OFFSETS_TOPIC
 from kafka_wire.errors import Err
 from tests.conformance.driver import Kafka, create_topic, offsets_topic_ready, topic_known
 from tests.importing.past import offsets_of

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files
 from broker_sim.pipeline.offset_logs import LEAST_BYTES, Found, Log, find_logs, packed, share_out
 from broker_sim.pipeline.segments import Segment
-from broker_sim.words import UsageError
 from tests.importing.logs import batch_of, commit, write_log
 
 OFFSETS = "__consumer_offsets"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.offsets_source import ConsumerOffsets, OffsetsStream, Options
 from broker_sim.pipeline.schemas import OFFSET_LOG
 from broker_sim.pipeline.segments import read_offsets
 from broker_sim.storage import partition_for
-from broker_sim.words import UsageError
 from tests.importing.logs import NOW_MS, batch_of, commit, group_of, write_log
 
 pytestmark = pytest.mark.spark

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from broker_sim import Cluster
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import packaging
 from broker_sim.pipeline.__main__ import main
-from broker_sim.words import UsageError
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

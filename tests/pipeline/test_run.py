@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cli import main
+from broker_sim.cli.main import main
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import session
 from broker_sim.pipeline.output import MADE, MARKER, Folder
 from broker_sim.pipeline.progress import Steps
@@ -22,7 +23,6 @@ from broker_sim.pipeline.tables.lag import journal_ends
 from broker_sim.pipeline.tables.offset_log import journal_log
 from broker_sim.pipeline.tables.offset_regressions import offset_regressions
 from broker_sim.storage import partition_for
-from broker_sim.words import UsageError
 from tests.pipeline.support_journal import mark_ms, played_text
 
 STORY = """

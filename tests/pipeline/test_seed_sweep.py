@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
 from broker_sim.simulation.sweeps import on_spark
 from broker_sim.simulation.sweeps.on_spark import TASK_S, Plan, Sweep, row_of, sized, sweep_on_spark
 from broker_sim.simulation.sweeps.sweep import Options, read_case, sweep
 from broker_sim.simulation.sweeps.trial import Case, run, verdict_row
-from broker_sim.words import UsageError
 from tests.simulation import planted
 
 QUICK = Options(("alone", "group"), range(10, 22), duration_s=6.0, repeat=0.0)
@@ -151,7 +151,7 @@ def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatc
 
 
 def test_what_the_local_engine_alone_can_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from broker_sim.cli import main
+    from broker_sim.cli.main import main
 
     for words in (["--rows", "x.jsonl"], ["--for", "10m"], ["--timeline", "d"]):
         assert main(["simulate", "alone", "--seeds", "0..4", "--engine", "spark", *words]) == 2

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline import record_places, segments
 from broker_sim.pipeline.offset_columns import decode
 from broker_sim.pipeline.segments import Skipped, next_offset, read_offsets, segments_of
-from broker_sim.words import UsageError
 from kafka_wire.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, batch_of, commit, group_of, write_log
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cli import main
+from broker_sim.cli.main import main
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
 _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster, ClusterThread
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.jams import Jams, Period
 from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.schemas import OFFSET_LOG
@@ -25,7 +26,6 @@ from broker_sim.pipeline.streams import Appended, StreamFailed
 from broker_sim.pipeline.tables.events import EVENTS
 from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
 from broker_sim.pipeline.watching import LEDGER, Options, Watch
-from broker_sim.words import UsageError
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -274,7 +274,7 @@ def test_an_out_that_belongs_to_something_else_is_refused_before_spark_starts(tm
 
 
 def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from broker_sim.cli import main
+    from broker_sim.cli.main import main
 
     out = str(tmp_path / "out")
     assert main(["pipeline", "watch", "--input", str(tmp_path / "nowhere"), "--out", out]) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_wire.api_keys import DEFAULT_VERSION, KAFKA_VERSIONS, ApiKey, advertised, is_flexible, release
+from kafka_wire.api_keys import DEFAULT_VERSION, KAFKA_VERSIONS, OTHERS, ApiKey, advertised, is_flexible, release
 from tests.protocol.generate import MESSAGES, versions
 
 REQUESTS = {cls.__spec__.api_key: cls for cls in MESSAGES if cls.__name__.endswith("Request")}  # type: ignore[attr-defined]
@@ -21,6 +21,11 @@ def test_headers_are_flexible_where_the_messages_are() -> None:
     for key, cls in REQUESTS.items():
         for version in versions(cls):
             assert is_flexible(key, version) == (version in cls.__spec__.flexible), (key, version)
+
+
+def test_an_api_of_kafkas_that_is_here_now_has_the_name_that_it_was_missed_by() -> None:
+    here = {key: name for key, (name, _) in OTHERS.items() if key in set(ApiKey)}
+    assert here == {key: ApiKey(key).kafka_name for key in here}
 
 
 @pytest.mark.parametrize("kafka", KAFKA_VERSIONS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_wire.codec import decode_from, encode
+from broker_sim.common.slices import at_once
+from kafka_wire import codec, codegen
+from kafka_wire.codec import DecodeError, decode_from, decoding, encode, encoding
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.protocol.generate import MESSAGES, random_message, versions
 
 
@@ -34,6 +38,41 @@ def test_every_version_survives_its_bytes(cls: type) -> None:
             message = random_message(rng, cls, version)
             body = encode(message, version)
             assert decode_from(cls, version, body) == (message, len(body))
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_every_version_is_the_same_in_pieces(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codegen, "PIECE", 1)  # each element is one
+    monkeypatch.setattr(codec, "_decoders_in_pieces", {})
+    monkeypatch.setattr(codec, "_encoders_in_pieces", {})
+    for version in versions(cls):
+        rng = Random(f"{cls.__name__} v{version}")
+        for _ in range(10):
+            message = random_message(rng, cls, version)
+            parts: list[bytes] = []
+            at_once(encoding(cls, version, message, parts.append))
+            body = b"".join(parts)
+            assert body == encode(message, version)
+            assert at_once(decoding(cls, version, b"?" + body, 1)) == message
+            for cut in (body[:-1], body[: len(body) // 2]):
+                assert _told(lambda: decode_from(cls, version, cut)) == _told(  # noqa: B023
+                    lambda: at_once(decoding(cls, version, cut))  # noqa: B023
+                )
+
+
+def _told(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except DecodeError as error:
+        return str(error)
+    return ""
+
+
+def test_pieces_are_counted_over_all_arrays() -> None:
+    topics = [FetchTopic("t", partitions=[FetchPartition(n) for n in range(999)]) for _ in range(10)]
+    body = encode(FetchRequest(topics=topics), 11)
+    assert len(list(decoding(FetchRequest, 11, body))) == 10 * 1000 // codegen.PIECE
+    assert len(list(encoding(FetchRequest, 11, FetchRequest(topics=topics), lambda part: None))) == 5
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.faults.conditions import KINDS, Conditions
-from broker_sim.metadata import OFFSETS_TOPIC, Partition
-from broker_sim.words import UsageError
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from broker_sim.coordinator.outcome import TopicsChanged
 from broker_sim.handlers.context import DEFERRED
-from broker_sim.metadata import OFFSETS_TOPIC
-from broker_sim.runtime import GroupRuntime, log_records, partition_of
-from broker_sim.timers import KeyedTimers
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.coordinator_runtime import log_records
+from broker_sim.runtime.group_coordinator import GroupCoordinator, partition_of
+from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -41,7 +43,7 @@ class Groups(Sim):
             self.state.create_topic("t", 3)
         if OFFSETS_TOPIC not in self.state.topics:
             self.state.ensure_offsets_topic()
-        self.runtime = GroupRuntime(self.state, rng=random.Random(1))
+        self.runtime = GroupCoordinator(self.state, rng=random.Random(1))
         for broker in self.state.brokers.values():
             broker.runtime = self.runtime
         self.runtime.start()
@@ -78,12 +80,14 @@ def error_of(ctx: FakeContext) -> Err:
 
 def test_commits_of_one_turn_share_a_batch_in_4_x() -> None:
     sim = Groups(as_version="4.1")
+    sim.commit("g", 0)
+    sim.runtime.flush_turn()  # the first one makes the group, and is not waited with
     contexts = [sim.commit("g", offset) for offset in (1, 2, 3)]
     assert [returned for _, returned in contexts] == [DEFERRED] * 3
     assert not any(ctx.answered for ctx, _ in contexts)
     sim.runtime.flush_turn()
     assert [error_of(ctx) for ctx, _ in contexts] == [Err.NONE] * 3
-    assert [batch.header.record_count for batch in sim.log_of("g").log.batches()] == [3]
+    assert [batch.header.record_count for batch in sim.log_of("g").log.batches()] == [1, 3]
     assert sim.committed("g") == 3
 
 
@@ -188,7 +192,7 @@ def test_a_client_that_goes_away_while_parked_leaves_nothing() -> None:
 
 def test_deleting_a_topic_drops_its_offsets() -> None:
     sim = Groups()
-    sim.state.on_topic_deleted.append(lambda topic: sim.runtime.topic_deleted(topic.name))
+    sim.state.on_topics_changed.append(lambda changed: sim.runtime.topics_changed(TopicsChanged(changed)))
     sim.commit("g", 1)
     sim.runtime.flush_turn()
     sim.state.delete_topic("t")

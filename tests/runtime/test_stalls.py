@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim.clock import ManualClock
-from broker_sim.cluster import Cluster
-from broker_sim.timers import KeyedTimers
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.clock import ManualClock
+from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
 from kafka_wire.frame import encode_request_header, frame

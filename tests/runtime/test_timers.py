@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from broker_sim.clock import ManualClock
-from broker_sim.timers import KeyedTimers
+from broker_sim.common.clock import ManualClock
+from broker_sim.runtime.timers import KeyedTimers
 
 
 def test_what_fires_and_when_is_what_a_dict_of_deadlines_says() -> None:

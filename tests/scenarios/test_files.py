@@ -54,7 +54,7 @@ def test_the_right_one_is_right() -> None:
     [
         ("brokers: 2", "broker: 2", 2, "cluster has no key 'broker'; did you mean 'brokers'?"),
         ("brokers: 2", "brokers: two", 2, "brokers: 'two' is not a whole number"),
-        ("brokers: 2", "brokers: 0", 2, "brokers: 0 is not from 1 to 100"),
+        ("brokers: 2", "brokers: 0", 2, "brokers: 0 is not a whole number from 1 to 100"),
         ('"3.9"', '"2.8"', 2, "2.8"),
         ("brokers: 2", "clock: manuel", 2, "clock: no clock 'manuel'; did you mean 'manual'?"),
         ("brokers: 2", "config: {num.partition: 3}", 2, "num.partitions"),
@@ -70,7 +70,12 @@ def test_the_right_one_is_right() -> None:
             "kind of client 'aiokafkaa'; did you mean 'aiokafka'?",
         ),
         ("topics: [orders]", "topics: [orders], commit: always", 6, "way to commit 'always'"),
-        ("topics: [orders]", "topics: [orders], count: 100000", 6, "count: 100000 is not from 1 to 1000"),
+        (
+            "topics: [orders]",
+            "topics: [orders], count: 100000",
+            6,
+            "count: 100000 is not a whole number from 1 to 1000",
+        ),
         (
             "state: Stable, members: 1}\n    within",
             "state: Stabel, members: 1}\n    within",
@@ -98,7 +103,7 @@ def test_the_right_one_is_right() -> None:
             "when: {api: OffsetCommit",
             "when: {api: OffsetComit",
             18,
-            "api: no api 'OffsetComit'; did you mean 'OffsetCommit'?",
+            "no API 'OffsetComit'; did you mean 'OffsetCommit'?",
         ),
         ("error: NOT_COORDINATOR, count", "error: NOT_A_COORDINATOR, count", 18, "did you mean 'NOT_COORDINATOR'?"),
         ('count: ">=2"', 'cuont: ">=2"', 18, "did you mean 'count'?"),

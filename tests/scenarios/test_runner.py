@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.text import UsageError
 from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
 from broker_sim.scenario.runner import Options, Outcome, run
-from broker_sim.words import UsageError
+from tests.support.command import command
 
 DEADLINE_S = 30.0
 MEMBER = "{name: app, kind: crowd, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
@@ -52,9 +53,9 @@ async def play(text: str, **options: object) -> Outcome:
 
 
 def cli(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker_sim", "run", *arguments]
+    process = [sys.executable, "-m", "broker_sim", "run", *arguments]
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False, **options
+        process, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False, **options
     )
 
 
@@ -106,16 +107,19 @@ def test_a_wrong_file_or_argument_is_one_line_and_exit_code_2(tmp_path: Path) ->
         ((str(path),), f"broker-sim run: {path}:2: the file has no key 'topcs'; did you mean 'topics'?\n"),
         (("crash-without-leav",), "no such file or scenario; did you mean 'crash-without-leave'?\n"),
     ):
-        done = cli(*arguments)
+        done = command("run", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.endswith(told)
         assert done.stderr.count("\n") == 1
     path.write_text(HELD)
-    assert "did you mean 'manual'?" in cli(str(path), "--clock", "manul").stderr
-    assert "nowhere: " in cli(str(path), "--quiet", "--timeline", str(tmp_path / "nowhere" / "a.svg")).stderr.replace(
-        "/a.svg", ""
+    assert "did you mean 'manual'?" in command("run", str(path), "--clock", "manul").stderr
+    assert "nowhere: " in command(
+        "run", str(path), "--quiet", "--timeline", str(tmp_path / "nowhere" / "a.svg")
+    ).stderr.replace("/a.svg", "")
+    assert (
+        "no-such-program can't be started"
+        in command("run", str(path), "--client", "app=./no-such-program", "--quiet").stderr
     )
-    assert "no-such-program can't be started" in cli(str(path), "--client", "app=./no-such-program", "--quiet").stderr
 
 
 def test_repeated_as_json_with_pictures_and_journals(tmp_path: Path) -> None:
@@ -247,9 +251,9 @@ async def test_any_program_is_a_client_whatever_it_says_and_ends_with_all_that_i
 async def test_a_run_that_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
     (tmp_path / "foreign.py").write_text(FOREIGN)
     works = asyncio.Event()
-    command = f"{sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
+    client = f"{sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
     task = asyncio.ensure_future(
-        play(HELD, clients={"app": command}, progress=lambda line: works.set() if "an error" in line else None)
+        play(HELD, clients={"app": client}, progress=lambda line: works.set() if "an error" in line else None)
     )
     async with asyncio.timeout(DEADLINE_S):
         await works.wait()
@@ -263,9 +267,9 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(tmp_path: Path) ->
 async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "foreign.py").write_text(FOREIGN)
     (tmp_path / "story.yaml").write_text(HELD)
-    command = f"app={sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
+    client = f"app={sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", command),
+        *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", client),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it

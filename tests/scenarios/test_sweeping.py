@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.scenario.commands import find
 from broker_sim.scenario.sweeping import Sweep, sweep, text_of
-from broker_sim.words import UsageError
 from tests.scenarios.test_virtual import CONSUMER
+from tests.support.command import command
 
 SOMETIMES = CONSUMER.replace("{name: app,", "{name: app, count: 2,").replace("members: 1}", "members: 2}")
 SOMETIMES += "  - {happened: {group: billing, leader: app-1}, within: 1s}\n"
@@ -97,7 +98,7 @@ def test_the_commands_tell_it_as_json(verb: str) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_swept_is_one_line(words: list[str], told: str) -> None:
-    done = cli(*words)
+    done = command(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert told in done.stderr
 

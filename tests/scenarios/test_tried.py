@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
 from tests.scenarios.test_runner import BROKEN, HELD, ONE_MEMBER, STABLE, cli, play
 
 # --- a verdict that nothing was tried on -------------------------------------------------------------------------------
@@ -35,6 +35,51 @@ expect:
     by_operation = text.replace("{fault: {api", "{op: fault.add, api").replace("times: 1}, as: lost}", "times: 1}")
     outcome = await play(by_operation)
     assert "fault 1 never hit: LeaveGroup" in outcome.results[1].text
+
+
+UNMET = [
+    (
+        "log: orders-0, state: slow, latency: 10ms, for: 0ms",
+        "nobody met orders-0 while it was slow: no request spoke of it",
+    ),
+    ("log: offsets(another), state: stuck", "nobody met __consumer_offsets-"),
+    ("op: order.hold, api: LeaveGroup", "the hold of LeaveGroup never held a request"),
+]
+
+
+@pytest.mark.parametrize(("what", "said"), UNMET)
+async def test_a_state_or_a_hold_that_nobody_met_breaks_the_verdict(what: str, said: str) -> None:
+    text = (
+        ONE_MEMBER.replace("steps:", "outside: {groups: [another]}\nsteps:")
+        + f"""\
+  - {{name: it beats, when: {{api: Heartbeat}}}}
+  - {{name: broken, do: {{{what}}}}}
+  - {{name: later, after: 50ms}}
+expect:
+  - {{group: billing, state: Stable}}
+"""
+    )
+    outcome = await play(text)
+    assert (outcome.code, [one.held for one in outcome.results]) == (1, [True, False]), outcome.report()
+    assert outcome.results[1].text.startswith(said)
+    assert outcome.results[1].where == "scenario:10"
+    outcome = await play(text.replace(what, f"{what}, must_hit: false"))
+    assert outcome.code == 0, outcome.report()
+
+
+async def test_a_state_that_a_request_ran_into_is_met() -> None:
+    text = (
+        ONE_MEMBER
+        + """\
+  - {name: broken, when: {group: billing, state: Stable}, do: {log: offsets(billing), state: stuck}}
+  - {name: it beats, when: {api: Heartbeat}, do: {op: order.hold, api: Heartbeat}}
+  - {name: again, when: {api: Heartbeat}}
+expect:
+  - {group: billing, state: Stable}
+"""
+    )
+    outcome = await play(text)
+    assert outcome.code == 0, outcome.report()
 
 
 async def test_what_is_known_of_a_client_is_told_where_its_verdict_is_broken() -> None:

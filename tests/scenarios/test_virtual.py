@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.cluster import Cluster
+from broker_sim.api.cluster import Cluster
+from broker_sim.common.text import UsageError
 from broker_sim.journal import problems
 from broker_sim.journal import read as read_journal
 from broker_sim.scenario.commands import shipped
@@ -23,7 +24,6 @@ from broker_sim.scenario.model import Scenario, parse, read
 from broker_sim.scenario.runner import Options, Outcome
 from broker_sim.scenario.virtual import play
 from broker_sim.simulation.virtual.recording import Recording
-from broker_sim.words import UsageError
 from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage
 from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE

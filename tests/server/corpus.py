@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from broker_sim.handlers import handler_modules, supported
+from broker_sim.handlers import supported
+from kafka_wire.api_keys import message_class
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame
 from kafka_wire.record_batch import build_batch
@@ -66,9 +66,7 @@ def frames(as_version: str) -> list[bytes]:
     """Whole frames, by API and version; the same for the same handlers."""
     found = []
     for key, (low, high) in sorted(supported(as_version).items()):
-        module_name = handler_modules()[key]
-        messages = importlib.import_module(f"kafka_wire.messages.{module_name}")
-        cls = getattr(messages, "".join(map(str.capitalize, module_name.split("_")[1:])) + "Request")
+        cls = message_class(key, "Request")
         for version in range(low, high + 1):
             body = encode(plausible(cls, version), version)
             found.append(frame(encode_request_header(key, version, 7, "fuzz") + body))

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from broker_sim.clock import ManualClock
-from broker_sim.config import BrokerConfig
-from broker_sim.connection import Connection
+from broker_sim.common.clock import ManualClock
+from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Route, Routes
 from broker_sim.handlers.context import FastHandler, RequestContext
-from broker_sim.server import BrokerServer
+from broker_sim.network.connection import Connection
+from broker_sim.network.server import BrokerServer
 from kafka_wire.codec import decode_from, encode
 from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.clock import ManualClock, RealClock
+from broker_sim.common.clock import ManualClock, RealClock
 
 
 class FakeLoop:

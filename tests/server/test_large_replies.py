@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
-from broker_sim.reply_writer import CHUNK_BYTES, ReplyWriter
+from broker_sim.network.reply_writer import CHUNK_BYTES, ReplyWriter
 from broker_sim.storage.record_slices import DiskSlice, MemorySlice, whole
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame

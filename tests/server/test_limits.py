@@ -7,8 +7,9 @@ import subprocess
 import sys
 from typing import Any
 
-from broker_sim.connection import READ_AHEAD, WRITE_CHUNK, Connection
+from broker_sim import Cluster
 from broker_sim.handlers.context import RequestContext
+from broker_sim.network.connection import READ_AHEAD, WRITE_CHUNK, Connection
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -180,7 +181,7 @@ for key, (low, high) in supported("4.1").items():
 def test_memory_that_nobody_uses_goes_back_to_the_system() -> None:
     source = """
 import re
-from broker_sim.memory import free_bytes, give_back, keep_freed
+from broker_sim.common.process_memory import free_bytes, give_back, keep_freed
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read()).group(1)) << 10
 if keep_freed() and free_bytes():
@@ -193,3 +194,15 @@ if keep_freed() and free_bytes():
     assert resident() < held - 90_000_000, (held, resident())
 """
     subprocess.run([sys.executable, "-c", source], check=True, timeout=60)
+
+
+async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_with_the_others() -> None:
+    """The loop makes a connection some turns after it has accepted it: meanwhile the server may have stopped."""
+    async with Cluster() as kafka:
+        server = kafka.servers[0]
+        await server.stop()
+        connection, transport = Connection(server), FakeTransport()
+        transport.connection = connection
+        connection.connection_made(transport)
+        assert transport.aborted
+        connection.connection_lost(None)

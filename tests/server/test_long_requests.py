@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster
-from broker_sim.slices import Job, Slices
+from broker_sim.common.slices import Job, Slices
 from kafka_wire.compression import Codec
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

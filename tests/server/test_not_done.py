@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_sim.cluster import Cluster, ClusterThread
+from broker_sim.api.cluster import Cluster, ClusterThread
 from broker_sim.handlers.k10_find_coordinator import TRANSACTION
 from kafka_wire.errors import Err
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.wire import Wire
 
 TEXT = "broker-sim has no transactions: use this producer without a transactional.id (idempotence works)"
@@ -71,6 +72,41 @@ def _aiokafka(bootstrap: str) -> None:
 def test_a_transactional_producer_fails_rather_than_waits(client: Callable[[str], None]) -> None:
     with ClusterThread() as kafka, pytest.raises(Exception, match=r"TRANSACTIONAL_ID_AUTH|\[Error 53\]"):
         client(kafka.bootstrap)
+
+
+KIP_848 = "broker-sim has no consumer protocol of KIP-848: use group.protocol=classic"
+
+
+@pytest.mark.parametrize(("as_version", "version"), [("3.7", 0), ("4.1", 0), ("4.1", 1)])
+async def test_a_member_of_the_new_kind_is_refused_for_good(
+    as_version: str, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Cluster(as_version=as_version) as kafka:
+        wire = await Wire.connect(kafka.bootstrap)
+        answer = await wire.send(ConsumerGroupHeartbeatRequest("billing", subscribed_topic_names=["orders"]), version)
+        assert (answer.error_code, answer.error_message) == (Err.UNSUPPORTED_VERSION, KIP_848)
+        await wire.close()
+    assert caplog.messages == [f"client id wire, group billing: {KIP_848}"]
+
+
+def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:
+    from confluent_kafka import Consumer
+
+    with ClusterThread(topics=["orders"]) as kafka:
+        options = {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "billing",
+            "group.protocol": "consumer",
+            "log_level": 0,
+        }
+        consumer = Consumer(options)
+        consumer.subscribe(["orders"])
+        try:
+            message = consumer.poll(40)
+        finally:
+            consumer.close()
+    assert message is not None, "it waits without a word"
+    assert "API version not supported: ConsumerGroupHeartbeat" in str(message.error())
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from broker_sim.refusals import AT_ONCE, PERIOD_MS, Refusals
-from broker_sim.words import short, visible, visible_lines
+from broker_sim.common.refusals import AT_ONCE, PERIOD_MS, Refusals
+from broker_sim.common.text import short, visible, visible_lines
 
 NASTY = "app\x1b[2J\x07\r\n\u202etxt\x9b\ud800\u2028"
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker_sim.clock import ManualClock
-from broker_sim.cluster_store import StoreError, find_partitions
-from broker_sim.config import BrokerConfig
-from broker_sim.metadata import ClusterState, KafkaError
+from broker_sim.common.clock import ManualClock
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.meta_files import StoreError, find_partitions
+from broker_sim.metadata.topics import Partition
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage import StorageError
-from broker_sim.topics import Partition
 from kafka_wire.record_batch import RecordBatchError, build_batch
 from tests.storage.batches import NOW_MS
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from broker_sim import again, late_commits, runtime
-from broker_sim.coordinator import joining, membership, offsets, records, shard, syncing
+from broker_sim.coordinator import joining, loader, membership, offsets, shard, syncing
 from broker_sim.coordinator.group import Group, State
 from broker_sim.coordinator.outcome import CommitOffsets
-from broker_sim.coordinator.records import replay_offset
+from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.state import ShardState
+from broker_sim.runtime import commit_batching, coordinator_runtime, group_coordinator, repeated_requests
 from broker_sim.storage.partition_for import java_hash
 from kafka_wire.errors import Err
 
@@ -31,9 +31,13 @@ class Patches:
         self._undo: list[Undo] = []
 
     def put(self, owner: Any, name: str, value: Any) -> None:
-        old = owner.__dict__[name]
+        if name in vars(owner):
+            old = vars(owner)[name]
+            self._undo.append(lambda: setattr(owner, name, old))
+        else:
+            assert hasattr(owner, name), f"{owner} has no {name}"
+            self._undo.append(lambda: delattr(owner, name))  # it was a base's
         setattr(owner, name, value)
-        self._undo.append(lambda: setattr(owner, name, old))
 
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         old = table[key]
@@ -141,20 +145,20 @@ def a_commit_shows_before_it_is_committed(p: Patches) -> None:
         real(shard, token, client, request)
         if shard.out.appends:
             for topic, partition, offset in request.offsets:
-                replay_offset(shard.groups, request.group_id, topic, partition, offset)
+                shard.store.replay(OffsetRecord(request.group_id, topic, partition, offset))
 
     p.item(shard._REQUESTS, CommitOffsets, early)
 
 
 @mutation(20, journal=False)
 def of_two_repeated_commits_in_a_turn_one_is_forgotten(p: Patches) -> None:
-    real, calls = late_commits.publish, [0]
+    real, calls = commit_batching.publish, [0]
 
     def forgetful(shard: Any, commits: Any, *args: Any) -> None:
         calls[0] += 1
         real(shard, commits if calls[0] % 7 else commits[:-1], *args)
 
-    p.put(late_commits, "publish", forgetful)
+    p.put(commit_batching, "publish", forgetful)
 
 
 # --- generations and members
@@ -191,9 +195,9 @@ def heartbeats_do_not_restart_the_session(p: Patches) -> None:
 
 @mutation(20, journal=False)
 def repeated_requests_do_not_restart_the_session(p: Patches) -> None:
-    p.put(again.Place, "restart_session", _nothing)
-    p.put(late_commits, "_restart_session", _nothing)
-    real = runtime.GroupRuntime.heartbeat_again
+    p.put(repeated_requests.Place, "restart_session", _nothing)
+    p.put(commit_batching, "_restart_session", _nothing)
+    real = group_coordinator.GroupCoordinator.heartbeat_again
 
     def heartbeat_again(self: Any, shard: Any, node_id: int, request: Any) -> Any:
         function = real(self, shard, node_id, request)
@@ -209,7 +213,7 @@ def repeated_requests_do_not_restart_the_session(p: Patches) -> None:
 
         return repeated
 
-    p.put(runtime.GroupRuntime, "heartbeat_again", heartbeat_again)
+    p.put(group_coordinator.GroupCoordinator, "heartbeat_again", heartbeat_again)
 
 
 @mutation(20)
@@ -263,7 +267,7 @@ def member_ids_are_given_again(p: Patches) -> None:
         calls[0] += 1
         return f"id-{calls[0] % 2}"
 
-    p.put(runtime.GroupRuntime, "_new_id", new_id)
+    p.put(group_coordinator.GroupCoordinator, "_new_id", new_id)
 
 
 @mutation(20)
@@ -284,12 +288,12 @@ def syncs_of_an_older_generation_are_taken(p: Patches) -> None:
 
 @mutation(5)
 def a_negative_hash_is_masked(p: Patches) -> None:
-    p.put(runtime, "partition_of", lambda group, count: (java_hash(group) & 0x7FFFFFFF) % count)
+    p.put(group_coordinator, "partition_of", lambda group, count: (java_hash(group) & 0x7FFFFFFF) % count)
 
 
 @mutation(20)
 def two_brokers_own_a_group_after_a_move(p: Patches) -> None:
-    real = runtime.GroupRuntime.locate
+    real = group_coordinator.GroupCoordinator.locate
 
     def locate(self: Any, broker: Any, group_id: str) -> Any:
         partition = self.partition_of(group_id)
@@ -297,34 +301,34 @@ def two_brokers_own_a_group_after_a_move(p: Patches) -> None:
             broker = self.state.brokers[partition.leader]
         return real(self, broker, group_id)
 
-    p.put(runtime.GroupRuntime, "locate", locate)
+    p.put(group_coordinator.GroupCoordinator, "locate", locate)
 
 
 @mutation(10)
 def a_log_is_replayed_backwards(p: Patches) -> None:
-    real = runtime.log_records
-    p.put(runtime, "log_records", lambda partition: iter(list(real(partition))[::-1]))
+    real = coordinator_runtime.log_records
+    p.put(coordinator_runtime, "log_records", lambda partition: iter(list(real(partition))[::-1]))
 
 
 @mutation(60)
 def a_tombstone_is_ignored_at_load(p: Patches) -> None:
-    real = records.Loader._offset
+    real = loader.Loader.add
 
-    def lenient(self: Any, log_offset: int, key: Any, value: bytes | None, producer_id: int) -> None:
-        if value is not None:
+    def lenient(self: Any, log_offset: int, key: Any, value: bytes | None, producer_id: int = -1) -> None:
+        if value is not None or int.from_bytes(key[:2], "big") > 1:  # 0 and 1 are the keys of offsets
             real(self, log_offset, key, value, producer_id)
 
-    p.put(records.Loader, "_offset", lenient)
+    p.put(loader.Loader, "add", lenient)
 
 
 @mutation(20)
 def the_last_records_of_a_log_are_not_loaded(p: Patches) -> None:
-    real = runtime.log_records
+    real = coordinator_runtime.log_records
 
     def short(partition: Any) -> Iterator[Any]:
         return iter(list(real(partition))[:-3])
 
-    p.put(runtime, "log_records", short)
+    p.put(coordinator_runtime, "log_records", short)
 
 
 @mutation(40)

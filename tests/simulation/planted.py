@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Outcome
 from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.store import GroupStore
 
 
 def commits_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that starts from its log forgets all offsets."""
     start = Shard.start
 
-    def forgetful(shard: Shard, groups: dict[str, Group], now_ms: int) -> Outcome:
-        for group in groups.values():
+    def forgetful(shard: Shard, store: GroupStore, now_ms: int) -> Outcome:
+        for group in store.groups.values():
             group.offsets.clear()
-        return start(shard, groups, now_ms)
+        return start(shard, store, now_ms)
 
     patch.setattr(Shard, "start", forgetful)
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import broker_sim
-from broker_sim.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.common.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.common.text import UsageError
 from broker_sim.simulation.checks.answers import Answers, Ask
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.faults.swarm import habits
 from broker_sim.simulation.sweeps.trial import Case, run
-from broker_sim.words import UsageError
 
 ROOT = Path(broker_sim.__file__).parent
 
@@ -28,14 +28,13 @@ def test_the_table_is_what_the_code_has() -> None:
     used: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
         for name in re.findall(r'buggify\.fires\(\s*"([^"]+)"', path.read_text()):
-            used.setdefault(name, set()).add(path.stem)
-    used["reads byte by byte"] = {"connection"}  # by way of `Buggify.splits`
+            used.setdefault(name, set()).add(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    used["reads byte by byte"] = {"network.connection"}  # by way of `Buggify.splits`
     assert set(used) == set(SITES)
     for site in SITES.values():
         module, _, function = site.where.rpartition(".")
         assert module in used[site.name]
-        package = "broker_sim.handlers" if module.startswith("k") else "broker_sim"
-        assert f"def {function}(" in Path(importlib.import_module(f"{package}.{module}").__file__ or "").read_text()
+        assert f"def {function}(" in Path(importlib.import_module(f"broker_sim.{module}").__file__ or "").read_text()
         assert site.what
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.buggify import SITES
+from broker_sim.common.buggify import SITES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.checks.ledger import Ledger

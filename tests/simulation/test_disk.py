@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage import KafkaStorageError, PartitionLog
-from broker_sim.words import UsageError
 from tests.storage.batches import NOW_MS, add, batch, config, fill, idempotent, values
 
 HOME = Path("/data")

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.incidents import ClusterError
+from broker_sim.api.incidents import ClusterError
+from broker_sim.common.text import UsageError
 from broker_sim.journal import problems
-from broker_sim.metadata import KafkaError
+from broker_sim.metadata.cluster_state import KafkaError
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.checks.answers import InvariantBroken
 from broker_sim.simulation.cluster import SimCluster
@@ -22,7 +23,6 @@ from broker_sim.simulation.faults.kinds import Fault, check, inject
 from broker_sim.simulation.sweeps.trial import Case, run
 from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.process import DEAD
-from broker_sim.words import UsageError
 from kafka_wire.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
 

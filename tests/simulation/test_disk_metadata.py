@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.metadata.topics import KafkaError
 from broker_sim.simulation.virtual.disk import Killed, SimDisk
 from broker_sim.storage.files import Files
-from broker_sim.topics import KafkaError
 from kafka_wire.errors import Err
 from tests.data_plane.helpers import fill
 from tests.simulation.metadata_life import metadata_life

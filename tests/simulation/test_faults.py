@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation import simulate
 from broker_sim.simulation.checks.liveness import Expected, NotAlive, Unsafe, converge, safe
 from broker_sim.simulation.faults.kinds import KINDS, Fault, check, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
 from broker_sim.simulation.workloads.programs import Delivery
-from broker_sim.words import UsageError
 from tests.simulation.workload import GROUP, begin
 
 TARGETS = Targets(
@@ -40,13 +40,13 @@ def test_a_plan_survives_json() -> None:
         ({}, "a list of"),
         ([["crash", 1, {}]], "no kind of fault 1"),
         ([[1]], "a fault is"),
-        ([[-1, "elect", {"log": "orders-0"}]], "not a number of seconds"),
+        ([[-1, "elect", {"log": "orders-0"}]], "elect: t_s: -1 is not a duration"),
         ([[1, "elekt", {}]], "did you mean 'elect'"),
-        ([[1, "elect"]], "elect needs log"),
+        ([[1, "elect"]], "elect: log is missing"),
         ([[1, "pause", {"host": "c1", "fro_s": 1}]], "did you mean 'for_s'"),
         ([[1, "state", {"log": "orders-0", "state": "stuk"}]], "did you mean 'stuck'"),
         ([[1, "rule", {"api": "Fetch"}]], "needs a verdict"),
-        ([[1, "cut", {"sender": "a", "for_s": True}]], "for_s is True"),
+        ([[1, "cut", {"sender": "a", "for_s": True}]], "for_s: True is not a duration"),
     ],
 )
 def test_what_can_not_be_meant_is_said_before_anything_runs(plan: object, said: str) -> None:
@@ -128,7 +128,7 @@ def test_what_can_not_be_at_its_moment_is_left_out_and_told() -> None:
             Fault(2, "state", {"log": "orders-0", "state": "stuck"}),
             Fault(3, "state", {"log": "orders-0", "state": "slow", "latency": 1}),
             Fault(3, "restart", {"host": "c9"}),
-            Fault(3, "elect", {"log": "ordres"}),
+            Fault(3, "elect", {"log": "ordres-0"}),
             Fault(3, "hang", {"client": "p", "hang_s": 1}),
         ]
         faults = inject(sim, plan)

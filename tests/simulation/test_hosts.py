@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.simulation import Simulation, simulate
-from broker_sim.words import UsageError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from broker_sim.common.text import UsageError
 from broker_sim.simulation import Simulation, simulate
 from broker_sim.simulation.virtual.network import Link
-from broker_sim.words import UsageError
 
 PAYLOAD = bytes(range(256)) * 40
 

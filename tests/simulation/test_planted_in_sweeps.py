@@ -37,15 +37,16 @@ def consumers_commit_before_they_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_takes_over_begins_one_behind(patch: pytest.MonkeyPatch) -> None:
-    real = k09_offset_fetch._parts
+    real = k09_offset_fetch._shown
 
-    def parts(shape: Any, partitions: Any) -> Any:
-        answers = real(shape, partitions)
-        for answer in answers:
-            answer.committed_offset += answer.committed_offset > 0
-        return answers
+    def shown(of_topic: Any, of_partition: Any, rows: Any, pace: Any) -> Any:
+        topics = yield from real(of_topic, of_partition, rows, pace)
+        for topic in topics:
+            for answer in topic.partitions:
+                answer.committed_offset += answer.committed_offset > 0
+        return topics
 
-    patch.setattr(k09_offset_fetch, "_parts", parts)
+    patch.setattr(k09_offset_fetch, "_shown", shown)
 
 
 def repeated_batches_are_taken(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from broker_sim.pytest_sim import parse_seeds
-from broker_sim.words import UsageError
+from broker_sim.common.text import UsageError
+from broker_sim.simulation.virtual.hashseed import SEED
+from broker_sim.testing.pytest_simulation import parse_seeds
 
 pytestmark = pytest.mark.timeout(180)  # processes of their own, beside others
 
@@ -78,14 +79,21 @@ def play(pytester: pytest.Pytester, code: str, *arguments: str, timeout: float =
 
 
 @pytest.fixture(autouse=True)
-def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that was started again, which costs as much as the test: where that is the subject, tests are ``unpinned``."""
+    monkeypatch.setenv("PYTHONHASHSEED", SEED)
+
+
+@pytest.fixture
+def unpinned(pinned: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a user's shell."""
-    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    monkeypatch.delenv("PYTHONHASHSEED")
 
 
 # --- clean and failing -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_every_seed_is_a_world_of_its_own_and_the_hash_seed_is_pinned(pytester: pytest.Pytester) -> None:
     code = """
 seen = []
@@ -117,6 +125,7 @@ def test_a_number_of_seeds(sim):
     assert result.stderr.str() == ""
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_a_failure_tells_how_to_see_it_again_and_what_it_takes(pytester: pytest.Pytester) -> None:
     result = play(pytester, CRASHES)
     result.assert_outcomes(failed=1)
@@ -322,6 +331,7 @@ def test_it(sim):
 # --- beside other plugins --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_with_xdist_the_workers_are_pinned(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.mark.sim(seeds=2)
@@ -334,6 +344,7 @@ def test_other(): ...
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_a_random_order_is_the_one_that_was_announced(pytester: pytest.Pytester) -> None:
     tests = "\n".join(f"def test_{n}(sim): print('SEED', random.random())" for n in range(5))
     pytester.makepyfile(HEAD + "import random\n" + tests)
@@ -351,6 +362,7 @@ def test_a_random_order_is_the_one_that_was_announced(pytester: pytest.Pytester)
 @pytest.mark.parametrize(
     "options", [("-p", "no:asyncio", "-s"), ("-o", "asyncio_mode=auto", "-q"), ("-p", "no:terminal")]
 )
+@pytest.mark.usefixtures("unpinned")
 def test_with_and_without_others(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
     code = "@pytest.mark.sim(seeds=2)\ndef test_passes(sim): assert sim.pinned\ndef test_fails(sim): assert 0"
     result = play(pytester, code, "--junitxml", "told.xml", *options)
@@ -358,6 +370,7 @@ def test_with_and_without_others(pytester: pytest.Pytester, options: tuple[str, 
     assert 'errors="0" failures="1" skipped="0" tests="2"' in (pytester.path / "told.xml").read_text()
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_python_m_pytest_and_a_debugger(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         HEAD + "@pytest.mark.sim(seeds=2)\ndef test_it(sim):\n    breakpoint()\n    assert sim.pinned\n"
@@ -371,6 +384,7 @@ def test_python_m_pytest_and_a_debugger(pytester: pytest.Pytester) -> None:
     assert done.stdout.count("test session starts") == 1
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_nothing_starts_again_where_nothing_with_sim_is_run(pytester: pytest.Pytester) -> None:
     code = """
 def test_other():
@@ -388,6 +402,7 @@ def test_sim(sim): ...
     assert result.stdout.str().count("collected 0 items / 1 error") == 1
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_a_program_that_calls_pytest_is_not_replaced(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(HEAD + "def test_it(sim): assert not sim.pinned; assert 0")
     options = "['-p', 'no:randomly', '-o', 'asyncio_default_fixture_loop_scope=function']"
@@ -410,6 +425,7 @@ def test_a_hash_seed_of_the_users_own_stays_and_is_told(
     result.stdout.fnmatch_lines(["again: PYTHONHASHSEED=42 pytest *::test_it --sim-seed 0"])
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_a_users_own_fixture_of_that_name_is_theirs(pytester: pytest.Pytester) -> None:
     code = """
 @pytest.fixture

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from broker_sim import ClusterError
-from broker_sim.cli import main
+from broker_sim.cli.main import main
+from broker_sim.common.text import UsageError
 from broker_sim.simulation import Simulation
 from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
@@ -29,7 +30,6 @@ from broker_sim.simulation.sweeps import trial
 from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
 from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
 from broker_sim.simulation.virtual.hashseed import is_pinned
-from broker_sim.words import UsageError
 from tests.simulation.planted import LOST, commits_are_not_loaded
 
 

@@ -75,7 +75,8 @@ def test_the_other_examples_run(block: str) -> None:
 
 
 def test_what_it_names_is_there() -> None:
-    from broker_sim import pytest_sim, simulation
+    from broker_sim import simulation
+    from broker_sim.testing import pytest_simulation
 
     with simulation.simulate(0) as sim:
         sim.cluster()
@@ -84,6 +85,6 @@ def test_what_it_names_is_there() -> None:
         assert name in simulation.__all__
     table = TEXT[TEXT.index("### The mark") : TEXT.index("### Programs")]
     listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert listed == set(pytest_sim.OPTIONS) - {"epoch_ms"}
+    assert listed == set(pytest_simulation.OPTIONS) - {"epoch_ms"}
     for option in re.findall(r"`(--sim-\w+)", TEXT):
-        assert option in (ROOT / "broker_sim" / "pytest_plugin.py").read_text()
+        assert option in (ROOT / "broker_sim" / "testing" / "pytest_plugin.py").read_text()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import broker_sim
+from broker_sim.common.text import UsageError
 from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Simulation, Swarm, Unsafe, simulate
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.swarm import SWARM
-from broker_sim.words import UsageError
 from tests.simulation.workload import GROUP, Group, begin
 
 CRASH = Fault(12.0, "crash", {"host": "c2", "for_s": 5})
@@ -80,11 +80,11 @@ def test_what_cannot_be_is_left_out_and_told() -> None:
     ("faults", "message"),
     [
         ([[1, "crsh", {"host": "c1"}]], "no kind of fault 'crsh'; did you mean 'crash'?"),
-        ([[1, "crash", {"hosts": "c1"}]], "crash needs host"),
+        ([[1, "crash", {"hosts": "c1"}]], "no argument of the fault 'crash' 'hosts'; did you mean 'host'"),
         ([[1, "crash", {"host": "c1", "resett": True}]], "did you mean 'reset'"),
         ([[1, "state", {"log": "orders-0", "state": "stuk"}]], "no state 'stuk'; did you mean 'stuck'?"),
         ([["soon", "crash", {"host": "c1"}]], "a fault's time: 'soon' is not a duration"),
-        ([[-1, "crash", {"host": "c1"}]], "not a number of seconds"),
+        ([[-1, "crash", {"host": "c1"}]], "a fault's time: -1 is not a duration"),
         ([["crash", "c1"]], "a fault's time: 'crash' is not a duration"),
         ([{"kind": "crash", "host": "c1"}], "a fault has a time 'at' and a 'kind'"),
         (["crash"], r"a fault is \[seconds, kind, arguments\], not 'crash'"),

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from broker_sim.api.cluster_options import Topics
+from broker_sim.common.text import UsageError
 from broker_sim.simulation import SimForbidden, SimLivelock, SimTimeLimit, simulate
 from broker_sim.simulation.workloads.programs import Consumer
-from broker_sim.words import UsageError
 
 
 def test_a_program_that_raises_ends_the_run_and_tells_where_and_when() -> None:
@@ -132,8 +133,20 @@ def test_what_is_wrong_is_said() -> None:
             sim.cluster()
         with pytest.raises(UsageError, match="port is the simulation's"):
             sim.cluster(name="other", port=1)
+        with pytest.raises(UsageError, match="did you mean 'topics'"):
+            sim.cluster(name="other", topic="orders")
+        with pytest.raises(UsageError, match="a whole number is meant"):
+            sim.cluster(name="other", brokers="three")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="behind the colon"):
+            sim.cluster(name="other", topics=["orders:six"])
         with pytest.raises(UsageError, match="not a duration"):
             sim.run_for("soon")
+
+
+@pytest.mark.parametrize("topics", ["orders:6", ["orders:6"], {"orders": 6}, {"orders": {"partitions": 6}}])
+def test_topics_are_given_as_everywhere(topics: Topics) -> None:
+    with simulate(1) as sim:
+        assert len(sim.cluster(topics=topics).state.topics["orders"].partitions) == 6
 
 
 def test_two_clusters_side_by_side() -> None:
@@ -230,3 +243,20 @@ def test_start_up_is_short() -> None:
             sim.cluster()
         taken.append(time.process_time() - started)
     assert min(taken) < 0.2
+
+
+def test_members_are_called_by_their_hosts() -> None:
+    """As faults are: nobody should have to look up which host ``aiokafka-0.14.0-x3f1`` is."""
+    with simulate(1) as sim:
+        kafka = sim.cluster(topics={"orders": 4})
+        for name in ("app-1", "app-2"):
+            host = sim.host(name)
+            host.spawn(Consumer(sim, host, kafka.bootstrap, "billing", ["orders"]).run)
+        sim.run_for(10)
+        sim.crash("app-1")
+        sim.run_for(20)
+        told, drawn = kafka.group("billing").explain(), kafka.group("billing").timeline()
+    assert "app-1" in told
+    assert "app-1 " in drawn
+    assert "app-2 " in drawn
+    assert "aiokafka" not in drawn

@@ -8,11 +8,11 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from broker_sim import leadership
 from broker_sim.faults.conditions import Condition, Conditions
 from broker_sim.handlers.context import DEFERRED
-from broker_sim.metadata import OFFSETS_TOPIC, Partition
-from broker_sim.runtime import GroupRuntime
+from broker_sim.metadata import leader_election
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
+from broker_sim.runtime.group_coordinator import GroupCoordinator
 from tests.stuck.target import CONFIG, MAX_MESSAGE_BYTES, TOPIC, Answer, Asked, Exchange, Stuck, title, told
 from tests.support.ctx import FakeContext, Sim
 
@@ -73,7 +73,7 @@ class SimStuck(Stuck):
         self._topic = state.create_topic(
             OFFSETS_TOPIC, -1, replication_factor=-1, configs=configs, assignments=assignments
         )
-        self.runtime = GroupRuntime(state, rng=random.Random(1))
+        self.runtime = GroupCoordinator(state, rng=random.Random(1))
         for broker in state.brokers.values():
             broker.runtime = self.runtime
         self.runtime.start()
@@ -140,7 +140,7 @@ class SimStuck(Stuck):
 
     async def move(self) -> None:
         for partition in self.logs:
-            leadership.move(self.sim.state, partition, 2)
+            leader_election.move(self.sim.state, partition, 2)
             self.runtime.reload(partition)
         self.sim.clock.advance(0)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker_sim.clock import ManualClock
-from broker_sim.config import BrokerConfig
-from broker_sim.metadata import Broker, ClusterState
+from broker_sim.common.clock import ManualClock
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.metadata.cluster_state import Broker, ClusterState
 from broker_sim.storage.files import FILES, Files
 
 CLIENT_ID = "tests"
@@ -73,6 +73,11 @@ class FakeContext:
                 next(job)
             except StopIteration as done:
                 return done.value
+
+    def reply_made(self, made: Any) -> None:
+        response = self.in_pieces(made) if isinstance(made, Generator) else made
+        if response is not None:
+            self.reply(response)
 
     def on_disconnect(self, callback: Callable[[], object]) -> None:
         self._on_disconnect = callback

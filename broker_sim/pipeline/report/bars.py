@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker_sim.common.text import duration_text
 from broker_sim.pipeline.report.sheet import NAME, Sheet, number
-from broker_sim.words import duration_text
 
 __all__ = ["churn"]
 

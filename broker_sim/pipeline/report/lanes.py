@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import clock
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.phrases import cause, ended
 from broker_sim.pipeline.report.sheet import merged, number
 from broker_sim.pipeline.report.timeline import Bar, Lane
-from broker_sim.words import duration_text
 
 __all__ = ["lanes", "rebalancing", "stuck_spans", "time"]
 

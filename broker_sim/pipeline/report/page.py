@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.canvas import escaped
 from broker_sim.explain.phrases import clock, count, date
 from broker_sim.pipeline.facts import Facts
@@ -21,7 +22,6 @@ from broker_sim.pipeline.report.lines import committed, lag
 from broker_sim.pipeline.report.sheet import NARROW, WIDE, number, short
 from broker_sim.pipeline.report.style import SCRIPT, css
 from broker_sim.pipeline.report.timeline import timeline
-from broker_sim.words import duration_text
 
 __all__ = ["html"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker_sim.common.text import duration_text
 from broker_sim.explain.canvas import Canvas, escaped
 from broker_sim.explain.phrases import date
 from broker_sim.explain.scale import Scale
-from broker_sim.words import duration_text
 
 __all__ = ["NAME", "NARROW", "WIDE", "Sheet", "merged", "number", "short"]
 

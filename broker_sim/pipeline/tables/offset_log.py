@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.explain.model import DEAD, EMPTY, STABLE
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ def journal_log(events: DataFrame) -> DataFrame:
     moved = ~f.col("state_from").eqNullSafe(f.col("state_to")) | ~f.col("generation_from").eqNullSafe(
         f.col("generation")
     )
-    stored = f.coalesce(f.col("state_to").isin("Stable", "Empty", "Dead"), f.lit(True))
+    stored = f.coalesce(f.col("state_to").isin(STABLE, EMPTY, DEAD), f.lit(True))
     nobody = f.lit(None).cast(OFFSET_LOG.spark()["members"].dataType.elementType)
     groups = told.where((f.col("type") == "group") & moved & stored).select(
         *shared,
-        f.when(f.coalesce("state_to", f.lit("Dead")) == "Dead", "group_tombstone").otherwise("group").alias("kind"),
+        f.when(f.coalesce("state_to", f.lit(DEAD)) == DEAD, "group_tombstone").otherwise("group").alias("kind"),
         "generation",
         "protocol",
         "leader",

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker_sim.fields.kinds import Choice
 from broker_sim.scenario.files import duration, flag, number, plain, table_of, text, texts
-from broker_sim.words import unknown
 
 __all__ = ["COMMITS", "SETTINGS"]
 
@@ -26,17 +26,11 @@ COMMITS = ("each", "auto", "batch", "never")
 """When an app commits: after each record, by the client's auto commit, after each poll's records, or only when told."""
 
 
-def _commit(value: Any) -> str:
-    if value not in COMMITS:
-        raise unknown("way to commit", value, COMMITS)
-    return str(value)
-
-
 SETTINGS: dict[str, Callable[[Any], Any]] = {
     "group": text,
     "topics": texts,
     "assign": flag,
-    "commit": _commit,
+    "commit": Choice(COMMITS, "way to commit"),
     "auto_commit_interval": duration,
     "assignor": text,
     "instance_id": text,

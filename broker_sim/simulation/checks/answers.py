@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.runtime import settings_of
+from broker_sim.runtime.group_coordinator import settings_of
 from broker_sim.simulation.errors import SimError
 from kafka_wire.consumer_protocol import assigned_partitions
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.metadata import ClusterState, Partition
+    from broker_sim.metadata.cluster_state import ClusterState, Partition
 
 __all__ = ["HISTORY", "OFFSETS", "Answers", "Ask", "Broken", "InvariantBroken", "offsets_partition"]
 

@@ -31,13 +31,24 @@ from broker_sim.simulation.checks.answers import (
     offsets_partition,
 )
 from broker_sim.simulation.checks.replay import Told, differences, told_by
-from broker_sim.simulation.checks.rules import RULED, answer_of, at_once, step_error, waits_in_vain
+from broker_sim.simulation.checks.rules import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    RULED,
+    STABLE,
+    answer_of,
+    at_once,
+    step_error,
+    waits_in_vain,
+)
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
     from broker_sim.coordinator.shard import Shard
-    from broker_sim.metadata import Partition
+    from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.checks.ledger import Ledger
 
 __all__ = ["Answers", "Ask", "InvariantBroken", "Invariants", "offsets_partition"]
@@ -195,7 +206,7 @@ class Invariants:
         if before is None or before["state"] != after["state"] or before["generation"] != after["generation"]:
             self._since_ms[group] = self.now_ms
         if before is None or before["state"] != after["state"]:
-            self._was_empty[group] = before is None or before["state"] == "Empty"
+            self._was_empty[group] = before is None or before["state"] == EMPTY
         refused = event["cause"].get("api") == "JoinGroup" and before is not None and after["size"] < before["size"]
         if refused and not self.kafka.runtime.settings.policy.full_group_completes_join:
             self._was_empty[group] = (
@@ -223,7 +234,7 @@ class Invariants:
             ):  # a replacement that can't be stored is undone
                 self._gone[group, each["member"]] = self.answers.tick
         owners: dict[tuple[str, int], str] = {}
-        for each in members.values() if after["state"] == "Stable" else ():
+        for each in members.values() if after["state"] == STABLE else ():
             for topic, indexes in (each["assignment"] or {}).items():
                 for index in indexes:
                     if owners.setdefault((topic, index), each["member"]) != each["member"]:
@@ -233,11 +244,7 @@ class Invariants:
         old, new = before["generation"], after["generation"]
         if new < old:
             self._fail("generations only grow", group, f"from {old} to {new}")
-        if (
-            before["state"] == "PreparingRebalance"
-            and after["state"] not in ("PreparingRebalance", "Dead")
-            and new == old
-        ):
+        if before["state"] == PREPARING and after["state"] not in (PREPARING, DEAD) and new == old:
             self._fail("a rebalance begins a generation", group, f"{old} is {after['state']} again")
         wrong = step_error(before, after)
         if wrong is not None:
@@ -330,8 +337,8 @@ class Invariants:
                 + self.answers.slack_s * 1000
             )
             lasts_ms = self.now_ms - self._since_ms.get(group, self.now_ms)
-            if shown["state"] == "CompletingRebalance" and lasts_ms > longest_ms:
-                self._fail("who owes a SyncGroup goes", group, f"CompletingRebalance for {lasts_ms} ms")
+            if shown["state"] == COMPLETING and lasts_ms > longest_ms:
+                self._fail("who owes a SyncGroup goes", group, f"{COMPLETING} for {lasts_ms} ms")
 
     def finish(self) -> None:
         """The log of every offsets partition, read again, gives what the coordinators have."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimError
-from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster

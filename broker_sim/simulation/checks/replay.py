@@ -13,7 +13,7 @@ from kafka_wire.codec import DecodeError
 from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY, decode_key, decode_value
 
 if TYPE_CHECKING:
-    from broker_sim.metadata import Partition
+    from broker_sim.metadata.cluster_state import Partition
 
 __all__ = ["Told", "differences", "told_by"]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka_wire.errors import Err
+from kafka_wire.group_states import GROUP_STATES
 
 if TYPE_CHECKING:
     from broker_sim.simulation.checks.answers import Ask
 
 __all__ = ["RULED", "answer_of", "at_once", "step_error", "waits_in_vain"]
 
-EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
 RULED = frozenset(
     {
@@ -143,7 +144,7 @@ def at_once(ask: Ask, shown: dict[str, Any], body: dict[str, Any]) -> str | None
 def step_error(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     """What is wrong with a step of a group, which one event has made; None for nothing."""
     old, new = before["state"], after["state"]
-    if "Dead" in (old, new):
+    if DEAD in (old, new):
         return None
     grown = after["generation"] - before["generation"]
     allowed = _STEPS.get((old, new))

@@ -20,7 +20,7 @@ from broker_sim.storage.segment import DiskSegment
 from kafka_wire.record_batch import RecordBatchError, batches, records
 
 if TYPE_CHECKING:
-    from broker_sim.metadata import ClusterState
+    from broker_sim.metadata.cluster_state import ClusterState
     from broker_sim.simulation.virtual.disk import SimDisk
     from broker_sim.storage import PartitionLog
 

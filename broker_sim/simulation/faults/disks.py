@@ -11,23 +11,26 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.incidents import ClusterError
-from broker_sim.simulation.virtual.platter import DISK_FAULTS
+from broker_sim.api.incidents import ClusterError
+from broker_sim.fields.field import Field
+from broker_sim.fields.kinds import Choice, Count, ListOf, Text
+from broker_sim.simulation.virtual.disk_model import CALLS, DISK_FAULTS
 from broker_sim.simulation.virtual.process import context_of
-from broker_sim.words import UsageError, unknown
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["DRAWS", "FAULTS", "OFTEN", "check_disk", "is_of_the_disk", "revive"]
+__all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
 
 _AGAIN_S = 1.0
 """Pause between two starts of brokers whose disk does not let them."""
 
-DYING = ("at_call", "start_at_call")
-BROKEN = ("paths", "free_bytes", "calls")
+DYING = (
+    Field("at_call", Count(1), "the call that changes the disk, from 1, in whose midst they die"),
+    Field("start_at_call", Count(1), "and once more in that call of their start"),
+)
 
 
 # --- what they do ---------------------------------------------------------------------------------------------------------
@@ -82,37 +85,29 @@ def disk(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     return on.kafka.disk.fault(args.pop("what"), until_s=until_s, **args).heal
 
 
-FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[str, ...], tuple[str, ...]], ...] = (
+FAULTS: tuple[tuple[str, str, Callable[..., Any], tuple[Field, ...]], ...] = (
     (
         "kill",
         "the process of all brokers dies and starts again from its disk; ``at_call``: in the midst of that call, from 1, that "
         "changes it; ``start_at_call``: and once more in that call of its start",
         kill,
-        (),
         DYING,
     ),
-    ("power", "the brokers' machines lose power: what is not synced may be gone; as ``kill``", power, (), DYING),
+    ("power", "the brokers' machines lose power: what is not synced may be gone; as ``kill``", power, DYING),
     (
         "disk",
         "the brokers' disk: ``what`` is full (``free_bytes`` left), fails (``calls`` of write, read, sync), readonly or stalls; "
         "``paths``: what fits that pattern",
         disk,
-        ("what",),
-        BROKEN,
+        (
+            Field("what", Choice(DISK_FAULTS, "fault of a disk"), "what is wrong", required=True),
+            Field("paths", Text(), "the files that fit that pattern"),
+            Field("free_bytes", Count(0), "full: how much room is left"),
+            Field("calls", ListOf(Choice(CALLS, "call of a disk")), "fails: the calls that do"),
+        ),
     ),
 )
-"""Name, story, how it begins, what it needs, what it takes: see ``faults.Kind``."""
-
-
-def check_disk(args: dict[str, Any]) -> None:
-    """Raise UsageError for arguments that can't be meant."""
-    if args.get("what", "full") not in DISK_FAULTS:
-        raise unknown("fault of a disk", args["what"], DISK_FAULTS)
-    for name in (*DYING, "free_bytes"):
-        least = 0 if name == "free_bytes" else 1
-        value = args.get(name, least)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+"""Name, story, how it begins, what it takes: see ``faults.Kind``."""
 
 
 def is_of_the_disk(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ Rules:
    leaves the others as they were.
 2. What can't be at its moment - a crash of a host that is down, a second state of one aspect - is left out, and ``skipped`` tells
    it. So any part of a plan is a plan.
-3. ``KINDS`` is the whole list; ``check`` refuses what can't be meant before anything runs.
+3. ``KINDS`` is the whole list; ``check`` refuses what can't be meant before anything runs. Arguments are fields, read as everywhere.
 """
 
 from __future__ import annotations
@@ -21,28 +21,34 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
-from broker_sim.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.api.incidents import ClusterError
+from broker_sim.common.buggify import PROBABILITY, SITES, Buggify
+from broker_sim.common.text import UsageError, duration_text, unknown
 from broker_sim.faults.conditions import KINDS as STATES
-from broker_sim.faults.rules import RULE_KEYS, rule_from
-from broker_sim.incidents import ClusterError
-from broker_sim.simulation.faults.disks import FAULTS, check_disk, revive
+from broker_sim.faults.rules import FIELDS as RULE
+from broker_sim.faults.rules import rule_from
+from broker_sim.fields.field import Field, read
+from broker_sim.fields.kafka import LogName, log_named
+from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOrMore, Text, refusal
+from broker_sim.fields.problems import Problems
+from broker_sim.simulation.faults.disks import FAULTS, revive
 from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.virtual.process import context_of
-from broker_sim.words import UsageError, duration_text, unknown
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
 
     from broker_sim.faults.registry import Fault as Rule
-    from broker_sim.metadata import Partition
+    from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "check", "from_json", "inject", "to_json"]
+__all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "Seconds", "check", "checked", "from_json", "inject", "to_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +92,37 @@ def from_json(value: object) -> FaultPlan:
         if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], dict)):
             raise UsageError(f"a fault is [seconds, kind, arguments], not {json.dumps(entry)[:80]}")
         plan.append(Fault(entry[0], entry[1], entry[2]))
-    for fault in plan:
-        check(fault)
-    return plan
+    return checked(plan)
 
 
 # --- what there is -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+LONGEST_S = 1e8
+
+
+@dataclass(frozen=True)
 class Kind:
-    """A kind of fault. ``begin`` returns what ends it, None where it is over at once."""
+    """A kind of fault. ``begin`` returns what ends it, None where it is over at once; ``takes`` are its arguments but ``for_s``."""
 
     name: str
     story: str
     begin: Callable[[Injection, dict[str, Any]], Callable[[], object] | None]
-    needs: tuple[str, ...]
-    takes: tuple[str, ...] = ()
+    takes: tuple[Field, ...]
+
+    @cached_property
+    def fields(self) -> dict[str, Field]:
+        """All its arguments by their names."""
+        lasts = Field("for_s", Seconds(), "how long it lasts")
+        return {one.name: one for one in (*self.takes, lasts)}
+
+
+class Seconds(Duration):
+    """A duration. A number is taken as it is: virtual time knows parts of a ms, and faults are told as they were given."""
+
+    def read(self, value: object, what: str = "") -> float:
+        exact = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_S
+        return cast(float, value) if exact else super().read(value, what)
 
 
 def _state(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
@@ -206,52 +226,80 @@ def _hang(on: Injection, args: dict[str, Any]) -> None:
     hang(args["hang_s"])
 
 
-_WAY = ("sender", "receiver", "both")
-_LINK = tuple(Link.__dataclass_fields__)
+LOG = Field("log", LogName(), "a log partition", required=True)
+HOST = Field("host", Text(), "a host, a broker's too", required=True)
+SENDER = Field("sender", OneOrMore(), "the host, or hosts, that send; * stands for all", required=True)
+RECEIVER = Field("receiver", OneOrMore(), "who receives; * stands for all others, as does none")
+BOTH = Field("both", Flag(), "back, too")
 
 _ALL = (
     Kind(
         "state",
         "a log is in a state of conditions.KINDS; ``log``: orders-0, or offsets(GROUP)",
         _state,
-        ("log", "state"),
-        ("isr_shrinks_after", "latency", "jitter", "free_bytes"),
+        (
+            LOG,
+            Field("state", Choice(STATES), "the kind of state", required=True),
+            *(Field(name, Seconds(), "as the state's own") for name in ("isr_shrinks_after", "latency", "jitter")),
+            Field("free_bytes", Count(0), "full: how much room is left"),
+        ),
     ),
     Kind(
         "move",
         "another broker leads a log: ``broker``, or the ``step``-th of those that are up",
         _move,
-        ("log",),
-        ("broker", "step"),
+        (
+            LOG,
+            Field("broker", Count(0), "the node id of the new leader"),
+            Field("step", Count(0), "which of those that are up"),
+        ),
     ),
-    Kind("elect", "a new leader epoch of a log, its leader stays", _elect, ("log",)),
-    Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, (), RULE_KEYS),
+    Kind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
+    Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
     Kind(
         "link",
         "a way between hosts has another latency, jitter, share of chunks or of losses",
         _link,
-        ("sender",),
-        (*_WAY[1:], *_LINK),
+        (
+            *(SENDER, RECEIVER, BOTH),
+            Field("latency_ms", Number(0, 3_600_000), "how late what is sent arrives"),
+            Field("jitter_ms", Number(0, 3_600_000), "up to so much later, by chance"),
+            Field("chunks", Number(0, 1), "the share of writes that arrive in two parts"),
+            Field("loss", Number(0, 1), "the share of writes at which the connection is lost"),
+        ),
     ),
-    Kind("cut", "nothing comes through; with ``both``, back neither", _cut, ("sender",), _WAY[1:]),
-    Kind("reset", "all connections between two hosts are lost", _reset, ("sender",), ("receiver",)),
+    Kind("cut", "nothing comes through; with ``both``, back neither", _cut, (SENDER, RECEIVER, BOTH)),
+    Kind("reset", "all connections between two hosts are lost", _reset, (SENDER, RECEIVER)),
     Kind(
         "crash",
         "a host, a broker's too, dies silently, or with ``reset`` its process alone",
         _crash,
-        ("host",),
-        ("reset", "noticed_after_s"),
+        (
+            HOST,
+            Field("reset", Flag(), "its process alone dies: its connections are reset"),
+            Field("noticed_after_s", Seconds(), "of a broker: so long nobody knows"),
+        ),
     ),
-    Kind("pause", "a host stands still", _pause, ("host",)),
-    Kind("restart", "a host's process dies and starts again at once", _restart, ("host",)),
+    Kind("pause", "a host stands still", _pause, (HOST,)),
+    Kind("restart", "a host's process dies and starts again at once", _restart, (HOST,)),
     Kind(
         "buggify",
-        "a site of ``broker_sim.buggify`` is on: brokers do what they seldom do",
+        "a site of ``broker_sim.common.buggify`` is on: brokers do what they seldom do",
         _buggify,
-        ("site",),
-        ("probability",),
+        (
+            Field("site", Choice(SITES), "the site", required=True),
+            Field("probability", Number(0, 1), "how often it does it"),
+        ),
     ),
-    Kind("hang", "the application of a client works ``hang_s`` on its next batch", _hang, ("client", "hang_s")),
+    Kind(
+        "hang",
+        "the application of a client works ``hang_s`` on its next batch",
+        _hang,
+        (
+            Field("client", Text(), "the client", required=True),
+            Field("hang_s", Seconds(), "for how long", required=True),
+        ),
+    ),
     *(Kind(*each) for each in FAULTS),
 )
 
@@ -259,28 +307,32 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
 """All that can go wrong; each takes ``for_s`` too."""
 
 
-def check(fault: Fault) -> None:
-    """Raise UsageError for a fault that can't be meant; names of hosts and logs are looked at when it comes."""
+def check(fault: Fault) -> dict[str, Any]:
+    """The arguments of a fault in their types. Raises UsageError, with all that can't be meant; names of hosts and logs are looked at
+    when it comes."""
     if fault.kind not in KINDS:
         raise unknown("kind of fault", fault.kind, KINDS)
-    kind = KINDS[fault.kind]
-    for what, number in (("t_s", fault.t_s), ("for_s", fault.args.get("for_s", 0))):
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1e8:
-            raise UsageError(f"{fault.kind}: {what} is {number!r}, not a number of seconds")
-    for name in kind.needs:
-        if name not in fault.args:
-            raise UsageError(f"{fault.kind} needs {name}")
-    known = [*kind.needs, *kind.takes, "for_s"]
-    for name in fault.args:
-        if name not in known:
-            raise unknown(f"argument of the fault {fault.kind!r}", name, known)
-    if fault.kind == "state" and fault.args["state"] not in STATES:
-        raise unknown("state", fault.args["state"], STATES)
-    if fault.kind == "buggify" and fault.args["site"] not in SITES:
-        raise unknown("site", fault.args["site"], SITES)
-    check_disk(dict(fault.args))
-    if fault.kind == "rule":
-        rule_from({name: value for name, value in fault.args.items() if name != "for_s"})
+    kind, problems, args = KINDS[fault.kind], Problems(), dict(fault.args)
+    with problems.at("t_s"):
+        Seconds().read(fault.t_s, f"{fault.kind}: t_s")
+    with problems.at():
+        args = read(kind.fields, fault.args, fault.kind, f"argument of the fault {fault.kind!r}")
+        if fault.kind == "rule":
+            rule_from({name: value for name, value in args.items() if name != "for_s"})
+    problems.check()
+    return args
+
+
+def checked(plan: Iterable[Fault]) -> FaultPlan:
+    """The plan with its times as numbers of seconds, the rest as it was given. Raises UsageError, with all that can't be meant."""
+    found: FaultPlan = []
+    problems = Problems()
+    for place, fault in enumerate(plan):
+        with problems.at(place):
+            times = {name: value for name, value in check(fault).items() if name.endswith("_s")}
+            found.append(replace(fault, t_s=Seconds().read(fault.t_s), args={**fault.args, **times}))
+    problems.check()
+    return found
 
 
 # --- what brings it about ------------------------------------------------------------------------------------------------
@@ -306,15 +358,14 @@ class Injection:
         self.buggify: Buggify | None = None
         """The sites that are on."""
         self._context = context_of(None)
-        for number, fault in enumerate(sorted(plan, key=lambda fault: fault.t_s)):
-            check(fault)
+        for number, fault in enumerate(sorted(checked(plan), key=lambda fault: fault.t_s)):
             self._later(fault.t_s, lambda number=number, fault=fault: self._begin(number, fault))  # type: ignore[misc]
 
     def _later(self, seconds: float, what: Callable[[], object]) -> None:
         self._timers.append(self.sim.loop.call_later(seconds, what, context=self._context))
 
     def _begin(self, number: int, fault: Fault) -> None:
-        args = dict(fault.args)
+        args = check(fault)
         for_s = self.lasts_s = args.pop("for_s", None)
         try:
             end = KINDS[fault.kind].begin(self, args)
@@ -358,12 +409,10 @@ class Injection:
 
     def partition(self, name: str) -> Partition:
         """``orders-0``, or ``offsets(GROUP)``. Raises UsageError."""
-        if name.startswith("offsets(") and name.endswith(")"):
-            return self.kafka.offsets_log(name[8:-1]).partition
-        topic, dash, index = name.rpartition("-")
-        if not dash or not index.isdigit():
-            raise UsageError(f"{name!r} is no log; as in orders-0 or offsets(billing)")
-        return self.kafka.log(topic, int(index)).partition
+        named = log_named(name)
+        if named is None:
+            raise refusal("log", name, LogName.meant)
+        return (self.kafka.offsets_log(named) if isinstance(named, str) else self.kafka.log(*named)).partition
 
     def host(self, name: str) -> Any:
         """A host that there is. Raises UsageError."""
@@ -375,10 +424,15 @@ class Injection:
         """Whether a broker is on that host."""
         return name in self.kafka.hosts
 
-    def ways(self, sender: str, receiver: str, both: bool) -> list[tuple[str, str]]:
+    def ways(self, sender: str | list[str], receiver: str | list[str], both: bool) -> list[tuple[str, str]]:
         """The ways from one to the other; ``"*"`` is any."""
-        names = list(self.sim.network.machines)
-        one, other = ([self.sim.network.known(n).name] if n != "*" else names for n in (sender, receiver))
+        network = self.sim.network
+
+        def names(hosts: str | list[str]) -> list[str]:
+            named = [hosts] if isinstance(hosts, str) else hosts
+            return list(network.machines) if "*" in named else [network.known(name).name for name in named]
+
+        one, other = names(sender), names(receiver)
         ways = [(a, b) for a in one for b in other if a != b]
         return list(dict.fromkeys([*ways, *((b, a) for a, b in ways)] if both else ways))
 
@@ -387,7 +441,7 @@ class Injection:
         network = self.sim.network
         for way in ways:
             usual = self._usual.setdefault(way, network.link_of(*way))
-            fields = {name: getattr(usual, name) for name in _LINK}
+            fields = {name: getattr(usual, name) for name in Link.__dataclass_fields__}
             for on, changes in self.links:
                 if way in on:
                     fields.update(changes)

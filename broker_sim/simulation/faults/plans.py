@@ -19,12 +19,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, check
+from broker_sim.common.text import UsageError, duration_ms, unknown
+from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, Seconds, checked
 from broker_sim.simulation.faults.swarm import SWARM, Targets, draw, habits
-from broker_sim.words import UsageError, duration_ms, unknown
 
 if TYPE_CHECKING:
-    from broker_sim.metadata import Partition
+    from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.world import Simulation
 
@@ -123,10 +123,7 @@ def plan_from(value: Plan) -> Swarm | FaultPlan:
         return value
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise UsageError(f"faults= takes a list of faults or a Swarm, not {value!r}")
-    plan = [_fault(entry) for entry in value]
-    for fault in plan:
-        check(fault)
-    return plan
+    return checked([_fault(entry) for entry in value])
 
 
 def _fault(entry: object) -> Fault:
@@ -152,18 +149,12 @@ def _from_mapping(entry: Mapping[str, Any]) -> Fault:
 
 
 def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else duration_ms(value, "a fault's time") / 1000
+    return Seconds().read(value, "a fault's time")
 
 
 def _plain(args: Mapping[str, Any]) -> dict[str, Any]:
-    """``for="15s"`` is ``for_s=15``."""
-    plain = dict(args)
-    for name, value in args.items():
-        if name == "for":
-            plain["for_s"] = _seconds(plain.pop(name))
-        elif name.endswith("_s") and isinstance(value, str):
-            plain[name] = _seconds(value)
-    return plain
+    """``for="15s"`` is ``for_s="15s"``."""
+    return {"for_s" if name == "for" else name: value for name, value in args.items()}
 
 
 class UserInjection(Injection):

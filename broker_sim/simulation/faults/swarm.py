@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker_sim.buggify import PROBABILITY, SITES
+from broker_sim.common.buggify import PROBABILITY, SITES
 from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.simulation.faults.disks import DRAWS, OFTEN
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan

@@ -16,7 +16,7 @@ from broker_sim.faults.conditions import KINDS as STATES
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.cluster import Cluster
+    from broker_sim.api.cluster import Cluster
     from broker_sim.simulation.faults.kinds import Injection
 
 __all__ = ["EXPECTED", "Coverage", "hits_of"]

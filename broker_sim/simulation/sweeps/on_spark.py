@@ -28,12 +28,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.clock import stopwatch
+from broker_sim.common.clock import stopwatch
+from broker_sim.common.text import UsageError
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
 from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary, keep, kept_cases
 from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.simulation.virtual.hashseed import is_pinned
-from broker_sim.words import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

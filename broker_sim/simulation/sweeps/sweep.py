@@ -29,12 +29,12 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from broker_sim.buggify import SITES
+from broker_sim.common.buggify import SITES
+from broker_sim.common.text import UsageError
 from broker_sim.simulation.sweeps.coverage import EXPECTED
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
 from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.simulation.virtual.hashseed import SEED
-from broker_sim.words import UsageError
 
 __all__ = [
     "Failure", "Options", "Summary", "draw", "draw_case", "keep", "kept_cases", "note", "read_case", "replay", "shrunk", "sweep",

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.journal.files import plain
 from broker_sim.simulation.checks.invariants import InvariantBroken
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
@@ -30,11 +31,10 @@ from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, from
 from broker_sim.simulation.faults.swarm import draw, habits
 from broker_sim.simulation.sweeps.coverage import Coverage, hits_of
 from broker_sim.simulation.virtual.network import Link
+from broker_sim.simulation.workloads.aiokafka_workload import Stage, Watch
 from broker_sim.simulation.workloads.catalogue import WORKLOADS, Workload
-from broker_sim.simulation.workloads.rough import Rough
-from broker_sim.simulation.workloads.stage import Stage, Watch
+from broker_sim.simulation.workloads.wire_workload import Rough
 from broker_sim.simulation.world import Simulation, simulate
-from broker_sim.words import UsageError, unknown
 
 __all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "World", "case_from", "plan_of", "run", "verdict_row"]
 

@@ -7,7 +7,7 @@ ends; in the middle of putting the surroundings back, which stay virtual for the
 2. It is raised at once where the test's own code runs between two runs; and again by the next run, or at the end of the block, in
    case a finaliser has swallowed it.
 3. Everywhere else it is raised by the loop, after the callback in which it came, or at the end of the block when all is as before.
-4. Code that does not come back is interrupted a second later: ``patience``.
+4. Code that does not come back is interrupted a second later: ``watchdog``.
 5. Signals reach the main thread alone: a simulation in another one keeps none. An alarm that nobody has set is left alone.
 """
 

@@ -28,7 +28,8 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from broker_sim.simulation.virtual.platter import (
+from broker_sim.common.text import UsageError, unknown
+from broker_sim.simulation.virtual.disk_model import (
     CALLS,
     DISK_FAULTS,
     SECTOR,
@@ -40,7 +41,6 @@ from broker_sim.simulation.virtual.platter import (
     torn,
 )
 from broker_sim.storage.files import Closable, Files
-from broker_sim.words import UsageError, unknown
 
 __all__ = ["DISK_FAULTS", "SECTOR", "DiskFault", "Killed", "SimDisk"]
 

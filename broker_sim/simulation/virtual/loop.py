@@ -30,11 +30,11 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.virtual.alarms import uninterrupted
 from broker_sim.simulation.virtual.patches import threads
 from broker_sim.simulation.virtual.process import PROCESS, RUNNING, Process
-from broker_sim.words import duration_text
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.native import NativeThreads

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from broker_sim.common.text import UsageError, unknown
 from broker_sim.simulation.virtual.process import PROCESS, Process
 from broker_sim.simulation.virtual.transport import SimTransport
-from broker_sim.words import UsageError, unknown
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop

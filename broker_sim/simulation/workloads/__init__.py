@@ -1,5 +1,5 @@
 """Who is at work in a run.
 
-aiokafka ``programs`` on a ``stage``; ``rough`` and ``hostile`` clients on the wire protocol (``raw``), ``cooperative`` members; an
-``admin``. The ``catalogue`` names them.
+aiokafka ``programs`` (``aiokafka_workload``); clients on the wire protocol (``raw``), ``hostile`` ones among them
+(``wire_workload``); ``cooperative`` members; an ``admin``. The ``catalogue`` names them.
 """

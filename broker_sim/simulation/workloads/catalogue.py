@@ -1,4 +1,4 @@
-"""What a sweep can run: each workload is an entry that says who works on what. ``stage`` and ``rough`` let it live.
+"""What a sweep can run: each workload is an entry that says who works on what. ``aiokafka_workload`` and ``wire_workload`` let it live.
 
 WORKLOADS["static"].hosts(members=2)        # ('c1', 'c2', 'p1')
 """

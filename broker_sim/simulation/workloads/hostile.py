@@ -20,7 +20,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker_sim import leadership
+from broker_sim.metadata import leader_election
 from broker_sim.simulation.checks.invariants import Answers, InvariantBroken, Invariants
 from broker_sim.simulation.workloads.raw import (
     CONFIG,
@@ -49,7 +49,7 @@ from kafka_wire.messages.k47_offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from broker_sim.metadata import Partition
+    from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.world import Simulation
 
 __all__ = ["Hostile", "Report", "read_twice", "rough_life"]
@@ -245,7 +245,7 @@ async def _incidents(scene: Scene, rng: random.Random) -> None:
 
 def _move(scene: Scene, partition: Partition, rng: random.Random) -> None:
     others = [node for node in scene.kafka.state.brokers if node != partition.leader]
-    leadership.move(scene.kafka.state, partition, rng.choice(others))
+    leader_election.move(scene.kafka.state, partition, rng.choice(others))
 
 
 async def _silence(members: list[Member], rng: random.Random) -> None:
@@ -338,5 +338,5 @@ async def read_twice(scene: Scene, partition: Partition) -> None:
                 break
             await asyncio.sleep(0.1)
         others = [node for node in scene.kafka.state.brokers if node != partition.leader]
-        leadership.move(scene.kafka.state, partition, others[0])
+        leader_election.move(scene.kafka.state, partition, others[0])
     reader.close()

@@ -5,25 +5,43 @@ record errors (KIP-467); v10 adds the current leader and node endpoints (KIP-951
 
 from __future__ import annotations
 
-from kafka_wire.schema import ZERO_UUID, array, int16, int32, int64, message, nested, records, string, struct, uuid
+from kafka_wire.schema import (
+    ZERO_UUID,
+    Api,
+    Entity,
+    array,
+    int16,
+    int32,
+    int64,
+    message,
+    nested,
+    records,
+    string,
+    struct,
+    uuid,
+)
+
+API = Api(
+    0, "3-13", flexible="9+", advertised={"3.4": "0-9", "3.7": "0-10", "3.8": "0-11", "4.0": "3-12", "4.1": "3-13"}
+)
 
 
 @struct
 class PartitionProduceData:
-    index: int = int32(default=0)
+    index: int = int32(default=0, entity=Entity.PARTITION)
     records: bytes | None = records(nullable="0+", default=b"")
 
 
 @struct
 class TopicProduceData:
-    name: str = string("0-12", default="")
-    topic_id: bytes = uuid("13+", default=ZERO_UUID)
+    name: str = string("0-12", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("13+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partition_data: list[PartitionProduceData] = array(PartitionProduceData, default_factory=list)
 
 
-@message("3-13", flexible="9+", api_key=0)
+@message(API)
 class ProduceRequest:
-    transactional_id: str | None = string("3+", nullable="3+", default=None)
+    transactional_id: str | None = string("3+", nullable="3+", default=None, entity=Entity.TRANSACTIONAL_ID)
     acks: int = int16(default=0)
     timeout_ms: int = int32(default=0)
     topic_data: list[TopicProduceData] = array(TopicProduceData, default_factory=list)
@@ -43,7 +61,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    index: int = int32(default=0)
+    index: int = int32(default=0, entity=Entity.PARTITION)
     error_code: int = int16(default=0)
     base_offset: int = int64(default=0)
     log_append_time_ms: int = int64("2+", default=-1)
@@ -57,8 +75,8 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    name: str = string("0-12", default="")
-    topic_id: bytes = uuid("13+", default=ZERO_UUID)
+    name: str = string("0-12", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("13+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, default_factory=list)
 
 
@@ -70,7 +88,7 @@ class NodeEndpoint:
     rack: str | None = string("10+", nullable="10+", default=None)
 
 
-@message("3-13", flexible="9+", api_key=0)
+@message(API)
 class ProduceResponse:
     responses: list[TopicProduceResponse] = array(TopicProduceResponse, default_factory=list)
     throttle_time_ms: int = int32("1+", default=0)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from kafka_wire.schema import (
     ZERO_UUID,
+    Api,
+    Entity,
     array,
     int8,
     int16,
@@ -20,6 +22,13 @@ from kafka_wire.schema import (
     uuid,
 )
 
+API = Api(
+    1,
+    "4-18",
+    flexible="12+",
+    advertised={"3.4": "0-13", "3.5": "0-15", "3.7": "0-16", "3.9": "0-17", "4.0": "4-17", "4.1": "4-18"},
+)
+
 
 @struct
 class ReplicaState:
@@ -29,7 +38,7 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    partition: int = int32(default=0)
+    partition: int = int32(default=0, entity=Entity.PARTITION)
     current_leader_epoch: int = int32("9+", default=-1)
     fetch_offset: int = int64(default=0)
     last_fetched_epoch: int = int32("12+", default=-1)
@@ -41,8 +50,8 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    topic: str = string("0-12", default="")
-    topic_id: bytes = uuid("13+", default=ZERO_UUID)
+    topic: str = string("0-12", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("13+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partitions: list[FetchPartition] = array(FetchPartition, default_factory=list)
 
 
@@ -53,7 +62,7 @@ class ForgottenTopic:
     partitions: list[int] = array("int32", "7+", default_factory=list)
 
 
-@message("4-18", flexible="12+", api_key=1)
+@message(API)
 class FetchRequest:
     cluster_id: str | None = string("12+", nullable="12+", tag=0, tagged="12+", default=None)
     replica_id: int = int32("0-14", default=-1)
@@ -127,7 +136,7 @@ class NodeEndpoint:
     rack: str | None = string("16+", nullable="16+", default=None)
 
 
-@message("4-18", flexible="12+", api_key=1)
+@message(API)
 class FetchResponse:
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("7+", default=0)

@@ -4,18 +4,22 @@ authorized operations; v10 topic ids (KIP-516); v12 asks by topic id; v13 a top-
 
 from __future__ import annotations
 
-from kafka_wire.schema import ZERO_UUID, array, boolean, int16, int32, message, string, struct, uuid
+from kafka_wire.schema import ZERO_UUID, All, Api, Entity, array, boolean, int16, int32, message, string, struct, uuid
+
+API = Api(3, "0-13", flexible="9+", advertised={"3.4": "0-12", "4.0": "0-13"})
 
 
 @struct
 class MetadataRequestTopic:
-    topic_id: bytes = uuid("10+", default=ZERO_UUID)
-    name: str | None = string(nullable="10+", default="")
+    topic_id: bytes = uuid("10+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
+    name: str | None = string(nullable="10+", default="", entity=Entity.TOPIC)
 
 
-@message("0-13", flexible="9+", api_key=3)
+@message(API)
 class MetadataRequest:
-    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+", default_factory=list)
+    topics: list[MetadataRequestTopic] | None = array(
+        MetadataRequestTopic, nullable="1+", default_factory=list, all_if=All.NULL
+    )
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10", default=False)
     include_topic_authorized_operations: bool = boolean("8+", default=False)
@@ -43,14 +47,14 @@ class MetadataResponsePartition:
 @struct
 class MetadataResponseTopic:
     error_code: int = int16(default=0)
-    name: str | None = string(nullable="12+", default="")
-    topic_id: bytes = uuid("10+", default=ZERO_UUID)
+    name: str | None = string(nullable="12+", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("10+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     is_internal: bool = boolean("1+", default=False)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition, default_factory=list)
     topic_authorized_operations: int = int32("8+", default=-2147483648)
 
 
-@message("0-13", flexible="9+", api_key=3)
+@message(API)
 class MetadataResponse:
     throttle_time_ms: int = int32("3+", default=0)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, default_factory=list)

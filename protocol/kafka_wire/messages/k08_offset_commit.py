@@ -4,12 +4,14 @@ v2-4 a retention time; v6 leader epochs; v7 static members (KIP-345); v9 KIP-848
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int16, int32, int64, message, string, struct
+from kafka_wire.schema import Api, Entity, array, int16, int32, int64, message, string, struct
+
+API = Api(8, "0-9", flexible="8+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "2-9", "4.2": "2-10"})
 
 
 @struct
 class OffsetCommitRequestPartition:
-    partition_index: int = int32(default=0)
+    partition_index: int = int32(default=0, entity=Entity.PARTITION)
     committed_offset: int = int64(default=0)
     committed_leader_epoch: int = int32("6+", default=-1)
     commit_timestamp: int = int64("1", default=-1)
@@ -18,33 +20,33 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    name: str = string("0-9", default="")
+    name: str = string("0-9", default="", entity=Entity.TOPIC)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, default_factory=list)
 
 
-@message("0-9", flexible="8+", api_key=8)
+@message(API)
 class OffsetCommitRequest:
-    group_id: str = string(default="")
+    group_id: str = string(default="", entity=Entity.GROUP)
     generation_id_or_member_epoch: int = int32("1+", default=-1)
-    member_id: str = string("1+", default="")
-    group_instance_id: str | None = string("7+", nullable="7+", default=None)
+    member_id: str = string("1+", default="", entity=Entity.MEMBER)
+    group_instance_id: str | None = string("7+", nullable="7+", default=None, entity=Entity.INSTANCE)
     retention_time_ms: int = int64("2-4", default=-1)
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, default_factory=list)
 
 
 @struct
 class OffsetCommitResponsePartition:
-    partition_index: int = int32(default=0)
+    partition_index: int = int32(default=0, entity=Entity.PARTITION)
     error_code: int = int16(default=0)
 
 
 @struct
 class OffsetCommitResponseTopic:
-    name: str = string("0-9", default="")
+    name: str = string("0-9", default="", entity=Entity.TOPIC)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, default_factory=list)
 
 
-@message("0-9", flexible="8+", api_key=8)
+@message(API)
 class OffsetCommitResponse:
     throttle_time_ms: int = int32("3+", default=0)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic, default_factory=list)

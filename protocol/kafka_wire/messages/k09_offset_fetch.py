@@ -4,36 +4,38 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int16, int32, int64, message, string, struct
+from kafka_wire.schema import All, Api, Entity, array, boolean, int16, int32, int64, message, string, struct
+
+API = Api(9, "0-9", flexible="6+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "1-9", "4.2": "1-10"})
 
 
 @struct
 class OffsetFetchRequestTopic:
-    name: str = string("0-7", default="")
-    partition_indexes: list[int] = array("int32", "0-7", default_factory=list)
+    name: str = string("0-7", default="", entity=Entity.TOPIC)
+    partition_indexes: list[int] = array("int32", "0-7", default_factory=list, entity=Entity.PARTITION)
 
 
 @struct
 class OffsetFetchRequestTopics:
-    name: str = string("8-9", default="")
-    partition_indexes: list[int] = array("int32", "8+", default_factory=list)
+    name: str = string("8-9", default="", entity=Entity.TOPIC)
+    partition_indexes: list[int] = array("int32", "8+", default_factory=list, entity=Entity.PARTITION)
 
 
 @struct
 class OffsetFetchRequestGroup:
-    group_id: str = string("8+", default="")
-    member_id: str | None = string("9+", nullable="9+", default=None)
+    group_id: str = string("8+", default="", entity=Entity.GROUP)
+    member_id: str | None = string("9+", nullable="9+", default=None, entity=Entity.MEMBER)
     member_epoch: int = int32("9+", default=-1)
     topics: list[OffsetFetchRequestTopics] | None = array(
-        OffsetFetchRequestTopics, "8+", nullable="8+", default_factory=list
+        OffsetFetchRequestTopics, "8+", nullable="8+", default_factory=list, all_if=All.NULL
     )
 
 
-@message("0-9", flexible="6+", api_key=9)
+@message(API)
 class OffsetFetchRequest:
-    group_id: str = string("0-7", default="")
+    group_id: str = string("0-7", default="", entity=Entity.GROUP)
     topics: list[OffsetFetchRequestTopic] | None = array(
-        OffsetFetchRequestTopic, "0-7", nullable="2-7", default_factory=list
+        OffsetFetchRequestTopic, "0-7", nullable="2-7", default_factory=list, all_if=All.NULL
     )
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+", default_factory=list)
     require_stable: bool = boolean("7+", default=False)
@@ -41,8 +43,8 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    partition_index: int = int32("0-7", default=0)
-    committed_offset: int = int64("0-7", default=0)
+    partition_index: int = int32("0-7", default=0, entity=Entity.PARTITION)
+    committed_offset: int = int64("0-7", default=0, failed=-1)
     committed_leader_epoch: int = int32("5-7", default=-1)
     metadata: str | None = string("0-7", nullable="0-7", default="")
     error_code: int = int16("0-7", default=0)
@@ -50,7 +52,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    name: str = string("0-7", default="")
+    name: str = string("0-7", default="", entity=Entity.TOPIC)
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7", default_factory=list)
 
 
@@ -71,12 +73,12 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    group_id: str = string("8+", default="")
+    group_id: str = string("8+", default="", entity=Entity.GROUP)
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+", default_factory=list)
     error_code: int = int16("8+", default=0)
 
 
-@message("0-9", flexible="6+", api_key=9)
+@message(API)
 class OffsetFetchResponse:
     throttle_time_ms: int = int32("3+", default=0)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7", default_factory=list)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int16, int32, message, string, struct
+from kafka_wire.schema import Api, array, int16, int32, message, string, struct
+
+API = Api(16, "0-5", flexible="3+", advertised={"3.4": "0-4", "3.8": "0-5"})
 
 
-@message("0-5", flexible="3+", api_key=16)
+@message(API)
 class ListGroupsRequest:
     states_filter: list[str] = array("string", "4+", default_factory=list)
     types_filter: list[str] = array("string", "5+", default_factory=list)
@@ -19,7 +21,7 @@ class ListedGroup:
     group_type: str = string("5+", default="")
 
 
-@message("0-5", flexible="3+", api_key=16)
+@message(API)
 class ListGroupsResponse:
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16(default=0)

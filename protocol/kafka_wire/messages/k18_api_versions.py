@@ -4,10 +4,12 @@ whose minimum is 0.
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int16, int32, int64, message, string, struct
+from kafka_wire.schema import Api, array, boolean, int16, int32, int64, message, string, struct
+
+API = Api(18, "0-4", flexible="3+", advertised={"3.4": "0-3", "3.9": "0-4", "4.4": "0-5"})
 
 
-@message("0-4", flexible="3+", api_key=18)
+@message(API)
 class ApiVersionsRequest:
     client_software_name: str = string("3+", default="")
     client_software_version: str = string("3+", default="")
@@ -34,7 +36,7 @@ class FinalizedFeatureKey:
     min_version_level: int = int16("3+", default=0)
 
 
-@message("0-4", flexible="3+", api_key=18)
+@message(API)
 class ApiVersionsResponse:
     error_code: int = int16(default=0)
     api_keys: list[ApiVersion] = array(ApiVersion, default_factory=list)

@@ -4,7 +4,9 @@ configs; v7 topic ids.
 
 from __future__ import annotations
 
-from kafka_wire.schema import ZERO_UUID, array, boolean, int8, int16, int32, message, string, struct, uuid
+from kafka_wire.schema import ZERO_UUID, Api, Entity, array, boolean, int8, int16, int32, message, string, struct, uuid
+
+API = Api(19, "0-7", flexible="5+", advertised={"3.4": "0-7", "4.0": "2-7"})
 
 
 @struct
@@ -21,14 +23,14 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    name: str = string(default="")
+    name: str = string(default="", entity=Entity.TOPIC)
     num_partitions: int = int32(default=0)
     replication_factor: int = int16(default=0)
     assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment, default_factory=list)
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig, default_factory=list)
 
 
-@message("0-7", flexible="5+", api_key=19)
+@message(API)
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic, default_factory=list)
     timeout_ms: int = int32(default=60000)
@@ -46,7 +48,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    name: str = string(default="")
+    name: str = string(default="", entity=Entity.TOPIC)
     topic_id: bytes = uuid("7+", default=ZERO_UUID)
     error_code: int = int16(default=0)
     error_message: str | None = string("1+", nullable="0+", default="")
@@ -58,7 +60,7 @@ class CreatableTopicResult:
     )
 
 
-@message("0-7", flexible="5+", api_key=19)
+@message(API)
 class CreateTopicsResponse:
     throttle_time_ms: int = int32("2+", default=0)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, default_factory=list)

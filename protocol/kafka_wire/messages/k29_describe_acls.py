@@ -5,10 +5,12 @@ Types, operations and permissions are numbers of ResourceType, PatternType, AclO
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int8, int16, int32, message, string, struct
+from kafka_wire.schema import Api, array, int8, int16, int32, message, string, struct
+
+API = Api(29, "0-3", flexible="2+", advertised={"3.4": "0-3", "4.0": "1-3"})
 
 
-@message("0-3", flexible="2+", api_key=29)
+@message(API)
 class DescribeAclsRequest:
     resource_type_filter: int = int8(default=0)
     resource_name_filter: str | None = string(nullable="0+", default="")
@@ -35,7 +37,7 @@ class DescribeAclsResource:
     acls: list[AclDescription] = array(AclDescription, default_factory=list)
 
 
-@message("0-3", flexible="2+", api_key=29)
+@message(API)
 class DescribeAclsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16(default=0)

@@ -5,7 +5,9 @@ Types, operations and permissions are numbers of ResourceType, PatternType, AclO
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int8, int16, int32, message, string, struct
+from kafka_wire.schema import Api, Entity, array, int8, int16, int32, message, string, struct
+
+API = Api(30, "0-3", flexible="2+", advertised={"3.4": "0-3", "4.0": "1-3"})
 
 
 @struct
@@ -19,9 +21,9 @@ class AclCreation:
     permission_type: int = int8(default=0)
 
 
-@message("0-3", flexible="2+", api_key=30)
+@message(API)
 class CreateAclsRequest:
-    creations: list[AclCreation] = array(AclCreation, default_factory=list)
+    creations: list[AclCreation] = array(AclCreation, default_factory=list, entity=Entity.ACL)
 
 
 @struct
@@ -30,7 +32,7 @@ class AclCreationResult:
     error_message: str | None = string(nullable="0+", default="")
 
 
-@message("0-3", flexible="2+", api_key=30)
+@message(API)
 class CreateAclsResponse:
     throttle_time_ms: int = int32(default=0)
-    results: list[AclCreationResult] = array(AclCreationResult, default_factory=list)
+    results: list[AclCreationResult] = array(AclCreationResult, default_factory=list, entity=Entity.ACL)

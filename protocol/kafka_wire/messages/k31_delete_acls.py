@@ -5,7 +5,9 @@ Types, operations and permissions are numbers of ResourceType, PatternType, AclO
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int8, int16, int32, message, string, struct
+from kafka_wire.schema import Api, Entity, array, int8, int16, int32, message, string, struct
+
+API = Api(31, "0-3", flexible="2+", advertised={"3.4": "0-3", "4.0": "1-3"})
 
 
 @struct
@@ -19,9 +21,9 @@ class DeleteAclsFilter:
     permission_type: int = int8(default=0)
 
 
-@message("0-3", flexible="2+", api_key=31)
+@message(API)
 class DeleteAclsRequest:
-    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, default_factory=list)
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, default_factory=list, entity=Entity.ACL)
 
 
 @struct
@@ -44,7 +46,9 @@ class DeleteAclsFilterResult:
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl, default_factory=list)
 
 
-@message("0-3", flexible="2+", api_key=31)
+@message(API)
 class DeleteAclsResponse:
     throttle_time_ms: int = int32(default=0)
-    filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult, default_factory=list)
+    filter_results: list[DeleteAclsFilterResult] = array(
+        DeleteAclsFilterResult, default_factory=list, entity=Entity.ACL
+    )

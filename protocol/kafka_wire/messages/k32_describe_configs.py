@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int8, int16, int32, message, string, struct
+from kafka_wire.schema import (
+    ERROR_NAME,
+    RESOURCE,
+    Api,
+    Entity,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    string,
+    struct,
+)
+
+API = Api(32, "0-4", flexible="4+", advertised={"3.4": "0-4", "4.0": "1-4"})
 
 
 @struct
 class DescribeConfigsResource:
-    resource_type: int = int8(default=0)
-    resource_name: str = string(default="")
+    resource_type: int = int8(default=0, entity=Entity.RESOURCE_TYPE)
+    resource_name: str = string(default="", entity=RESOURCE)
     configuration_keys: list[str] | None = array("string", nullable="0+", default_factory=list)
 
 
-@message("0-4", flexible="4+", api_key=32)
+@message(API)
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, default_factory=list)
     include_synonyms: bool = boolean("1+", default=False)
@@ -42,13 +57,13 @@ class DescribeConfigsResourceResult:
 @struct
 class DescribeConfigsResult:
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default="")
-    resource_type: int = int8(default=0)
-    resource_name: str = string(default="")
+    error_message: str | None = string(nullable="0+", default="", failed=ERROR_NAME)
+    resource_type: int = int8(default=0, entity=Entity.RESOURCE_TYPE)
+    resource_name: str = string(default="", entity=RESOURCE)
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult, default_factory=list)
 
 
-@message("0-4", flexible="4+", api_key=32)
+@message(API)
 class DescribeConfigsResponse:
     throttle_time_ms: int = int32(default=0)
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult, default_factory=list)

@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int16, int32, int64, message, string, struct
+from kafka_wire.schema import All, Api, Entity, array, boolean, int16, int32, int64, message, string, struct
+
+API = Api(35, "0-4", flexible="2+", advertised={"3.4": "0-4", "4.0": "1-4", "4.3": "1-5"})
 
 
 @struct
 class DescribableLogDirTopic:
-    topic: str = string(default="")
-    partitions: list[int] = array("int32", default_factory=list)
+    topic: str = string(default="", entity=Entity.TOPIC)
+    partitions: list[int] = array("int32", default_factory=list, entity=Entity.PARTITION)
 
 
-@message("0-4", flexible="2+", api_key=35)
+@message(API)
 class DescribeLogDirsRequest:
-    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+", default_factory=list)
+    topics: list[DescribableLogDirTopic] | None = array(
+        DescribableLogDirTopic, nullable="0+", default_factory=list, all_if=All.NULL
+    )
 
 
 @struct
@@ -41,7 +45,7 @@ class DescribeLogDirsResult:
     usable_bytes: int = int64("4+", default=-1)
 
 
-@message("0-4", flexible="2+", api_key=35)
+@message(API)
 class DescribeLogDirsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16("3+", default=0)

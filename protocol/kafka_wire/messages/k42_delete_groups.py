@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, int16, int32, message, string, struct
+from kafka_wire.schema import Api, Entity, array, int16, int32, message, string, struct
+
+API = Api(42, "0-2", flexible="2+", advertised={"3.4": "0-2", "4.4": "0-3"})
 
 
-@message("0-2", flexible="2+", api_key=42)
+@message(API)
 class DeleteGroupsRequest:
-    groups_names: list[str] = array("string", default_factory=list)
+    groups_names: list[str] = array("string", default_factory=list, entity=Entity.GROUP)
 
 
 @struct
 class DeletableGroupResult:
-    group_id: str = string(default="")
+    group_id: str = string(default="", entity=Entity.GROUP)
     error_code: int = int16(default=0)
 
 
-@message("0-2", flexible="2+", api_key=42)
+@message(API)
 class DeleteGroupsResponse:
     throttle_time_ms: int = int32(default=0)
     results: list[DeletableGroupResult] = array(DeletableGroupResult, default_factory=list)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int8, int16, int32, message, string, struct
+from kafka_wire.schema import RESOURCE, Api, Entity, array, boolean, int8, int16, int32, message, string, struct
+
+API = Api(44, "0-1", flexible="1+", advertised={"3.4": "0-1"})
 
 
 @struct
@@ -14,12 +16,12 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    resource_type: int = int8(default=0)
-    resource_name: str = string(default="")
+    resource_type: int = int8(default=0, entity=Entity.RESOURCE_TYPE)
+    resource_name: str = string(default="", entity=RESOURCE)
     configs: list[AlterableConfig] = array(AlterableConfig, default_factory=list)
 
 
-@message("0-1", flexible="1+", api_key=44)
+@message(API)
 class IncrementalAlterConfigsRequest:
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, default_factory=list)
     validate_only: bool = boolean(default=False)
@@ -29,11 +31,11 @@ class IncrementalAlterConfigsRequest:
 class AlterConfigsResourceResponse:
     error_code: int = int16(default=0)
     error_message: str | None = string(nullable="0+", default="")
-    resource_type: int = int8(default=0)
-    resource_name: str = string(default="")
+    resource_type: int = int8(default=0, entity=Entity.RESOURCE_TYPE)
+    resource_name: str = string(default="", entity=RESOURCE)
 
 
-@message("0-1", flexible="1+", api_key=44)
+@message(API)
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = int32(default=0)
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, default_factory=list)

@@ -4,10 +4,12 @@ brokers.
 
 from __future__ import annotations
 
-from kafka_wire.schema import array, boolean, int8, int16, int32, message, string, struct
+from kafka_wire.schema import Api, array, boolean, int8, int16, int32, message, string, struct
+
+API = Api(60, "0-2", flexible="0+", advertised={"3.4": "0", "3.7": "0-1", "4.0": "0-2"})
 
 
-@message("0-2", flexible="0+", api_key=60)
+@message(API)
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean(default=False)
     endpoint_type: int = int8("1+", default=1)
@@ -23,7 +25,7 @@ class DescribeClusterBroker:
     is_fenced: bool = boolean("2+", default=False)
 
 
-@message("0-2", flexible="0+", api_key=60)
+@message(API)
 class DescribeClusterResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16(default=0)

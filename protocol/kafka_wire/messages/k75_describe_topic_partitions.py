@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import ZERO_UUID, array, boolean, int16, int32, message, nested, string, struct, uuid
+from kafka_wire.schema import (
+    ZERO_UUID,
+    All,
+    Api,
+    Entity,
+    array,
+    boolean,
+    int16,
+    int32,
+    message,
+    nested,
+    string,
+    struct,
+    uuid,
+)
+
+API = Api(75, "0", flexible="0+", advertised={"3.8": "0"})
 
 
 @struct
 class TopicRequest:
-    name: str = string(default="")
+    name: str = string(default="", entity=Entity.TOPIC)
 
 
 @struct
@@ -16,9 +32,9 @@ class DescribeTopicPartitionsRequestCursor:
     partition_index: int = int32(default=0)
 
 
-@message("0", flexible="0+", api_key=75)
+@message(API)
 class DescribeTopicPartitionsRequest:
-    topics: list[TopicRequest] = array(TopicRequest, default_factory=list)
+    topics: list[TopicRequest] = array(TopicRequest, default_factory=list, all_if=All.EMPTY)
     response_partition_limit: int = int32(default=2000)
     cursor: DescribeTopicPartitionsRequestCursor | None = nested(
         DescribeTopicPartitionsRequestCursor, nullable="0+", default=None
@@ -41,7 +57,7 @@ class DescribeTopicPartitionsResponsePartition:
 @struct
 class DescribeTopicPartitionsResponseTopic:
     error_code: int = int16(default=0)
-    name: str | None = string(nullable="0+", default="")
+    name: str | None = string(nullable="0+", default="", entity=Entity.TOPIC)
     topic_id: bytes = uuid(default=ZERO_UUID)
     is_internal: bool = boolean(default=False)
     partitions: list[DescribeTopicPartitionsResponsePartition] = array(
@@ -56,7 +72,7 @@ class DescribeTopicPartitionsResponseCursor:
     partition_index: int = int32(default=0)
 
 
-@message("0", flexible="0+", api_key=75)
+@message(API)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: int = int32(default=0)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(

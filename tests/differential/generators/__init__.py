@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.differential.generators import admin, data, groups, wild
+from tests.differential.generators import admin, cluster, connections, data, groups, wild
 from tests.differential.generators.draw import Draw, Versions
 from tests.differential.sequence import Sequence
 
@@ -15,11 +15,20 @@ KINDS = {
     "data": (data.sequence, 6),
     "admin": (admin.sequence, 3),
     "wild": (wild.sequence, 2),
+    "group wires": (connections.of_groups, 2),
+    "wires": (connections.of_data, 2),
+    "nameless": (groups.nameless, 1),
+    "expiring": (groups.expiring, 0),
 }
-"""Name -> generator, and how often it is drawn."""
+"""Name -> generator, and how often it is drawn. What expires is asked for by name alone: its brokers sweep all the time."""
+CLUSTER_KINDS = {
+    "led": (cluster.led, 20),
+    "coordinated": (cluster.coordinated, 20),
+    "outage": (cluster.outage, 1),
+}
+"""Those for several brokers."""
 
-
-GROUP_KINDS = ("group", "timed", "offsets")
+GROUP_KINDS = ("group", "timed", "offsets", "group wires", "coordinated")
 BLOCK = 250
 """So many sequences in a row are of one sort beside 3.x, where each deletion of a topic takes all empty groups along."""
 
@@ -29,14 +38,15 @@ def in_blocks(versions: Versions) -> bool:
     return versions["Produce"][1] < 12
 
 
-def sequence(seed: int, versions: Versions, only: str = "") -> Sequence:
-    """The sequence of a seed, for a broker with these versions; `only` names the one generator to draw from."""
+def sequence(seed: int, versions: Versions, only: str = "", brokers: int = 1) -> Sequence:
+    """The sequence of a seed, for brokers with these versions; `only` names the one generator to draw from."""
     rng = random.Random(seed)
-    names = list(KINDS)
+    kinds = KINDS if brokers == 1 else CLUSTER_KINDS
+    names = list(kinds)
     if in_blocks(versions):
         names = [name for name in names if (name in GROUP_KINDS) == (seed // BLOCK % 2 == 0)]
-    kind = rng.choices(names, [KINDS[name][1] for name in names])[0]
+    kind = rng.choices(names, [kinds[name][1] for name in names])[0]
     kind = only or kind
-    draw = Draw(rng, versions)
-    KINDS[kind][0](draw)
-    return Sequence(seed, kind, draw.steps, timed=kind == "timed")
+    draw = Draw(rng, versions, brokers)
+    {**KINDS, **CLUSTER_KINDS}[kind][0](draw)
+    return Sequence(seed, kind, draw.steps, timed=kind in ("timed", "expiring"), brokers=brokers)

@@ -34,7 +34,7 @@ SETTINGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("min.compaction.lag.ms", ("0", "5", "-1")),
     ("max.compaction.lag.ms", ("0", "1", "5")),
     ("file.delete.delay.ms", ("0", "60000")),
-    ("segment.index.bytes", ("3", "4", "10485760")),
+    ("segment.index.bytes", ("3", "1000", "10485760")),  # 4 to 11 are taken, and no log can be opened then
     ("segment.jitter.ms", ("0", "-1")),
     ("compression.gzip.level", ("1", "9", "10", "-1", "0")),
     ("compression.lz4.level", ("1", "17", "18", "0")),
@@ -74,6 +74,33 @@ def sequence(draw: Draw) -> None:
         draw.step(
             "DescribeConfigs", "look", None, resources=[_resource(2, name, keys)], include_synonyms=draw.often(0.5)
         )
+
+
+OF_GROUPS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
+    *(
+        (f"{kind}.session.timeout.ms", ("45000", "50000", "60001", "1", "x"))
+        for kind in ("consumer", "share", "streams")
+    ),
+    *(
+        (f"{kind}.heartbeat.interval.ms", ("5000", "15000", "15001", "0", None))
+        for kind in ("consumer", "share", "streams")
+    ),
+    ("share.record.lock.duration.ms", ("15000", "1000", "999", "60001")),
+    ("share.auto.offset.reset", ("latest", "earliest", "by_duration:P1D", "by_duration:-PT1S", "none", "")),
+    ("share.isolation.level", ("read_committed", "READ_COMMITTED", "")),
+    ("share.delivery.count.limit", ("2", "10", "11", "1")),
+    ("streams.num.standby.replicas", ("0", "2", "3", "-1")),
+    ("streams.initial.rebalance.delay.ms", ("0", "-1", "9999999")),
+    ("streams.assignor.name", ("sticky", "x")),
+    ("errors.deadletterqueue.topic.name", ("", "dead", "__dead")),
+    ("no.such.setting", ("1", None)),
+)
+OF_METRICS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
+    ("metrics", ("", "*", "org.apache", "a,b", "a,,b")),
+    ("interval.ms", ("100", "99", "3600000", "3600001", "x", None)),
+    ("match", ("", "client_id=a.*", "client_id=[", "nobody=x", "client_id=a,client_software_name=b", "client_id")),
+    ("no.such.setting", ("1",)),
+)
 
 
 def _name(draw: Draw) -> str:
@@ -171,14 +198,14 @@ def _describe(draw: Draw) -> None:
     for _ in range(draw.rng.choices([0, 1, 2], [1, 12, 4])[0]):
         kind = draw.rng.choices([2, 4, 8, 0, 3, 16, 32, 64], [12, 3, 1, 1, 1, 1, 1, 0.5])[0]
         name = {2: _name(draw), 4: draw.one(["1", "", "2", "x", "-1"]), 8: draw.one(["1", "2", ""])}.get(
-            kind, draw.one(["", "x"])
+            kind, draw.one(["", "x", "{p}g", "{p}g"])
         )
         keys = None if draw.often(0.25) else [setting for setting, _ in draw.some(SETTINGS, 0, 4)]
         if kind == 4 and keys is not None:
             keys += ["log.retention.ms", "broker.id", "node.id", "num.io.threads"][: draw.rng.randint(0, 6)]
         if kind == 8:
             keys = ["kafka.nothing"]
-        if kind == 4 and not keys:
+        if kind == 4 and not keys and draw.often(0.7):
             keys = [
                 "log.cleanup.policy",
                 "message.max.bytes",
@@ -200,9 +227,12 @@ def _describe(draw: Draw) -> None:
 def _alter_resources(draw: Draw, incremental: bool) -> list[dict[str, Any]]:
     resources = []
     for _ in range(draw.rng.choices([0, 1, 2], [1, 12, 3])[0]):
-        kind = draw.rng.choices([2, 4, 8, 0, 3], [14, 0.6, 0.6, 0.5, 0.5])[0]
-        name = _name(draw) if kind == 2 else draw.one(["x", "77"])
+        kind = draw.rng.choices([2, 4, 8, 0, 3, 32, 16], [14, 0.6, 0.6, 0.5, 0.5, 1.5, 0.7])[0]
+        name = _name(draw) if kind == 2 else draw.one(["{p}g", "{p}g", ""] if kind in (16, 32) else ["x", "77"])
         rows = _settings(draw)
+        if kind in (16, 32):
+            known = draw.some(OF_GROUPS if kind == 32 else OF_METRICS, 1, 2)
+            rows = [{"name": setting, "value": draw.one(values)} for setting, values in known]
         if incremental:
             for row in rows:
                 row["config_operation"] = draw.rng.choices([0, 1, 2, 3], [8, 3, 2, 2])[0]
@@ -295,4 +325,4 @@ def _versions(draw: Draw) -> None:
         client_software_version=draw.one(["4.1.0", "", "1 2"]),
     )
     if made is not None and draw.often(0.3):
-        made.damage.append(["version", draw.one([5, 6, 99, -1, 32767])])
+        made.damage.append(["version", draw.one([9, 99, -1, 32767])])  # 4.4 has v5

@@ -35,6 +35,11 @@ def sequence(draw: Draw) -> None:
 
 
 def make_topics(draw: Draw) -> None:
+    draw.step("CreateTopics", "look", None, topics=topics(draw))
+
+
+def topics(draw: Draw) -> list[dict[str, Any]]:
+    """The three topics, as CreateTopics has them."""
     compact = [{"name": "cleanup.policy", "value": draw.one(["compact", "compact,delete"])}]
     late = [{"name": "message.timestamp.type", "value": "LogAppendTime"}]
     plain = []
@@ -42,11 +47,10 @@ def make_topics(draw: Draw) -> None:
         plain.append({"name": "max.message.bytes", "value": draw.one(["300", "1000"])})
     if draw.often(0.15):
         plain.append({"name": "min.insync.replicas", "value": "2"})
-    topics = [
+    return [
         {"name": name, "num_partitions": count, "replication_factor": 1, "configs": configs}
         for name, count, configs in ((MADE, 2, plain), (COMPACT, 1, compact), (LATE, 1, late))
     ]
-    draw.step("CreateTopics", "look", None, topics=topics)
 
 
 def _all_of(topic: str, timestamp: int) -> dict[str, Any]:
@@ -66,10 +70,7 @@ def _produce(draw: Draw, model: Model) -> None:
     topics = []
     # which of two batches for one partition counts hangs at Kafka on which of them is sound
     for name in dict.fromkeys(draw.some(TOPICS, 0 if draw.often(0.04) else 1, 2 if draw.often(0.15) else 1)):
-        rows = [
-            {"index": index, "records": _records(draw, model, by, name, index)}
-            for index in dict.fromkeys(_partition(draw) for _ in range(draw.mostly(1, 0, 2, odds=0.88)))
-        ]
+        rows = [{"index": index, "records": _records(draw, model, by, name, index)} for index in _indexes(draw)]
         topic: dict[str, Any] = {"name": name, "partition_data": rows}
         if version >= 13:
             topic["topic_id"] = draw.mostly(f"$topic:{name}", NO_ID, odds=0.96)
@@ -82,6 +83,11 @@ def _produce(draw: Draw, model: Model) -> None:
         timeout_ms=draw.mostly(5000, 0, 100, odds=0.95),
         topic_data=topics,
     )
+
+
+def _indexes(draw: Draw) -> list[int]:
+    found = [_partition(draw) for _ in range(draw.mostly(1, 0, 2, odds=0.88))]
+    return found if draw.often(0.3) else list(dict.fromkeys(found))
 
 
 def _records(draw: Draw, model: Model, by: str, topic: str, index: int) -> Any:
@@ -141,8 +147,10 @@ def _spoil(draw: Draw, batch: dict[str, Any], rows: list[dict[str, Any]]) -> Non
             ]
         )  # fmt: skip
         batch.update(fault)
-        if batch.get("codec") == 3:
-            batch.pop("squeezed", None)  # Kafka's LZ4 reads to the end of its frame
+        if batch.get("codec") in (3, 4):
+            batch.pop(
+                "squeezed", None
+            )  # Kafka's LZ4 reads to the end of its frame, its Zstandard as far as its release does
         return
     row = draw.one(rows)
     row.update(

@@ -17,9 +17,10 @@ T = TypeVar("T")
 class Draw:
     """Chances, and `step`, which adds a request in a version that both sides speak (or does nothing where they have none)."""
 
-    def __init__(self, rng: random.Random, versions: Versions) -> None:
+    def __init__(self, rng: random.Random, versions: Versions, brokers: int = 1) -> None:
         self.rng = rng
         self.versions = versions
+        self.nodes = list(range(1, brokers + 1))
         self.steps: list[Step] = []
 
     def often(self, probability: float) -> bool:
@@ -53,6 +54,10 @@ class Draw:
         made = Step(by=by, api=api, version=self.version(api) if version is None else version, body=body)
         self.steps.append(made)
         return made
+
+    def world(self, *deed: Any) -> None:
+        """Something is done to the cluster."""
+        self.steps.append(Step(world=list(deed)))
 
     def until(self, units: float) -> None:
         self.steps.append(Step(until=units))

@@ -347,6 +347,11 @@ def _admin(draw: Draw, client: Client) -> None:
         draw.step("FindCoordinator", "look", version, key=client.group, key_type=key_type, coordinator_keys=groups)
 
 
+def any_request(draw: Draw, client: Client) -> None:
+    """Something that a client asks for itself, alone in its group."""
+    draw.rng.choices([_request_of_one, _commit, _fetch, _simple_commit], [5, 1, 1, 2])[0](draw, client)
+
+
 def _request_of_one(draw: Draw, client: Client) -> None:
     _request(draw, client, [client])
 
@@ -368,3 +373,109 @@ def _look(draw: Draw) -> None:
     draw.step("ListGroups", "look", None)
     for group in (GROUP, "{p}h"):
         draw.step("OffsetFetch", "look", 7, group_id=group, topics=None)
+
+
+# ---- the group without a name
+
+
+def nameless(draw: Draw) -> None:
+    """Offsets of the group whose name is empty: all plays share it, so each has topics of its own there."""
+    own = "{p}n"
+    draw.step("CreateTopics", "look", None, topics=[{"name": own, "num_partitions": 3, "replication_factor": 1}])
+    client = Client(draw, "a", "", LONG_MS, LONG_MS)
+    for _ in range(draw.rng.randint(5, 16)):
+        topics = [
+            {"name": draw.mostly(own, "{p}none"), "rows": draw.some([0, 1, 2, 3, -1], 0 if draw.often(0.05) else 1, 3)}
+            for _ in range(draw.mostly(1, 2, 0, odds=0.85))
+        ]
+        draw.rng.choices([_nameless_commit, _nameless_fetch, _nameless_other], [5, 4, 2])[0](draw, client, topics)
+    draw.step("OffsetFetch", "look", 7, group_id="", topics=None)
+
+
+def _nameless_commit(draw: Draw, client: Client, topics: list[dict[str, Any]]) -> None:
+    rows = [{"name": one["name"], "partitions": [_committed(draw, index) for index in one["rows"]]} for one in topics]
+    body: dict[str, Any] = {"group_id": "", "generation_id_or_member_epoch": draw.mostly(-1, 0, 1, -2), "topics": rows}
+    if draw.often(0.2):
+        body["member_id"] = "somebody"
+    if draw.often(0.1):
+        body["group_instance_id"] = draw.one(["", "{p}i1"])
+    draw.step("OffsetCommit", "a", None, **body, retention_time_ms=_retention(draw))
+
+
+def _nameless_fetch(draw: Draw, client: Client, topics: list[dict[str, Any]]) -> None:
+    version = draw.version("OffsetFetch")
+    rows = [{"name": one["name"], "partition_indexes": one["rows"]} for one in topics]
+    asked = None if version >= 2 and draw.often(0.25) else rows
+    stable = draw.often(0.3)
+    if version < 8:
+        draw.step("OffsetFetch", "a", version, group_id="", topics=asked, require_stable=stable)
+        return
+    groups = [{"group_id": name, "topics": asked} for name in dict.fromkeys(draw.some(["", "", "{p}g"], 1, 2))]
+    draw.step("OffsetFetch", "a", version, groups=groups, require_stable=stable)
+
+
+def _nameless_other(draw: Draw, client: Client, topics: list[dict[str, Any]]) -> None:
+    """Most others refuse the name; DeleteGroups would take it from all plays."""
+    if draw.often(0.4):
+        draw.step("DescribeGroups", "a", None, groups=["{p}g", ""])
+    elif draw.often(0.5):
+        rows = [{"name": one["name"], "partitions": [{"partition_index": p} for p in one["rows"]]} for one in topics]
+        draw.step("OffsetDelete", "a", None, group_id="", topics=rows)
+    else:
+        draw.one([_join, _sync, _heartbeat, _leave])(draw, client)
+
+
+# ---- offsets and groups that expire
+
+
+def expiring(draw: Draw) -> None:
+    """Offsets with an end of their own, and groups that stay empty. Brokers look for what has expired so often that it is gone within a
+    burst's time, and an empty group without offsets is gone at once: what leaves one is a burst's last request.
+    """
+    client = Client(draw, "a", GROUP, LONG_MS, LONG_MS)
+    client.join_version = draw.version("JoinGroup", 5) if client.instance else draw.version("JoinGroup", 0, 3)
+    at = 0.0
+    for phase in (0.5, 0.25, 0.75, None):
+        _look(draw)
+        for _ in range(draw.rng.randint(0, 3)):
+            draw.rng.choices([_expiring_commit, _arrive, _heartbeat, _fetch], [6, 2, 1, 1])[0](draw, client)
+        if phase is None:
+            break
+        if draw.often(0.4):
+            draw.one([_leave, _offset_delete, _knock, _commit_for_no_time])(draw, client)
+        at = int(at) + draw.one((1, 1, 2, 31)) + phase
+        draw.until(at)
+
+
+def _committed(draw: Draw, index: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": draw.one([0, 5, 77]),
+        "committed_metadata": draw.one(["", "note"]),
+    }
+
+
+def _expiring_commit(draw: Draw, client: Client, retention_ms: tuple[int, ...] = (-1, 2000, 4000, 60_000)) -> None:
+    topics = [
+        {"name": name, "partitions": [_committed(draw, index) for index in draw.some([0, 1, 2], 1, 2)]}
+        for name in draw.some(TOPICS, 1, 2)
+    ]
+    body = {**client.me, "generation_id_or_member_epoch": f"$generation:{client.name}"}
+    if draw.often(0.4):
+        body = {"group_id": client.group, "generation_id_or_member_epoch": -1}
+    version = draw.version("OffsetCommit", 2, 4 if draw.often(0.7) else 99)
+    draw.step("OffsetCommit", client.name, version, **body, topics=topics, retention_time_ms=draw.one(retention_ms))
+
+
+def _commit_for_no_time(draw: Draw, client: Client) -> None:
+    _expiring_commit(draw, client, (0, 1, 2**40))
+
+
+def _arrive(draw: Draw, client: Client) -> None:
+    _join(draw, client, usual=True, again=True)
+    _sync(draw, client, usual=True)
+
+
+def _knock(draw: Draw, client: Client) -> None:
+    """A new member that does not come back with the id that it is told: the group is there, and is empty."""
+    _join(draw, Client(draw, "b", client.group, LONG_MS, LONG_MS), usual=True, again=True)

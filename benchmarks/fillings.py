@@ -1,0 +1,133 @@
+"""Requests of a megabyte for every API: each array of a message in its turn filled with the smallest elements it can have.
+
+Rules:
+1. An array within an array is filled within one element; what stands around it has the values of `_USUAL`: a topic of 10,000
+   partitions, a group, a resource that is a topic. So the request passes the first checks, and its elements are looked at.
+2. Each array is filled twice: with elements that differ (a name each, a partition each), and with elements that are all equal.
+3. The highest version that is advertised: its lengths are the shortest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker_sim.handlers import handler_modules, supported
+from kafka_wire.api_keys import DEFAULT_VERSION
+from kafka_wire.codec import encode
+from kafka_wire.schema import FieldSpec
+
+__all__ = ["TOPIC", "fillings"]
+
+TOPIC, PARTITIONS, GROUP = "many", 10_000, "g"
+
+_USUAL: dict[str, Any] = {
+    "group_id": GROUP,
+    "topic": TOPIC,
+    "name": TOPIC,
+    "topic_name": TOPIC,
+    "resource_name": TOPIC,
+    "resource_type": 2,
+    "timeout_ms": 5000,
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "protocol_type": "consumer",
+    "protocol_name": "range",
+    "acks": -1,
+    "isolation_level": 0,
+    "timestamp": -1,
+    "generation_id": -1,
+    "generation_id_or_member_epoch": -1,
+    "max_bytes": 1 << 20,
+    "partition_max_bytes": 1 << 20,
+    "min_bytes": 1,
+    "session_epoch": -1,
+    "count": 10_001,
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "replica_id": -1,
+    "key_type": 0,
+    "response_partition_limit": 2000,
+}
+
+Make = Callable[[], tuple[object, int]]
+
+
+def fillings(topic_id: bytes, size: int = 1_000_000) -> Iterator[tuple[str, Make]]:
+    """(name, what makes the request and its version) for every array of every request, of `size` bytes. ``topic_id``: `TOPIC`'s."""
+    for key, module in handler_modules().items():
+        version = supported(DEFAULT_VERSION)[key][1]
+        api = "".join(map(str.capitalize, module.split("_")[1:]))
+        cls = getattr(importlib.import_module(f"kafka_wire.messages.{module}"), api + "Request")
+        for path in _arrays(cls, version):
+            for kind in ("different", "equal"):
+                name = f"{api} v{version}, {kind} {'.'.join(path)}"
+                yield name, lambda c=cls, v=version, p=path, k=kind: (_filled(c, v, p, k == "equal", topic_id, size), v)
+
+
+def _fields(cls: type, version: int) -> list[tuple[str, FieldSpec]]:
+    return [(name, spec) for name, spec in cls.__fields__ if version in spec.versions]  # type: ignore[attr-defined]
+
+
+def _arrays(cls: type, version: int) -> Iterator[tuple[str, ...]]:
+    for name, spec in _fields(cls, version):
+        if spec.kind == "array":
+            yield (name,)
+            if not isinstance(spec.item, str):
+                for inner in _arrays(spec.item, version):
+                    yield (name, *inner)
+
+
+def _filled(cls: type, version: int, path: tuple[str, ...], equal: bool, topic_id: bytes, size: int) -> Any:
+    """The message with the array at `path` as long as its size allows."""
+
+    def message(count: int) -> Any:
+        return _struct(cls, version, path, count, equal, topic_id, at=None)
+
+    empty, count = len(encode(message(0), version)), 1000
+    for _ in range(2):  # the numbers that make elements different get longer
+        count = int(count * (size - empty) / (len(encode(message(count), version)) - empty))
+    return message(count)
+
+
+def _struct(
+    cls: type, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes, at: int | None
+) -> Any:
+    """One element of an array, the `at`-th, or the message itself; `path` leads to what is filled in it."""
+    one = cls()
+    for name, spec in _fields(cls, version):
+        if spec.kind == "array":
+            if path and path[0] == name:
+                setattr(one, name, _array(spec, version, path[1:], count, equal, topic_id))
+            elif getattr(one, name) is None or spec.nullable.low > version:
+                setattr(one, name, [])
+        elif spec.tag is None or version not in spec.tagged:
+            setattr(one, name, _scalar(name, spec, at, topic_id, getattr(one, name)))
+    return one
+
+
+def _array(spec: FieldSpec, version: int, path: tuple[str, ...], count: int, equal: bool, topic_id: bytes) -> list[Any]:
+    if path:
+        return [_struct(spec.item, version, path, count, equal, topic_id, at=None)]
+    numbers = range(count) if not equal else [0] * count
+    if isinstance(spec.item, str):
+        return [_scalar("", spec.element(), n, topic_id, 0) for n in numbers]
+    return [_struct(spec.item, version, (), 0, equal, topic_id, at=n) for n in numbers]
+
+
+def _scalar(name: str, spec: FieldSpec, at: int | None, topic_id: bytes, default: Any) -> Any:
+    """`at`: the number of the element that this is a part of."""
+    if spec.kind == "string":
+        if at is None:
+            return _USUAL.get(name, default)
+        return None if default is None else f"{at:x}"
+    if spec.kind == "uuid":
+        return topic_id if at is None or (name == "topic_id" and at == 0) else at.to_bytes(16, "big")
+    if spec.kind in ("bytes", "records"):
+        return default
+    if name in _USUAL:
+        return _USUAL[name]
+    if at is not None and spec.kind == "int32" and default in (0, None):
+        return at % PARTITIONS
+    return 3 if spec.kind == "int8" and at is not None else default

@@ -1,0 +1,1 @@
+"""What a Python program holds: a cluster, its handles, its time, the waits. Everything beneath is reached through it."""

@@ -1,0 +1,108 @@
+"""A test that blocks the event loop blocks its broker, which runs on the same loop: nobody answers, and nothing says why.
+
+    async def test_it(kafka):
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.flush(6)                   # waits for a broker that can't run
+
+`BlockedLoop` watches from a thread of its own. It speaks, once, when all of this was so at several looks in a row: the loop did not run
+what it was handed, requests or connections wait unread, and the loop's thread was in the same place of the user's code.
+
+Rules:
+1. A slow machine is no blocked loop. Looks are counted, not seconds: a process that gets no time makes none. A loop that is busy with
+   many callbacks is in another frame each time.
+2. Whoever stands in a debugger has stopped on purpose.
+3. It changes nothing: the thread reads, and wakes the loop once for each look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import linecache
+import os
+import select
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType, FrameType
+
+__all__ = ["BlockedLoop", "ready"]
+
+LOOK_S = 0.75
+LOOKS = 4
+"""So many looks have to agree: three seconds."""
+
+_PATHS = sysconfig.get_paths()
+_NOT_THE_USERS = ("<", *(_PATHS[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")))
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_DEBUGGERS = ("bdb", "pdb", "pydevd", "debugpy")
+
+
+class BlockedLoop:
+    """Watches the running loop, from its making to ``stop()``. ``waiting()``: whether anything waits unread at the brokers.
+    ``say(text)`` is called from the watching thread."""
+
+    def __init__(self, waiting: Callable[[], bool], say: Callable[[str], object]) -> None:
+        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
+        self._waiting, self._say = waiting, say
+        self._over = threading.Event()
+        self._ran = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="broker-sim watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        seen: tuple[int, CodeType] | None = None  # not the frame: what its names hold would live until the next look
+        looks = 0
+        while True:
+            self._ran.clear()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._ran.set)
+            if self._over.wait(LOOK_S):
+                return
+            frame = None if self._ran.is_set() or not self._waiting() else self._users_frame()
+            this = None if frame is None else (id(frame), frame.f_code)
+            same = this is not None and seen is not None and this[0] == seen[0] and this[1] is seen[1]
+            looks, seen = looks + 1 if same else 0, this
+            if frame is not None and looks == LOOKS - 1:
+                self._say(_text(frame))
+                return
+            del frame
+
+    def _users_frame(self) -> FrameType | None:
+        """The innermost frame of the user's code on the loop's thread; None in a debugger."""
+        found, frame = None, sys._current_frames().get(self._thread_id)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if frame.f_globals.get("__name__", "").partition(".")[0] in _DEBUGGERS:
+                return None
+            if found is None and not file.startswith((*_NOT_THE_USERS, _OURS)):
+                found = frame
+            frame = frame.f_back
+        return found
+
+
+def ready(files: Iterable[int]) -> bool:
+    """Whether any of these sockets has something that nobody has read: a request, a connection, an end."""
+    there = [file for file in files if file >= 0]
+    if not hasattr(select, "poll"):  # Windows
+        return bool(there and select.select(there, (), (), 0)[0])
+    poll = select.poll()
+    for file in there:
+        poll.register(file, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poll.poll(0))
+
+
+def _text(frame: FrameType) -> str:
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(file, line).strip()
+    return (
+        f"{file}:{line} blocks the event loop for {LOOK_S * LOOKS:.0f} s now, and the broker runs on it: requests wait unread. "
+        f"Use the fixture kafka_server (ClusterThread), or a thread: await asyncio.to_thread(...)\n    {source}"
+    )

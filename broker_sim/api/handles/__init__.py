@@ -1,0 +1,32 @@
+"""What a user holds in his hand: a group, a log partition, a topic, a broker of a running cluster.
+
+    billing = await kafka.group("billing").stable(members=3)
+    async with billing.offsets_log.stuck() as jam:
+        await jam.pending(1)
+
+Rules:
+1. A handle is a name, not a copy: every look goes to the cluster as it is now, and it is good for as long as the cluster is.
+2. States and rules begin when they are called, and end with their ``with`` block or by ``heal()``.
+3. Every wait has a deadline in real time (``timeout``, 10 s if not said), and raises WaitTimeout, an AssertionError that tells the
+   story. What can't be is a UsageError that names the nearest that can.
+"""
+
+from __future__ import annotations
+
+from broker_sim.api.handles.brokers import BrokerHandle, Down
+from broker_sim.api.handles.groups import CommitProbe, GroupHandle, Lag, MemberView
+from broker_sim.api.handles.logs import LogHandle, Pending, StateGuard
+from broker_sim.api.handles.topics import TopicHandle
+
+__all__ = [
+    "BrokerHandle",
+    "CommitProbe",
+    "Down",
+    "GroupHandle",
+    "Lag",
+    "LogHandle",
+    "MemberView",
+    "Pending",
+    "StateGuard",
+    "TopicHandle",
+]

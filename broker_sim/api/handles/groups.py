@@ -1,0 +1,452 @@
+"""A consumer group in the user's hand: how it stands, waits for how it shall stand, what became of it in words.
+
+billing = await kafka.group("billing").stable(members=3)
+await billing.committed_at_least("orders", 0, 100)
+print(billing.explain())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.api.handles.in_process import ask
+from broker_sim.api.handles.logs import LogHandle
+from broker_sim.api.wait import TIMEOUT, until
+from broker_sim.common.text import UsageError, nearest, unknown
+from broker_sim.coordinator import queries
+from broker_sim.coordinator.group import State
+from broker_sim.coordinator.shard import Shard
+from broker_sim.fields.kafka import GROUP_STATE
+from broker_sim.journal import PROBE, groups_in
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.journal_observer import snapshot
+from broker_sim.storage import partition_for
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.coordinator.group import Group
+    from broker_sim.explain.model import History
+    from broker_sim.journal import Journal
+    from broker_sim.metadata.cluster_state import Partition
+
+__all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) -> offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """A member as it is now. ``waits``: "JoinGroup" or "SyncGroup" where that request of it is parked. ``topics``: its subscription;
+    ``assignment``: topic -> partitions; None where they can't be read."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    waits: str | None
+    leader: bool
+    topics: list[str] | None
+    assignment: dict[str, list[int]] | None
+
+
+class Lag(Offsets):
+    """(topic, partition) -> records that are committed to the log and not yet by the group."""
+
+    @property
+    def total(self) -> int:
+        """The records of all its partitions."""
+        return sum(self.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CommitProbe:
+    """What the coordinator answered a commit. ``group``: in whose name it was made; ``log``: the offsets partition."""
+
+    error: Err
+    group: str
+    log: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the coordinator took it: there was no error."""
+        return self.error is Err.NONE
+
+
+class GroupHandle:
+    """One group of ``cluster``; it need not be there yet."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self.cluster, self.group_id = cluster, group_id
+        self._journal = cluster.observe()
+        self._journal.tell = lambda group: story(self._journal, group)
+
+    # how it stands
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of its state; ``Dead`` for a group that isn't there, ``Unknown`` where no coordinator can tell."""
+        shard = self._shard()
+        if isinstance(shard, Err):
+            return "Unknown"
+        group = None if shard is None else shard.groups.get(self.group_id)
+        return State.DEAD.value if group is None else group.state.value
+
+    @property
+    def generation(self) -> int:
+        """Its generation, 0 before the first."""
+        group = self._group()
+        return 0 if group is None else group.generation
+
+    @property
+    def members(self) -> list[MemberView]:
+        """Its members in the order in which they came."""
+        group = self._group()
+        if group is None:
+            return []
+        return [
+            MemberView(
+                member_id=m["member"],
+                client_id=m["client_id"],
+                client_host=m["client_host"],
+                instance_id=m["instance"],
+                session_timeout_ms=m["session_timeout_ms"],
+                rebalance_timeout_ms=m["rebalance_timeout_ms"],
+                waits=m["waits"],
+                leader=m["member"] == group.leader,
+                topics=m["topics"],
+                assignment=m["assignment"],
+            )
+            for m in snapshot(group)["members"]
+        ]
+
+    @property
+    def visible(self) -> bool:
+        """Whether one can see if it is there: not while its offsets partition is loading, or led by nobody."""
+        return not isinstance(self._shard(), Err)
+
+    @property
+    def coordinator(self) -> int | None:
+        """The node id of its coordinator; None while there is none."""
+        partition = self.cluster.runtime.partition_of(self.group_id)
+        return None if partition is None or partition.leader < 0 else partition.leader
+
+    @property
+    def offsets_log(self) -> LogHandle:
+        """The ``__consumer_offsets`` partition that holds its records; the topic is created if need be."""
+        topic = self.cluster.state.ensure_offsets_topic()
+        return LogHandle(self.cluster, topic.partitions[partition_for(self.group_id, len(topic.partitions))])
+
+    def committed(self) -> Offsets:
+        """What OffsetFetch shows: the committed offset of each partition."""
+        shard = self._shard()
+        if shard is None or isinstance(shard, Err):
+            return {}
+        topics = queries.committed(shard, self.group_id)
+        return {(topic, index): each.offset for topic, parts in topics.items() for index, each in parts.items()}
+
+    def lag(self) -> Lag:
+        """Per partition that it has committed or is assigned: the high watermark less the committed offset. Where nothing is committed,
+        all that is in the partition counts."""
+        committed = self.committed()
+        state = self.cluster.state
+        assigned = {
+            (topic, index): None
+            for member in self.members
+            for topic, indexes in (member.assignment or {}).items()
+            for index in indexes
+        }
+        lag = Lag()
+        for topic, index in {**dict.fromkeys(committed), **assigned}:
+            partition = state.partition(topic, index)
+            if partition is not None:
+                lag[topic, index] = max(
+                    0, partition.high_watermark - committed.get((topic, index), partition.log_start_offset)
+                )
+        return lag
+
+    @property
+    def generations(self) -> int:
+        """How many generations of it the journal has seen, since it began."""
+        seen = set(self._journal.generations.get(self.group_id, ()))
+        now = self.generation
+        return len(seen | {now} if now > 0 else seen)
+
+    # waits
+
+    async def wait(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        generation: int | None = None,
+        committed: Mapping[tuple[str, int], int] | None = None,
+        lag_below: int | None = None,
+        timeout: object = TIMEOUT,
+    ) -> GroupHandle:
+        """Wait until all that is given holds at once: this state, so many members, that generation or a later one, those offsets
+        committed or later ones, a lag in all below that. Returns the handle. Raises WaitTimeout, UsageError for a state that isn't."""
+        state = None if state is None else GROUP_STATE.read(state)
+        wanted = [] if committed is None else [f"committed {_offsets_text(committed)}"]
+        parts = {"state": state, "members": members, "generation at least": generation, "lag below": lag_below}
+        wanted = [f"{name} {value}" for name, value in parts.items() if value is not None] + wanted
+
+        def holds() -> bool:
+            group = self._group()
+            if state is not None and self.state != state:
+                return False
+            if members is not None and (0 if group is None else len(group.members)) != members:
+                return False
+            if generation is not None and (0 if group is None else group.generation) < generation:
+                return False
+            if committed is not None and not self._has_committed(committed):
+                return False
+            return lag_below is None or self._lag_is_below(lag_below)
+
+        await self._until(holds, ", ".join(wanted) or "nothing", timeout)
+        return self
+
+    async def stable(
+        self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
+    ) -> GroupHandle:
+        """Wait until it is Stable, with so many members, in that generation or a later one. Returns the handle."""
+        return await self.wait(state=State.STABLE.value, members=members, generation=generation, timeout=timeout)
+
+    async def empty(self, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until it is there and has no members."""
+        return await self.wait(state=State.EMPTY.value, timeout=timeout)
+
+    async def state_is(self, state: str, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until it is in that state, were it for a moment."""
+        state = GROUP_STATE.read(state)
+
+        def passes(event: Mapping[str, Any]) -> bool:
+            if event["event"] != "group" or event["group"] != self.group_id:
+                return False
+            return bool(event["after"] is not None and event["after"]["state"] == state)
+
+        await self._until(lambda: self.state == state, f"state {state}", timeout, seen=passes)
+        return self
+
+    async def generation_is(self, generation: int, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until it is in exactly that generation."""
+        await self._until(lambda: self.generation == generation, f"generation {generation}", timeout)
+        return self
+
+    async def generation_at_least(self, generation: int, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until it is in that generation or a later one."""
+        return await self.wait(generation=generation, timeout=timeout)
+
+    async def committed_at_least(
+        self,
+        topic: str | Mapping[tuple[str, int], int],
+        partition: int | None = None,
+        offset: int | None = None,
+        timeout: object = TIMEOUT,
+    ) -> GroupHandle:
+        """Wait until that offset or a later one is committed: ``("orders", 0, 100)``, or ``{("orders", 0): 100, ...}``."""
+        if isinstance(topic, str):
+            if partition is None or offset is None:
+                raise UsageError(
+                    "committed_at_least takes a topic, a partition and an offset, or {(topic, partition): offset}"
+                )
+            wanted = {(topic, partition): offset}
+        else:
+            wanted = dict(topic)
+        return await self.wait(committed=wanted, timeout=timeout)
+
+    def commit(self, timeout: object = TIMEOUT) -> Coroutine[Any, Any, Offsets]:
+        """Wait for the next commit that is published, counted from this call, and return what it committed."""
+        coming = self._journal.next(event="offsets", group=self.group_id, timeout=timeout)
+
+        async def offsets() -> Offsets:
+            committed = (await coming).offsets.items()
+            return {split_name(name): offset for name, offset in committed if offset is not None}
+
+        return offsets()
+
+    async def lag_below(self, records: int, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until it has something to read, and less than ``records`` of that is left."""
+        return await self.wait(lag_below=records, timeout=timeout)
+
+    async def member_gone(self, member: str, timeout: object = TIMEOUT) -> GroupHandle:
+        """Wait until no member has that member id, instance id or client id."""
+        await self._until(lambda: not self._find(member), f"member {member!r} gone", timeout)
+        return self
+
+    # deeds
+
+    async def commit_probe(self, timeout: object = TIMEOUT) -> CommitProbe:
+        """Ask its coordinator, through OffsetCommit's own handler, whether it takes commits now. The group is not disturbed: who
+        commits is another one in the same offsets partition, which is deleted again. Raises WaitTimeout where no answer comes."""
+        log = self.offsets_log
+        what = f"an answer to a commit in {log.name}"
+        name = _neighbour(self.group_id, log)
+        broker = self.cluster.state.brokers.get(log.leader)
+        if broker is None or not broker.alive:
+            return CommitProbe(Err.COORDINATOR_NOT_AVAILABLE, name, log.name)
+        error = await self._probe(broker, name, timeout, what)
+        if error is Err.NONE:
+            from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+
+            delete = DeleteGroupsRequest(groups_names=[name])
+            await ask(self.cluster, broker, ApiKey.DELETE_GROUPS, 2, delete, timeout=timeout, what=what)
+        return CommitProbe(error, name, log.name)
+
+    async def _probe(self, broker: Any, name: str, timeout: object, what: str) -> Err:
+        from kafka_wire.messages.k08_offset_commit import (
+            OffsetCommitRequest,
+            OffsetCommitRequestPartition,
+            OffsetCommitRequestTopic,
+        )
+
+        rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
+        request = OffsetCommitRequest(
+            group_id=name,
+            generation_id_or_member_epoch=-1,
+            topics=[OffsetCommitRequestTopic(name=OFFSETS_TOPIC, partitions=rows)],
+        )
+        response = await ask(self.cluster, broker, ApiKey.OFFSET_COMMIT, 8, request, timeout=timeout, what=what)
+        return Err(response.topics[0].partitions[0].error_code)
+
+    async def remove(self, member: str, timeout: object = TIMEOUT) -> None:
+        """Remove a member, by its member id, instance id or client id, with a LeaveGroup as an operator sends it. Raises UsageError
+        for a member that isn't, or where the coordinator refuses."""
+        from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+
+        found = self._find(member)
+        if not found:
+            names = [name for m in self.members for name in (m.member_id, m.instance_id, m.client_id) if name]
+            raise unknown(f"member of group {self.group_id!r}", member, dict.fromkeys(names))
+        leader = self.coordinator
+        if leader is None:
+            raise UsageError(f"group {self.group_id!r} has no coordinator")
+        leavers = [
+            MemberIdentity(member_id="" if m.instance_id else m.member_id, group_instance_id=m.instance_id)
+            for m in found
+        ]
+        request = LeaveGroupRequest(group_id=self.group_id, members=leavers)
+        broker, what = self.cluster.state.brokers[leader], f"an answer to the removal of {member!r}"
+        response = await ask(self.cluster, broker, ApiKey.LEAVE_GROUP, 4, request, timeout=timeout, what=what)
+        errors = [response.error_code, *(each.error_code for each in response.members)]
+        error = next((Err(code) for code in errors if code), Err.NONE)
+        if error is not Err.NONE:
+            raise UsageError(f"the coordinator of {self.group_id!r} does not remove {member!r}: {error.name}")
+
+    # what became of it
+
+    def history(self) -> History:
+        """What the journal knows of it: rebalances, members, what went wrong."""
+        from broker_sim.explain import history
+
+        return history(self._journal.events, self.group_id)
+
+    def explain(self, generation: int | None = None) -> str:
+        """Why it rebalanced, who held it up, for how long and how it ended, in words; of one generation or of all."""
+        from broker_sim.explain import explain
+
+        return explain(self._journal.events, self.group_id, generation)
+
+    def timeline(self) -> str:
+        """Its history as a picture of letters."""
+        from broker_sim.explain.terminal import timeline
+
+        return timeline(self._journal.events, self.group_id)
+
+    def __repr__(self) -> str:
+        return f"<group {self.group_id!r}: {self._now()}>"
+
+    # look-ups
+
+    def _shard(self) -> Shard | Err | None:
+        """Its shard, the error of who asks for it, None while there is no offsets topic."""
+        partition: Partition | None = self.cluster.runtime.partition_of(self.group_id)
+        if partition is None:
+            return None
+        broker = self.cluster.state.brokers.get(partition.leader)
+        return Err.COORDINATOR_NOT_AVAILABLE if broker is None else self.cluster.runtime.locate(broker, self.group_id)
+
+    def _group(self) -> Group | None:
+        shard = self._shard()
+        return shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+
+    def _find(self, member: str) -> list[MemberView]:
+        """The member of that member id or instance id, else all of that client id."""
+        members = self.members
+        exact = [m for m in members if member in (m.member_id, m.instance_id)]
+        return exact or [m for m in members if m.client_id == member]
+
+    def _has_committed(self, wanted: Mapping[tuple[str, int], int]) -> bool:
+        committed = self.committed()
+        return all(committed.get(partition, -1) >= offset for partition, offset in wanted.items())
+
+    def _lag_is_below(self, records: int) -> bool:
+        lag = self.lag()
+        return bool(lag) and lag.total < records
+
+    async def _until(
+        self,
+        condition: Callable[[], object],
+        wanted: str,
+        timeout: object,
+        seen: Callable[[Mapping[str, Any]], object] | None = None,
+    ) -> None:
+        what = f"group {self.group_id!r}: {wanted}"
+        await until(condition, self._journal, timeout, what, seen=seen, now=self._now, group=self.group_id)
+
+    def _now(self) -> str:
+        members = self.members
+        if not members and self.state == State.DEAD.value and not any(self._is_about(e) for e in self._journal.events):
+            meant = nearest(self.group_id, self._others())
+            return f"no group {self.group_id!r}" + (f"; there is {meant!r}" if meant else "")
+        waiting = [f"{m.client_id or m.member_id} in {m.waits}" for m in members if m.waits]
+        parts = [self.state, f"generation {self.generation}", f"{len(members)} members"]
+        if waiting:
+            parts.append(f"waiting: {', '.join(waiting)}")
+        committed = self.committed()
+        if committed:
+            parts += [f"committed {_offsets_text(committed)}", f"lag {self.lag().total}"]
+        return ", ".join(parts)
+
+    def _is_about(self, event: Mapping[str, Any]) -> bool:
+        return event.get("group") == self.group_id
+
+    def _others(self) -> list[str]:
+        """The groups that there are or were."""
+        there = [name for _, shard in self.cluster.runtime.loaded() for name in shard.groups]
+        return [name for name in dict.fromkeys([*there, *groups_in(self._journal.events)]) if name != self.group_id]
+
+
+def story(journal: Journal, group: str | None) -> str:
+    """What happened lately, for the text of a WaitTimeout: to the group in words, else the journal's last events."""
+    if group is None:
+        return journal.last_events()
+    from broker_sim.explain import recent
+
+    return recent(journal.events, group)
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """``orders-0`` -> ("orders", 0)."""
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)
+
+
+def _offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
+    shown = [f"{topic}-{index}: {offset}" for (topic, index), offset in sorted(offsets.items())]
+    return "{" + ", ".join(shown[:8]) + (", ...}" if len(shown) > 8 else "}")
+
+
+def _neighbour(group_id: str, log: LogHandle) -> str:
+    """A group id of the probe's own in the same offsets partition."""
+    count = len(log.partition.topic.partitions)
+    number = 0
+    while partition_for(f"{PROBE}-{number}", count) != log.index:
+        number += 1
+    return f"{PROBE}-{number}"

@@ -1,0 +1,72 @@
+"""Requests from inside of the process: through the same handlers as a client's, without a socket, and past the tap."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.text import duration_ms
+from broker_sim.handlers import Routes
+from broker_sim.handlers.context import DEFERRED, RequestContext
+from broker_sim.journal import WaitTimeout
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.handlers import Route
+    from broker_sim.metadata.cluster_state import Broker
+    from kafka_wire.api_keys import ApiKey
+
+__all__ = ["CLIENT_ID", "ask"]
+
+CLIENT_ID = "broker-sim"
+"""The client id of such requests."""
+
+
+class _Inside:
+    """What a handler sees of its connection."""
+
+    client_host = "/127.0.0.1"
+    scratch = None
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker, self.client_id = broker, CLIENT_ID
+
+    def replied(self, context: RequestContext | None = None) -> None:
+        """Nothing is to be written."""
+
+
+class _Context(RequestContext):
+    """Keeps the answer for whoever asked."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, broker: Broker, route: Route) -> None:
+        super().__init__(_Inside(broker), route, 0)  # type: ignore[arg-type]
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def reply(self, response: Any) -> None:
+        if self._open() and not self.answer.done():
+            self.frames = []
+            self.answer.set_result(response)
+
+
+async def ask(
+    cluster: Cluster, broker: Broker, api_key: ApiKey, version: int, request: Any, *, timeout: object, what: str
+) -> Any:
+    """The response of ``broker``'s handler. Raises WaitTimeout where there is none after ``timeout`` of real time: it waits for a log
+    or for other members."""
+    timeout_ms = duration_ms(timeout, "timeout")
+    context = _Context(broker, Routes(cluster.state.as_version)[(api_key << 16) + version])
+    response = context.route.handle(context, request)
+    if response is DEFERRED:
+        asyncio.get_running_loop().call_soon(cluster.runtime.flush_turn)
+    elif response is not None:
+        return response
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await context.answer
+    except TimeoutError:
+        raise WaitTimeout(what, timeout_ms, "the request is not answered", cluster.observe().tell(None)) from None
+    finally:
+        if not context.answer.done() or context.answer.cancelled():
+            context.disconnected()

@@ -1,0 +1,265 @@
+"""A log partition in the user's hand: put it into a state that lasts, see who waits for it, move it, fill it.
+
+    with kafka.log("orders", 0).readonly(): ...
+    async with kafka.offsets_log("billing").stuck() as jam:
+        (commit,) = await jam.pending(1)
+        ...
+        assert (await commit.answer()).error is Err.REQUEST_TIMED_OUT
+
+The states are those of ``conditions.KINDS``, one method each.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from broker_sim.api.handles.topics import Value, fill_partition, find_partition, values
+from broker_sim.api.wait import TIMEOUT, until
+from broker_sim.journal import about, request_text
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.faults.conditions import Condition
+    from broker_sim.journal import Seen
+    from broker_sim.metadata.cluster_state import Partition
+
+__all__ = ["LogHandle", "Pending", "StateGuard"]
+
+_ALL_REPLICAS = -1
+"""The ``acks`` of a Produce that waits for the high watermark."""
+
+
+class Pending:
+    """A request that waits for a log. ``request``: its event in the journal; its fields are attributes: ``api``, ``client_id``."""
+
+    def __init__(self, cluster: Cluster, request: dict[str, Any]) -> None:
+        self._cluster, self.request = cluster, request
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.request:
+            return self.request[name]
+        raise AttributeError(f"a request has no {name!r}; it has {', '.join(self.request)}")
+
+    async def answer(self, timeout: object = TIMEOUT) -> Seen:
+        """Its response, once there is one: ``.error``, ``.took_ms``, ``.answer``. Raises WaitTimeout."""
+        number, since = self.request["request"], self.request["seq"]
+        journal = self._cluster.observe()
+        return await journal.next(event="response", request=number, since=since, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"<{request_text(self.request)}>"
+
+
+class StateGuard:
+    """A state that lasts until ``heal()``, or the end of the ``with`` or ``async with`` block. Healing twice does nothing."""
+
+    def __init__(self, log: LogHandle, condition: Condition) -> None:
+        self.log, self._condition = log, condition
+
+    @property
+    def active(self) -> bool:
+        """Whether it lasts; one with ``for_`` ends by itself."""
+        return self._condition.active
+
+    def heal(self) -> None:
+        """End the state: what waited for the log goes on, and requests are answered as ever."""
+        self.log.cluster.conditions.heal(self._condition)
+
+    async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
+        """Wait until ``n`` requests wait for this log, and return them; see `LogHandle.pending`."""
+        return await self.log.pending(n, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.heal()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.heal()
+
+    def __repr__(self) -> str:
+        return f"<{self._condition.text}{'' if self.active else ', healed'}>"
+
+
+class LogHandle:
+    """One partition of ``cluster``."""
+
+    def __init__(self, cluster: Cluster, partition: Partition) -> None:
+        self.cluster = cluster
+        self.topic, self.index = partition.topic.name, partition.index
+        self.name = partition.name
+        """``orders-0``."""
+
+    @property
+    def partition(self) -> Partition:
+        """The partition itself. Raises UsageError where its topic is gone."""
+        return find_partition(self.cluster.state, self.topic, self.index)
+
+    # how it stands
+
+    @property
+    def leader(self) -> int:
+        """The node id of the broker that leads it, -1 for none."""
+        return self.partition.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """Which leader it is, counted from 0: as in Kafka's leader epochs."""
+        return self.partition.leader_epoch
+
+    @property
+    def start_offset(self) -> int:
+        """The offset of the first record that is still there."""
+        return self.partition.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will have."""
+        return self.partition.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Up to here it is committed, and consumers may read."""
+        return self.partition.high_watermark
+
+    @property
+    def states(self) -> list[str]:
+        """The states that it is in."""
+        return [one.kind.name for one in self.cluster.conditions.of(self.partition)]
+
+    # states
+
+    def set(self, state: str, *, for_: object = None, replace: bool = False, **args: object) -> StateGuard:
+        """Put it into a state by its name; ``for_``: it heals by itself after that time on the broker's clock. Raises UsageError for
+        what there isn't, and for a second state of the same aspect, unless ``replace`` is to heal the first."""
+        self.cluster.observe()
+        given = {name: value for name, value in {"for_": for_, **args}.items() if value is not None}
+        return StateGuard(self, self.cluster.conditions.set(self.partition, state, replace=replace, **given))
+
+    def stuck(self, *, isr_shrinks_after: object = None, for_: object = None) -> StateGuard:
+        """The followers stop fetching but stay in the ISR: records are appended, the high watermark stands still. After
+        ``isr_shrinks_after`` they leave the ISR, as after replica.lag.time.max.ms."""
+        return self.set("stuck", isr_shrinks_after=isr_shrinks_after, for_=for_)
+
+    def under_min_isr(self, *, for_: object = None) -> StateGuard:
+        """The ISR is smaller than min.insync.replicas: acks=all is refused."""
+        return self.set("under_min_isr", for_=for_)
+
+    def slow(self, latency: object, jitter: object = None, *, for_: object = None) -> StateGuard:
+        """Every append is committed ``latency`` late, and up to ``jitter`` more."""
+        return self.set("slow", latency=latency, jitter=jitter or None, for_=for_)
+
+    def loading(self, *, for_: object = None) -> StateGuard:
+        """The coordinator reads its log: COORDINATOR_LOAD_IN_PROGRESS until the state ends. Offsets partitions only."""
+        return self.set("loading", for_=for_)
+
+    def no_leader(self, *, for_: object = None) -> StateGuard:
+        """No replica is alive."""
+        return self.set("no_leader", for_=for_)
+
+    def not_leader(self, *, for_: object = None) -> StateGuard:
+        """The broker that metadata names has lost the leadership and nobody knows yet: NOT_LEADER_OR_FOLLOWER."""
+        return self.set("not_leader", for_=for_)
+
+    def storage_error(self, *, for_: object = None) -> StateGuard:
+        """The log directory is offline: KAFKA_STORAGE_ERROR."""
+        return self.set("storage_error", for_=for_)
+
+    def full(self, free_bytes: int | None = None, *, for_: object = None) -> StateGuard:
+        """The disk is full, after ``free_bytes`` more."""
+        return self.set("full", free_bytes=free_bytes, for_=for_)
+
+    def readonly(self, *, for_: object = None) -> StateGuard:
+        """The file system is read-only; reading goes on."""
+        return self.set("readonly", for_=for_)
+
+    def too_large(self, *, for_: object = None) -> StateGuard:
+        """Whatever is appended is larger than max.message.bytes allows: MESSAGE_TOO_LARGE."""
+        return self.set("too_large", for_=for_)
+
+    def fenced(self, *, for_: object = None) -> StateGuard:
+        """The leader's epoch is fenced: FENCED_LEADER_EPOCH."""
+        return self.set("fenced", for_=for_)
+
+    def heal(self) -> None:
+        """End every state that it is in, the last one first."""
+        conditions = self.cluster.conditions
+        for one in reversed(conditions.of(self.partition)):
+            conditions.heal(one)
+
+    # who waits
+
+    async def pending(self, n: int = 1, timeout: object = TIMEOUT) -> list[Pending]:
+        """Wait until ``n`` requests wait for what was appended to be committed, and return the ``n`` oldest. Raises WaitTimeout."""
+        what = f"{n} request{'s'[: n - 1]} that wait{'s' if n == 1 else ''} for {self.name}"
+        await until(lambda: len(self._waiting()) >= n, self.cluster.observe(), timeout, what, now=self._now)
+        return self._waiting()[:n]
+
+    def _waiting(self) -> list[Pending]:
+        """The unanswered requests whose records are in the log, or that wait for a group's: of this log, above the high watermark."""
+        journal, partition = self.cluster.observe(), self.partition
+        unanswered = journal.open_requests.values()
+        if self.topic != OFFSETS_TOPIC:
+            produced = (r for r in unanswered if r["api"] == "Produce" and r["body"].get("acks") == _ALL_REPLICAS)
+            return [Pending(self.cluster, r) for r in produced if self.name in r.get("topics", ())]
+        if partition.high_watermark >= partition.log_end_offset:
+            return []
+        runtime = self.cluster.runtime
+        if not runtime.pending(partition):
+            return []
+        first = min((request["seq"] for request in unanswered), default=journal.seq)
+        written = {number for e in journal.since(first) if e["event"] == "append" for number in e["requests"]}
+        return [
+            Pending(self.cluster, r)
+            for r in unanswered
+            if "group" in r
+            and runtime.partition_of(r["group"]) is partition
+            and (r["api"] != "JoinGroup" or r["request"] in written)  # one that isn't waits for other members
+        ]
+
+    def _now(self) -> str:
+        partition = self.partition
+        states = ", ".join(self.states) or "no state"
+        requests = ", ".join(map(repr, self._waiting())) or "nobody waits"
+        return f"{states}; high watermark {partition.high_watermark} of {partition.log_end_offset}; {requests}"
+
+    def about(self, event: dict[str, Any]) -> bool:
+        """Whether an event of the journal speaks of it, or of a group whose records it holds."""
+        if event.get("log") == self.name or self.name in event.get("topics", ()):
+            return True
+        group = event.get("group")
+        owner = self.cluster.runtime.partition_of(group) if group and self.topic == OFFSETS_TOPIC else None
+        return owner is not None and owner.name == self.name and about(event, str(group))
+
+    # who leads, what is in it
+
+    def move_to(self, broker: int) -> LogHandle:
+        """Make another broker the leader; for an offsets partition that moves its coordinator. Raises UsageError."""
+        self.cluster.move_leader(self.partition, broker)
+        return self
+
+    def elect(self, broker: int | None = None) -> LogHandle:
+        """Elect a leader anew, the present one or ``broker``: a new leader epoch begins. Raises UsageError for no in-sync replica."""
+        self.cluster.elect(self.partition, broker)
+        return self
+
+    def fill(self, count: int, *, value: Value | None = None, value_bytes: int | None = None) -> LogHandle:
+        """Append ``count`` records, numbered on from the log's end. Raises UsageError for a partition of the broker's own."""
+        partition = self.partition
+        make = values(self.topic, value, value_bytes)
+        now_ms = self.cluster.state.clock.now_ms()
+        fill_partition(partition, count, now_ms, first=partition.log_end_offset, value=make)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<log {self.name}>"

@@ -1,0 +1,230 @@
+"""The broker's time in the user's hand: ``kafka.time``.
+
+    Cluster(clock="manual")
+    await kafka.time.advance("46s", expire=["consumer-2"])     # its session ends, the other members live on
+    await kafka.time.advance("5m")                             # whoever held up the rebalance is out of the group
+    kafka.time.next_timer()                                    # (1763730000000, "offset expiry of __consumer_offsets-12")
+
+Rules:
+1. Time that is moved passes through every instant at which something is due, in their order. What an instant has caused is done -
+   answers written, callbacks called - before the next one comes.
+2. Members that could send heartbeats stay alive, but for those in ``expire`` (``session_keepalive``). A member is told of a rebalance,
+   and joins again, in real time. So time stands still where a rebalance timeout would pass next, until the living have rejoined, or
+   have had ``wait`` of real time for it: then they are thrown out, and said so.
+3. What clients measure with their own watch (``Clock.wire``) runs in real time, and so do the clients.
+4. It is a mistake, and said so, to move a clock that moves by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.clock import Clock, ManualClock, ScaledClock
+from broker_sim.common.text import UsageError, duration_ms, duration_text
+
+if TYPE_CHECKING:
+    from broker_sim.journal import Journal
+    from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.session_keepalive import Owed, Presence
+
+__all__ = ["WAIT", "Livelock", "TimeControl"]
+
+log = logging.getLogger("broker_sim.time")
+
+WAIT = "10s"
+"""How much real time the living get to rejoin where nothing else is said: three of the heartbeat intervals that clients begin with."""
+
+LONGEST_MS = 3653 * 86_400_000
+"""Ten years: more can't be moved at once."""
+
+_BACK_MS = 1000
+"""After a step the silent come back that much later, in real time: whoever moved time sees the group without them first. Most clients
+need longer, to notice at their next heartbeat that they are out."""
+
+_TURNS = 8
+"""Turns of the loop after an instant at which a group's or a request's timer fired: the broker's own work needs no more."""
+
+_ROUNDS = 10_000
+"""So often may timers be armed for the very instant at which they are armed."""
+
+_TEXTS = {
+    "Cluster._maintain": "log maintenance",
+    "Incidents._balance": "election of preferred leaders",
+    "Incidents._notice": "session of a broker that is down",
+    "_Delayed._timed_out": "timeout of a Produce",
+    "_Late._commit": "commit of a slow log",
+    "Conditions.set.<locals>.<lambda>": "end of a state",
+    "_Begin.stuck.<locals>.<lambda>": "ISR of a stuck log shrinks",
+}
+"""What a timer is for, by the name of what it calls."""
+
+_ALARMS = "KeyedTimers._run"
+"""What it calls where a group's timers are behind it, which have texts of their own."""
+
+_PERIODIC = ("log maintenance", "offset expiry of ")
+
+
+class Livelock(RuntimeError):
+    """Time can't pass: at one instant timers arm timers for the same instant, without end."""
+
+
+class TimeControl:
+    """A cluster's time. ``runtime``: the group coordinators, None as long as nobody needed them."""
+
+    def __init__(self, clock: Clock, runtime: Callable[[], GroupCoordinator | None]) -> None:
+        self._clock, self._runtime = clock, runtime
+        self._moving = False
+        self.journal: Journal | None = None
+
+    @property
+    def mode(self) -> str:
+        """``real``, ``scaled`` or ``manual``."""
+        if isinstance(self._clock, ManualClock):
+            return "manual"
+        return "scaled" if isinstance(self._clock, ScaledClock) else "real"
+
+    @property
+    def rate(self) -> float:
+        """How fast it runs by itself: 1, the factor of a scaled clock, 0 for a manual one."""
+        if isinstance(self._clock, ManualClock):
+            return 0.0
+        return self._clock.rate if isinstance(self._clock, ScaledClock) else 1.0
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 for the brokers."""
+        return self._clock.now_ms()
+
+    def next_timer(self) -> tuple[int, str] | None:
+        """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
+        groups are known."""
+        found: list[tuple[int, str]] = []
+        runtime = self._runtime()
+        first = None if runtime is None else next(iter(runtime.timers), None)
+        if runtime is not None and first is not None:
+            from broker_sim.runtime.session_keepalive import timer_text
+
+            due_ms, (index, key) = first
+            found.append((due_ms, timer_text(index, key, runtime.shard(index))))
+        if isinstance(self._clock, ManualClock):
+            others = ((due_ms, what) for due_ms, what in self._clock.armed() if _name(what) != _ALARMS)
+            found += [(due_ms, _text(what)) for due_ms, what in others][:1]
+        return min(found, default=None)
+
+    async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
+        """Let time pass, a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns what fired, in the order of the first
+        times (``"log maintenance (12 times)"``).
+
+        ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
+        members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out
+        for that stands in what is returned, and in the log. Raises UsageError: a clock that moves by itself, no duration, a member
+        that isn't there, a second call while the first is under way. Raises Livelock.
+        """
+        clock = self._clock
+        if not isinstance(clock, ManualClock):
+            raise UsageError(f"time is moved by hand with clock='manual' alone; this cluster's clock is {self.mode}")
+        ms, wait_ms = duration_ms(by, "advance"), duration_ms(wait, "wait")
+        if ms > LONGEST_MS:
+            raise UsageError(f"advance: {duration_text(ms)} is more than ten years, the most at once")
+        if self._moving:
+            raise UsageError("time is being moved already; await the other advance first")
+        names = [expire] if isinstance(expire, str) else list(expire)
+        presence = self._presence()
+        target_ms = clock.now_ms() + ms
+        if presence is not None:
+            presence.begin(target_ms, names)
+        elif names:
+            raise UsageError(f"no member {names[0]!r}; there are no groups")
+        self._moving = True
+        try:
+            if self.journal is not None:
+                self.journal.write("clock", action="advance", ms=ms, expire=names)
+            return await self._move(clock, target_ms, presence, wait_ms)
+        finally:
+            self._moving = False
+            for let_in in () if presence is None else presence.end():
+                clock.wire.call_at_ms(clock.wire.now_ms() + _BACK_MS, let_in)
+
+    def _presence(self) -> Presence | None:
+        runtime = self._runtime()
+        return None if runtime is None else runtime.presence
+
+    async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None, wait_ms: int) -> list[str]:
+        counts: dict[str, int] = {}
+        rounds = 0
+        waited: set[object] = set()  # timers that fire although the living have not rejoined
+        await _turns(_TURNS)  # what is at hand comes before what time brings
+        while True:
+            if presence is not None:
+                presence.keep_silent()
+            due_ms = clock.next_deadline_ms()
+            if due_ms is None or due_ms > target_ms:
+                break
+            late = [] if presence is None else presence.owed(due_ms)
+            if presence is not None and not waited.issuperset(each.timer for each in late):
+                waited.update(each.timer for each in await _rejoined(presence, due_ms, wait_ms))
+                continue  # what is due has changed, or they are late
+            rounds = rounds + 1 if due_ms == clock.now_ms() else 0
+            if rounds > _ROUNDS:
+                raise Livelock(f"{_ROUNDS} times at one instant a timer was armed for it: {next(iter(counts), '?')}")
+            clock.move_to(due_ms)
+            texts = [_text(what) for what in clock.fire_due() if _name(what) != _ALARMS]
+            if presence is not None:
+                texts += presence.fired
+                presence.fired = []
+                texts += [_thrown_out(each, wait_ms) for each in presence.thrown_out(late)]
+            for text in texts:
+                counts[text] = counts.get(text, 0) + 1
+            await _turns(1 if all(text.startswith(_PERIODIC) for text in texts) else _TURNS)
+        clock.move_to(target_ms)
+        return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
+
+    def __repr__(self) -> str:
+        return f"<time {self.mode}, {self.now_ms()} ms>"
+
+
+async def _rejoined(presence: Presence, due_ms: int, wait_ms: int) -> list[Owed]:
+    """Until no living member owes anything to a rebalance whose timer is due then, or ``wait_ms`` of real time have passed. Returns
+    what is owed still."""
+    heard = asyncio.Event()
+    presence.on_heard = heard.set
+    try:
+        async with asyncio.timeout(wait_ms / 1000):
+            while presence.owed(due_ms):
+                await heard.wait()
+                heard.clear()
+                await _turns(_TURNS)
+                presence.keep_silent()
+    except TimeoutError:
+        pass
+    finally:
+        presence.on_heard = None
+    return presence.owed(due_ms)
+
+
+def _thrown_out(owed: Owed, wait_ms: int) -> str:
+    passed = "rebalance timeout" if owed.api == "JoinGroup" else "rebalance timeout for SyncGroup"
+    had = (
+        f"it had not sent its {owed.api} within {duration_text(wait_ms)} of real time"
+        if wait_ms
+        else "it was not waited for"
+    )
+    text = f"{owed.name} was thrown out of {owed.group_id} because the step passed its {passed}; {had}"
+    log.warning("%s", text)
+    return text
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _name(callback: Callable[..., object]) -> str:
+    return str(getattr(callback, "__qualname__", type(callback).__qualname__))
+
+
+def _text(callback: Callable[..., object]) -> str:
+    text: Any = getattr(getattr(callback, "__self__", None), "timer_text", None)
+    return text if isinstance(text, str) else _TEXTS.get(_name(callback), _name(callback))

@@ -1,0 +1,62 @@
+"""Waits: a condition is looked at again whenever something happened, until it holds or a deadline of real time has passed.
+
+Rules:
+1. Nobody polls and nobody sleeps: the journal's events are the only occasions. What has no event can't be waited for.
+2. A condition is looked at in a turn of the loop of its own, when the step that wrote the event is over. ``seen`` looks at each event
+   itself, so that a state which lasts for a moment is not missed.
+3. A wait that ends in vain says what it waited for, how it stands now and what happened lately (`WaitTimeout`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.text import duration_ms
+from broker_sim.journal import WaitTimeout
+
+if TYPE_CHECKING:
+    from broker_sim.journal import Journal
+
+__all__ = ["TIMEOUT", "WaitTimeout", "until"]
+
+TIMEOUT = "10s"
+"""How long a wait lasts where nothing else is said: real time."""
+
+
+async def until(
+    condition: Callable[[], object],
+    journal: Journal,
+    timeout: object = TIMEOUT,
+    what: str = "a condition",
+    *,
+    seen: Callable[[dict[str, Any]], object] | None = None,
+    now: Callable[[], str] | None = None,
+    group: str | None = None,
+) -> None:
+    """Return once ``condition()`` holds, or ``seen(event)`` for an event from now on.
+
+    ``what`` it is, for people; ``now()`` tells how it stands, ``group`` whose history belongs to the error. Raises WaitTimeout after
+    ``timeout`` of real time, UsageError for a timeout that is none.
+    """
+    timeout_ms = duration_ms(timeout, "timeout")
+    changed = asyncio.Event()
+    found = False
+
+    def look(event: dict[str, Any]) -> None:
+        nonlocal found
+        if seen is not None and not found and seen(event):
+            found = True
+        changed.set()
+
+    unsubscribe = journal.subscribe(look)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while not (found or condition()):
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        raise WaitTimeout(what, timeout_ms, now() if now is not None else "", journal.tell(group)) from None
+    finally:
+        unsubscribe()

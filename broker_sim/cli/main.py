@@ -1,0 +1,534 @@
+"""The command line: ``broker-sim serve``, and every other command by its name.
+
+Rules:
+1. stdout carries the answer and nothing else: for ``serve`` one line when clients can connect, in a form that never
+   changes, ``broker-sim ready: bootstrap=HOST:PORT[,HOST:PORT...]``, and with ``--control`` a second one,
+   ``broker-sim control: http://HOST:PORT``. Everything else goes to stderr.
+2. What the user got wrong is one line on stderr and exit code 2. SIGINT and SIGTERM end ``serve`` with exit code 0.
+3. Start-up time is part of the interface: a module is imported where it is used, and of the parsers that of the command
+   alone is made. A command that lives elsewhere has a line in ``ELSEWHERE``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.commandline import Parser, add_command, complain, setting
+from broker_sim.common.text import visible, visible_lines
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.control.http import ControlServer
+
+READY = "broker-sim ready: bootstrap="
+CONTROL = "broker-sim control: "
+
+_CONTROL, _SCENARIO = "broker_sim.control.commands", "broker_sim.scenario.commands"
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "state": (_CONTROL, "break a log partition, and heal it"),
+    "fault": (_CONTROL, "rules that break requests"),
+    "clock": (_CONTROL, "look at the time, and move it"),
+    "group": (_CONTROL, "look at groups, and wait for them"),
+    "explain": (_CONTROL, "tell why a group rebalanced, who held it up, how it ended"),
+    "timeline": (_CONTROL, "draw a group's history"),
+    "journal": (_CONTROL, "read and follow what happens"),
+    "broker": (_CONTROL, "take brokers down and up"),
+    "leader": (_CONTROL, "move leaders, and with them coordinators"),
+    "log": (_CONTROL, "look at a log partition, and at who waits for it"),
+    "topic": (_CONTROL, "create, fill, grow and delete topics"),
+    "order": (_CONTROL, "hold requests back and let them go"),
+    "cluster": (_CONTROL, "virtual clusters of a running process"),
+    "run": (_SCENARIO, "run a scenario file"),
+    "scenario": (_SCENARIO, "list and check scenario files"),
+    "simulate": ("broker_sim.simulation.commands", "many seeds of a group's life in virtual time"),
+    "pipeline": ("broker_sim.pipeline.commands", "what happened to the groups, from logs and a journal, on Spark"),
+}
+"""Command -> the module whose ``register(commands, name)`` adds its parser by `commandline.add_command`, and a line of help.
+
+``spelled_out(words)`` of that module, if it has one, first turns a short form of the command into the full one.
+"""
+
+_SERVE_EXAMPLES = """\
+examples:
+  broker-sim serve
+      one broker on a free port, everything in memory, topics created as they are asked for
+  broker-sim serve --port 9092 --topic orders:6 --topic audit
+      on port 9092, with the topic orders of 6 partitions and audit of num.partitions
+  broker-sim serve --brokers 3 --port 9092 --data ./kafka-data
+      brokers on 9092, 9093 and 9094; logs and groups are kept in ./kafka-data
+  broker-sim serve --as-version 3.9 --config group.initial.rebalance.delay.ms=0
+      behave as Kafka 3.9 (the older group coordinator); groups form without the usual 3 s
+  broker-sim serve --data ./copy-of-a-kafka-log-dir
+      the topics, groups and offsets of a real Kafka, from its logs or from its __consumer_offsets-* directories alone
+  broker-sim serve --import-describe ticket.txt
+      the groups of an incident, from the output of kafka-consumer-groups --describe
+  broker-sim serve --control 9099 --topic orders:6
+      broken and looked at from outside: broker-sim state 'offsets(billing)' stuck --for 40s
+  broker-sim serve > ready & until grep -q ready: ready; do sleep 0.1; done; BOOTSTRAP=$(sed s/.*=// ready)
+      wait for the broker in a script
+"""
+
+_WHERE_EXAMPLES = """\
+examples:
+  broker-sim where billing
+      the partition of __consumer_offsets that the group billing lives in, of the usual 50
+  broker-sim where billing audit shop --partitions 12
+      several groups; those with the same partition share its coordinator, and its troubles
+  broker-sim where billing --json
+      {"group": "billing", "partitions": 50, "partition": 7}, one line for each group
+"""
+
+
+_DEMO_EXAMPLES = """\
+examples:
+  broker-sim demo
+      a few seconds; exit code 1 if one of its checks fails
+  broker-sim demo --as-version 3.9 --data ./demo-data
+      with the older group coordinator; the logs stay in ./demo-data
+"""
+
+
+_COMPLETION_EXAMPLES = """\
+examples:
+  eval "$(broker-sim completion bash)"
+      in ~/.bashrc; the same with zsh in ~/.zshrc
+  broker-sim completion fish > ~/.config/fish/completions/broker-sim.fish
+      for fish
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. Exits with code 2 for arguments that are wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:2] == ["completion", "--words"]:
+            return _complete(words[2:])
+        arguments = parse(words)
+        if arguments.command is None:
+            arguments.parser.print_help()
+            return 0
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except ModuleNotFoundError as missing:  # of an extra: the rest works without it
+        from broker_sim.common.text import installing
+
+        remedy = installing(missing.name)
+        if remedy is None:
+            raise
+        command = " ".join(["broker-sim", *itertools.takewhile(str.isalpha, words)][:3])
+        print(f"{command}: it needs {missing.name}, which is not installed: {remedy}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever reads our stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command, with ``run``. Exits with code 2 for what it doesn't know."""
+    words = list(argv)
+    if words and words[0] in ELSEWHERE:
+        spelled_out = getattr(importlib.import_module(ELSEWHERE[words[0]][0]), "spelled_out", None)
+        words = spelled_out(words) if spelled_out is not None else words
+    parser = _parser(words)
+    arguments, rest = parser.parse_known_args(words)
+    if arguments.command is None:
+        arguments.parser = parser
+    wrong = [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]
+    if wrong:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(wrong)}")
+    if rest:
+        arguments.words += rest  # argparse takes words behind an option for strangers
+    return arguments
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; of the commands only the one that ``words`` begins with knows its arguments."""
+    parser = Parser(
+        prog="broker-sim",
+        description="A Kafka broker simulator: real clients of any language use it as they use Kafka.",
+        epilog="examples:\n  broker-sim serve --port 9092 --topic orders:6\n  broker-sim where billing --partitions 50\n"
+        "  broker-sim state 'offsets(billing)' stuck --for 40s\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"broker-sim {_version()}")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", description=_grouped(), parser_class=Parser
+    )
+    asked = next((word for word in words if not word.startswith("-")), None)
+    for name, (add, _) in _HERE.items():
+        if asked == name:
+            add(commands)
+        else:
+            commands.add_parser(name, add_help=False)
+    for name, (module, _) in ELSEWHERE.items():
+        if asked == name:
+            importlib.import_module(module).register(commands, name)
+        else:
+            commands.add_parser(name, add_help=False)
+    return parser
+
+
+_GROUPS = {
+    "to run brokers": ("serve", "demo"),
+    "to break them, while they run with --control": ("state", "fault", "order", "broker", "leader", "clock"),
+    "to look at them, likewise": ("group", "explain", "timeline", "journal", "topic", "log", "cluster"),
+    "incidents as files": ("run", "scenario", "simulate"),
+    "afterwards, and beside": ("pipeline", "where", "completion"),
+}
+"""How the commands stand in the help."""
+
+
+def _grouped() -> str:
+    texts = {name: text for known in (_HERE, ELSEWHERE) for name, (_, text) in known.items()}
+    width = max(map(len, texts))
+    groups = [
+        f"{title}:\n" + "\n".join(f"  {one:<{width}}  {texts[one]}" for one in names)
+        for title, names in _GROUPS.items()
+    ]
+    return "\n\n".join(groups)
+
+
+def _add_serve(commands: Any) -> None:
+    serve = add_command(
+        commands,
+        "serve",
+        _serve,
+        description="Run brokers until interrupted. When clients can connect, one line is printed:\n\n"
+        f"  {READY}127.0.0.1:9092",
+        epilog=_SERVE_EXAMPLES,
+    )
+    add = serve.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
+    add(
+        "--port",
+        type=_port,
+        default=0,
+        help="port of the first broker, the others take the next ones (default: free ones)",
+    )
+    add("--brokers", type=_count, default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
+    add(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="create a topic; repeatable",
+    )
+    add("--data", metavar="DIR", help="keep logs in this directory and go on where they end (default: in memory)")
+    add(
+        "--import-describe",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="begin with the groups of a file: what kafka-consumer-groups --describe printed, or JSON; repeatable",
+    )
+    add("--sync", action="store_true", help="force data to the disk before it is acknowledged")
+    add("--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as, 3.4 and up (default: %(default)s)")
+    add(
+        "--config",
+        type=setting("num.partitions=3"),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting; repeatable",
+    )
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="(default: %(default)s)")
+    add("--until-eof", action="store_true", help="end with standard input, too: with the program that started this one")
+    add("--no-uvloop", action="store_true", help="use asyncio's own event loop even where uvloop is installed")
+    add(
+        "--control",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="serve HTTP/JSON for the commands fault, state, group, ... and for tests in any language (0: a free port)",
+    )
+    add("--control-token-file", metavar="FILE", help="who controls has to send what stands in this file")
+    add("--journal", metavar="DIR", help="write what happens into files in this directory, one JSON object a line")
+    add("--clock", default="real", metavar="MODE", help="real, scaled:10 (ten times as fast) or manual (default: real)")
+    add("--seed", type=int, metavar="N", help="of what is left to chance (default: another one each time)")
+
+
+def _add_where(commands: Any) -> None:
+    where = add_command(
+        commands,
+        "where",
+        _where,
+        description="Tell in which partition of __consumer_offsets a group lives; its leader is the group's coordinator.",
+        epilog=_WHERE_EXAMPLES,
+    )
+    where.add_argument("group", nargs="+", metavar="GROUP", help="a group id")
+    where.add_argument(
+        "--partitions", type=_count, default=50, metavar="N", help="offsets.topic.num.partitions (default: %(default)s)"
+    )
+    where.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _add_demo(commands: Any) -> None:
+    demo = add_command(
+        commands,
+        "demo",
+        _demo,
+        description="Real aiokafka consumers share a topic as one group; one crashes; the broker is killed and comes back.",
+        epilog=_DEMO_EXAMPLES,
+    )
+    demo.add_argument("--data", metavar="DIR", help="keep logs and data in this directory (default: a temporary one)")
+    demo.add_argument(
+        "--as-version", default="4.1", metavar="X.Y", help="the Kafka to behave as (default: %(default)s)"
+    )
+
+
+def _add_completion(commands: Any) -> None:
+    from broker_sim.cli.completion import SHELLS
+
+    completion = add_command(
+        commands,
+        "completion",
+        _completion,
+        description="Print the script that lets a shell complete broker-sim's commands, options and scenarios.",
+        epilog=_COMPLETION_EXAMPLES,
+    )
+    completion.add_argument("shell", choices=tuple(SHELLS), help="which shell")
+
+
+_HERE: dict[str, tuple[Callable[[Any], None], str]] = {
+    "serve": (_add_serve, "run brokers until interrupted"),
+    "where": (_add_where, "tell the offsets partition of a group"),
+    "demo": (_add_demo, "show a group of real consumers through a crash and a kill of the broker"),
+    "completion": (_add_completion, "let a shell complete commands and options"),
+}
+
+
+def _version() -> str:
+    from broker_sim import __version__
+
+    return __version__
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 0 to 65535")
+    return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or "127.0.0.1", _port(port)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, partitions = text.partition(":")
+    if not name or (colon and (not partitions.isdigit() or int(partitions) < 1)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:PARTITIONS, as in orders:6")
+    return name, int(partitions) if colon else -1
+
+
+# --- commands -----------------------------------------------------------------------------------------------------------
+
+
+def _where(arguments: argparse.Namespace) -> int:
+    from broker_sim.storage.partition_for import partition_for
+
+    width = max(map(len, arguments.group))
+    for group in arguments.group:
+        partition = partition_for(group, arguments.partitions)
+        if arguments.json:
+            import json
+
+            print(json.dumps({"group": group, "partitions": arguments.partitions, "partition": partition}))
+        elif len(arguments.group) == 1:
+            print(f"__consumer_offsets-{partition}")
+        else:
+            print(f"{group:<{width}}  __consumer_offsets-{partition}")
+    return 0
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from broker_sim.cli.completion import SHELLS
+
+    print(SHELLS[arguments.shell], end="")
+    return 0
+
+
+def _complete(words: Sequence[str]) -> int:
+    """What may stand in place of the last word, a line each."""
+    from broker_sim.cli.completion import candidates
+
+    def more(command: str) -> list[str]:
+        if command not in ("run", "scenario"):
+            return []
+        from broker_sim.scenario.commands import shipped
+
+        return [path.stem for path in shipped().glob("*.yaml")]
+
+    for one in candidates(_parser(words), words, more):
+        print(one)
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from broker_sim.demo import play
+
+    return play(arguments.data, arguments.as_version)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import logging
+
+    from broker_sim.api.cluster import Cluster, ClusterError
+    from broker_sim.common.process_memory import keep_freed
+    from broker_sim.common.text import UsageError
+
+    class Visible(logging.Formatter):
+        """Nothing that a client chose does something to a terminal."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            return visible_lines(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Visible("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
+    _allow_many_connections()
+    keep_freed()
+    try:
+        cluster = Cluster(
+            arguments.brokers,
+            dict(arguments.topic),
+            as_version=arguments.as_version,
+            config=dict(arguments.config),
+            data_dir=arguments.data,
+            sync=arguments.sync,
+            host=arguments.host,
+            port=arguments.port,
+            advertised_host=arguments.advertised_host,
+            **_incidents(arguments),
+        )
+        control = None if arguments.control is None else _control(cluster, arguments)
+        loop_factory = None if arguments.no_uvloop else _uvloop_factory()
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_serve_until_signal(cluster, control, arguments.import_describe, until_eof=arguments.until_eof))
+    except (ClusterError, UsageError) as error:
+        complain("broker-sim serve", error)
+        return 2
+    return 0
+
+
+def _at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Whoever started us holds the other end of our standard input: it closes however that program ends."""
+    import contextlib
+
+    while os.read(0, 65_536):
+        pass
+    with contextlib.suppress(RuntimeError):  # the loop has ended before
+        loop.call_soon_threadsafe(stop.set)
+
+
+def _incidents(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What of a cluster is there for incidents, as far as it is asked for."""
+    journal = arguments.journal or arguments.control is not None
+    clock = None if arguments.clock == "real" else arguments.clock
+    given = {"clock": clock, "seed": arguments.seed, "journal": journal or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _control(cluster: Cluster, arguments: argparse.Namespace) -> ControlServer:
+    """The control server that --control asks for, not started yet. Raises UsageError."""
+    from pathlib import Path
+
+    from broker_sim.common.text import UsageError
+    from broker_sim.control import token
+
+    try:
+        from broker_sim.control import http
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    host, port = arguments.control
+    secret = token.for_address(host, arguments.control_token_file)
+    data_root = None if arguments.data is None else Path(arguments.data)
+    return http.ControlServer(cluster, host, port, token=secret, data_root=data_root)
+
+
+def _import(cluster: Cluster, files: Sequence[str]) -> None:
+    """Groups from outside; what became of each is told on stderr. Raises UsageError."""
+    from broker_sim.migration import group_import
+
+    for line in group_import.apply(cluster.state, cluster.runtime, group_import.read_files(files)):
+        print(f"imported {visible(line)}", file=sys.stderr)
+
+
+async def _serve_until_signal(
+    cluster: Cluster, control: ControlServer | None = None, import_files: Sequence[str] = (), *, until_eof: bool = False
+) -> None:
+    import asyncio
+    import signal
+    import threading
+
+    from broker_sim.common.process_memory import collect_rarely, give_back_now_and_then
+    from broker_sim.handlers import load_handlers
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if until_eof:
+        threading.Thread(target=_at_eof, args=(loop, stop), daemon=True, name="stdin").start()
+    async with cluster:
+        if import_files:
+            _import(cluster, import_files)
+        if control is not None:
+            await control.start()
+        print(f"{READY}{cluster.bootstrap}", flush=True)
+        if control is not None:
+            print(f"{CONTROL}{control.url}", flush=True)
+        loop.call_soon(lambda: cluster.runtime)  # made now, while the client starts, rather than in its first request
+        _load_handlers(loop, load_handlers(), collect_rarely)
+        give_back_now_and_then(loop)
+        try:
+            await stop.wait()
+        finally:
+            if control is not None:
+                await control.stop()
+
+
+def _load_handlers(loop: asyncio.AbstractEventLoop, modules: Iterator[str], then: Callable[[], None]) -> None:
+    """One in each turn of the loop, so that the first clients are served in between."""
+    if next(modules, None) is None:
+        then()
+    else:
+        loop.call_soon(_load_handlers, loop, modules, then)
+
+
+def _uvloop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return factory
+
+
+def _allow_many_connections() -> None:
+    """A connection is a file descriptor; the usual soft limit of 1,024 is not what ends a broker's service."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

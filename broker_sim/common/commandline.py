@@ -1,0 +1,128 @@
+"""What all commands of ``broker-sim`` share: parsers whose errors are one line, exit codes, where a control server is.
+
+A command that lives in a module of its own is entered in ``cli.ELSEWHERE``; the module has
+
+    def register(commands, name):                 # called for that command alone
+        parser = add_command(commands, name, run, description=..., epilog="examples:\\n ...")
+        parser.add_argument(...)
+
+    def run(arguments) -> int: ...                # the exit code
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+from broker_sim.common.text import nearest, visible
+
+__all__ = [
+    "BROKEN",
+    "CONTROL_PORT",
+    "DEADLINE",
+    "DONE",
+    "USAGE",
+    "Parser",
+    "add_command",
+    "complain",
+    "handling",
+    "seeds",
+    "setting",
+    "terminable",
+    "whole",
+]
+
+DONE, BROKEN, USAGE, DEADLINE = 0, 1, 2, 3
+"""Exit codes: all is well; a verdict is broken, or what was asked for can't be done; it was asked wrongly; a deadline passed."""
+
+CONTROL_PORT = 9099
+"""Where commands look for a control server that nobody named."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one line, not the whole usage; a word that is nearly right is told the one that was probably meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is not None and value not in choices:
+            names = list(map(str, choices))
+            meant = nearest(str(value), names)
+            hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
+
+
+def add_command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], **options: Any) -> Parser:
+    """A parser below ``commands`` (what ``add_subparsers`` gave); ``run(arguments)`` does it and returns the exit code.
+
+    ``options`` are those of `argparse.ArgumentParser`. ``arguments.parser`` is the parser. One with a positional ``words`` (nargs="*")
+    gets the words between and behind its options, too.
+    """
+    parser: Parser = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def setting(example: str) -> Callable[[str], tuple[str, str]]:
+    """A ``type`` for arguments that are KEY=VALUE; ``example``: one of them."""
+
+    def parse(text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in {example}")
+        return name, value
+
+    return parse
+
+
+def whole(text: str) -> int:
+    """A ``type`` for arguments that count something."""
+    if not text.isdigit() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def seeds(text: str) -> range:
+    """A ``type`` for arguments that are a range of seeds, or one seed."""
+    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds, as in 0..1000")
+    first = int(found[1])
+    numbers = range(first, int(found[2]) if found[2] else first + 1)
+    if not numbers:
+        raise argparse.ArgumentTypeError(f"{text}: there is no seed from {first} up to {found[2]}")
+    return numbers
+
+
+def complain(command: str, error: object) -> None:
+    """Tell on stderr what went wrong, each line with the command's name."""
+    for line in str(error).split("\n"):
+        sys.stderr.write(f"{command}: {visible(line)}\n")
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], object], *numbers: int) -> Iterator[None]:
+    """In the block ``handler`` has these signals; they are the main thread's own, elsewhere it does nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def terminable() -> AbstractContextManager[None]:
+    """In the block SIGTERM is what Ctrl-C is, a KeyboardInterrupt."""
+    return handling(signal.default_int_handler, signal.SIGTERM)

@@ -1,0 +1,82 @@
+"""Long work on the event loop, a piece in each of its turns, so that nobody else waits longer than for a piece.
+
+Rules:
+1. A job is a generator: it yields where others may be served, after some milliseconds, and returns its result. How much
+   it does at once is counted in records, bytes or names, never in time: under virtual time every run is the same.
+2. One job at a time, in the order in which they came: many long requests make nobody else wait longer, and what they
+   hold in memory they hold one after the other. The first piece is done at once, and most jobs have no second.
+
+Threads would share the interpreter with the loop all the same, make handlers unsafe and simulated runs differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+__all__ = ["Job", "Pace", "Slices", "at_once"]
+
+Job = Generator[None, None, Any]
+R = TypeVar("R")
+Later = Callable[[Callable[[], object]], object]
+
+
+class Pace:
+    """Counts what a job has done since it last gave way: ``if pace.full(): yield`` behind each element, of inner lists, too."""
+
+    __slots__ = ("_done", "_piece")
+
+    def __init__(self, piece: int) -> None:
+        self._piece, self._done = piece, 0
+
+    def full(self, done: int = 1) -> bool:
+        """Whether that, with what was done before, is a piece."""
+        self._done += done
+        if self._done < self._piece:
+            return False
+        self._done = 0
+        return True
+
+
+def at_once(job: Generator[None, None, R]) -> R:
+    """The result of a job that nobody has to wait for."""
+    while True:
+        try:
+            next(job)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+class Slices:
+    """The jobs of one cluster that took more than a piece. ``later`` calls in the next turn: the running loop's call_soon."""
+
+    def __init__(self, later: Later | None = None) -> None:
+        self._jobs: deque[tuple[Job, Callable[[Job], bool]]] = deque()
+        self._later: Later = later or (lambda turn: asyncio.get_running_loop().call_soon(turn))
+
+    def add(self, job: Job, step: Callable[[Job], bool]) -> None:
+        """Call ``step(job)`` once in a turn of the loop until it is true."""
+        self._jobs.append((job, step))
+        if len(self._jobs) == 1:
+            self._later(self._turn)
+
+    def _turn(self) -> None:
+        if not self._jobs:
+            return
+        job, step = self._jobs[0]
+        done = True
+        try:
+            done = step(job)
+        finally:
+            if done and self._jobs:
+                self._jobs.popleft()
+            if self._jobs:
+                self._later(self._turn)
+
+    def clear(self) -> None:
+        """Forget all jobs, as the cluster ends."""
+        for job, _ in self._jobs:
+            job.close()
+        self._jobs.clear()

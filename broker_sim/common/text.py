@@ -1,0 +1,136 @@
+"""What people write in files, on the command line and in calls - durations, and names that are nearly right - and what they are shown.
+
+Ids, names and notes come from anybody. Whatever is shown to people goes through ``visible`` (a field: a name can't begin a line of its
+own) or ``visible_lines`` (a text of ours that holds such fields), so that nothing in it does something to a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "UsageError",
+    "duration_ms",
+    "duration_text",
+    "installing",
+    "nearest",
+    "short",
+    "unknown",
+    "visible",
+    "visible_lines",
+]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
+LONGEST_MS = 100 * 365 * 86_400_000
+"""A hundred years: what is longer is a mistake."""
+
+
+class UsageError(ValueError):
+    """Something that the user asked for can't be; one line that names it and, where there is one, the nearest that can."""
+
+    nearest: str | None = None
+    """The name that was probably meant."""
+
+
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for ``json.loads(object_pairs_hook=keys_once)``. Raises UsageError for a key that is there twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise UsageError(f"the key {twice[:80]!r} is there twice in one object")
+    return found
+
+
+def duration_ms(value: object, what: str = "a duration") -> int:
+    """Whole ms of ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. Raises UsageError for anything else."""
+    seconds: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value  # an int may be too large for a float
+    elif isinstance(value, str):
+        text = value.strip()
+        parts = _PART.findall(text)
+        if parts and re.fullmatch(rf"(?:{_PART.pattern}\s*)+", text):
+            seconds = sum(float(number) * _UNITS_MS[unit] for number, unit in parts) / 1000
+        elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+            seconds = float(text)
+    if seconds is None or not 0 <= seconds * 1000 <= LONGEST_MS:
+        raise UsageError(f"{what}: {value!r} is not a duration, as in 40s, 500ms, 1m30s or a number of seconds")
+    return round(seconds * 1000)
+
+
+def duration_text(ms: float) -> str:
+    """``40 s``, ``1 min 30 s``, ``250 ms``: a duration for people."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24) if hours >= 48 else (0, hours)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The name that ``word`` probably meant, None where nothing is near."""
+    names = list(known)
+    by_lower = {name.lower(): name for name in names}
+    if word.lower() in by_lower:
+        return by_lower[word.lower()]
+    import difflib  # an error is rare, and every command imports this module
+
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def unknown(what: str, word: object, known: Iterable[str]) -> UsageError:
+    """The error for a name that isn't there: ``no state 'stuk'; did you mean 'stuck'?``, else all that are."""
+    names = list(known)
+    meant = nearest(str(word), names)
+    hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(names) if names else "there is none"
+    error = UsageError(f"no {what} {word!r}; {hint}")
+    error.nearest = meant
+    return error
+
+
+_PACKAGES = {
+    "aiohttp": "'broker-sim[control]'",
+    "aiokafka": "'broker-sim[demo]'",
+    "confluent_kafka": "confluent-kafka",
+    "cramjam": "'broker-sim[compression]'",
+    "kafka": "kafka-python",
+    **dict.fromkeys(("numpy", "pandas", "pyarrow", "pyspark"), "'broker-sim[spark]'"),
+    "pytest": "pytest",
+    "uvloop": "'broker-sim[uvloop]'",
+}
+"""Top-level modules that need not be installed -> what brings them."""
+
+
+def installing(module: str | None) -> str | None:
+    """``python -m pip install 'broker-sim[spark]'``: what brings a module that is missing; None for one that must be there."""
+    package = _PACKAGES.get((module or "").partition(".")[0])
+    return None if package is None else f"python -m pip install {package}"
+
+
+def visible(text: str) -> str:
+    """``text`` with whatever is no visible character spelled out: control characters, what changes the direction of writing, halves of
+    surrogate pairs; ``\\x1b``, ``\\n``, ``\\u202e``."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text whose lines stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def short(text: str, most: int = 100) -> str:
+    """``visible``, and cut where it is longer than ``most`` characters."""
+    shown = visible(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."

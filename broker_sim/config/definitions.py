@@ -1,0 +1,290 @@
+"""The settings that a Kafka broker has, as data: names, types, defaults, ranges and the releases that have them.
+
+One setting a line, as in Kafka's ConfigDef (server/config, LogConfig.java), measured from 3.4.0, 4.1.0 and 4.4.0; two
+where it has changed:
+
+    name type default [range] [dynamic] [since=X] [until=X] [was=DEFAULT] [was_min=N]
+
+`-` stands for null and `""` for the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
+default and the least value before 4.0. `dynamic` settings may be altered while the broker runs. A topic's line names
+the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage,
+share groups and quorum settings are left out: nothing here would act on them.
+"""
+
+from __future__ import annotations
+
+BROKER_SETTINGS = """
+add.partitions.to.txn.retry.backoff.max.ms int 100 >=0 since=4.0
+add.partitions.to.txn.retry.backoff.ms int 20 >=1 since=4.0
+advertised.listeners string - until=4.1
+advertised.listeners list - since=4.2
+alter.config.policy.class.name class -
+authorizer.class.name string ""
+auto.create.topics.enable bool true
+auto.include.jmx.reporter bool true until=3.9
+auto.leader.rebalance.enable bool true
+background.threads int 10 >=1 dynamic
+broker.heartbeat.interval.ms int 2000
+broker.id int -1
+broker.id.generation.enable bool true until=3.9
+broker.rack string -
+broker.session.timeout.ms int 9000
+compression.gzip.level int -1 1..9|-1 dynamic since=3.8
+compression.lz4.level int 9 1..17 dynamic since=3.8
+compression.type string producer in:uncompressed,zstd,lz4,snappy,gzip,producer dynamic
+compression.zstd.level int 3 -131072..22 dynamic since=3.8
+connection.failed.authentication.delay.ms int 100 >=0
+connections.max.idle.ms long 600000
+connections.max.reauth.ms long 0
+controlled.shutdown.enable bool true
+controlled.shutdown.max.retries int 3 until=3.9
+controlled.shutdown.retry.backoff.ms long 5000 until=3.9
+controller.listener.names string - until=4.1
+controller.listener.names list - since=4.2
+controller.quota.window.num int 11 >=1
+controller.quota.window.size.seconds int 1 >=1
+controller.socket.timeout.ms int 30000
+create.topic.policy.class.name class -
+default.replication.factor int 1
+delete.records.purgatory.purge.interval.requests int 1
+delete.topic.enable bool true
+early.start.listeners string - until=4.1
+early.start.listeners list - since=4.2
+fetch.max.bytes int 57671680 >=1024
+fetch.purgatory.purge.interval.requests int 1000
+group.consumer.assignors list uniform,range since=3.7
+group.consumer.heartbeat.interval.ms int 5000 >=1 since=3.7
+group.consumer.max.heartbeat.interval.ms int 15000 >=1 since=3.7
+group.consumer.max.session.timeout.ms int 60000 >=1 since=3.7
+group.consumer.max.size int 2147483647 >=1 since=3.7
+group.consumer.migration.policy string bidirectional in:disabled,downgrade,upgrade,bidirectional since=3.8
+group.consumer.min.heartbeat.interval.ms int 5000 >=1 since=3.7
+group.consumer.min.session.timeout.ms int 45000 >=1 since=3.7
+group.consumer.session.timeout.ms int 45000 >=1 since=3.7
+group.coordinator.append.linger.ms int 5 >=0 since=4.0 until=4.1
+group.coordinator.append.linger.ms int -1 >=-1 since=4.2
+group.coordinator.rebalance.protocols list classic,consumer,streams in:consumer,classic,share,streams since=3.7
+group.coordinator.threads int 4 >=1 since=3.7
+group.initial.rebalance.delay.ms int 3000
+group.max.session.timeout.ms int 1800000
+group.max.size int 2147483647 >=1
+group.min.session.timeout.ms int 6000
+initial.broker.registration.timeout.ms int 60000
+inter.broker.listener.name string -
+inter.broker.protocol.version string - until=3.9
+leader.imbalance.check.interval.seconds long 300 >=1
+leader.imbalance.per.broker.percentage int 10 until=3.9
+listener.security.protocol.map string \
+SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic
+listeners string PLAINTEXT://:9092 dynamic until=4.1
+listeners list PLAINTEXT://:9092 dynamic since=4.2
+log.cleaner.backoff.ms long 15000 >=0 dynamic
+log.cleaner.dedupe.buffer.size long 134217728 dynamic
+log.cleaner.delete.retention.ms long 86400000 >=0 dynamic
+log.cleaner.enable bool true
+log.cleaner.io.buffer.load.factor double 0.9 dynamic
+log.cleaner.io.buffer.size int 524288 >=0 dynamic
+log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 dynamic
+log.cleaner.max.compaction.lag.ms long 9223372036854775807 >=1 dynamic
+log.cleaner.min.cleanable.ratio double 0.5 0..1 dynamic
+log.cleaner.min.compaction.lag.ms long 0 >=0 dynamic
+log.cleaner.threads int 1 >=0 dynamic
+log.cleanup.policy list delete in:compact,delete dynamic
+log.dir string /tmp/kafka-logs until=4.1
+log.dir list /tmp/kafka-logs since=4.2
+log.dir.failure.timeout.ms long 30000 >=1 since=3.7
+log.dirs string - until=4.1
+log.dirs list - since=4.2
+log.flush.interval.messages long 9223372036854775807 >=1 dynamic
+log.flush.interval.ms long - dynamic
+log.flush.offset.checkpoint.interval.ms int 60000 >=0
+log.flush.scheduler.interval.ms long 9223372036854775807
+log.flush.start.offset.checkpoint.interval.ms int 60000 >=0
+log.index.interval.bytes int 4096 >=0 dynamic
+log.index.size.max.bytes int 10485760 >=4 dynamic
+log.local.retention.bytes long -2 >=-2 dynamic since=3.6
+log.local.retention.ms long -2 >=-2 dynamic since=3.6
+log.message.downconversion.enable bool true dynamic until=3.9
+log.message.format.version string 3.0-IV1 until=3.9
+log.message.timestamp.after.max.ms long 3600000 >=0 dynamic since=3.6 was=9223372036854775807
+log.message.timestamp.before.max.ms long 9223372036854775807 >=0 dynamic since=3.6
+log.message.timestamp.difference.max.ms long 9223372036854775807 >=0 dynamic until=3.9
+log.message.timestamp.type string CreateTime in:CreateTime,LogAppendTime dynamic
+log.preallocate bool false dynamic
+log.remote.copy.lag.bytes long -1 >=-1 dynamic since=4.4
+log.remote.copy.lag.ms long 0 >=-1 dynamic since=4.4
+log.retention.bytes long -1 dynamic
+log.retention.check.interval.ms long 300000 >=1
+log.retention.hours int 168
+log.retention.minutes int -
+log.retention.ms long - dynamic
+log.roll.hours int 168 >=1
+log.roll.jitter.hours int 0 >=0
+log.roll.jitter.ms long - dynamic
+log.roll.ms long - dynamic
+log.segment.bytes int 1073741824 >=1048576 was_min=14 dynamic
+log.segment.delete.delay.ms long 60000 >=0 dynamic
+max.connection.creation.rate int 2147483647 >=0 dynamic
+max.connections int 2147483647 >=0 dynamic
+max.connections.per.ip int 2147483647 >=0 dynamic
+max.connections.per.ip.overrides string "" dynamic
+max.decompressed.message.bytes int 2147483639 1..2147483639 dynamic since=4.4
+max.incremental.fetch.session.cache.slots int 1000 >=0
+max.request.partition.size.limit int 2000 >=1 since=3.8
+message.max.bytes int 1048588 >=0 dynamic
+min.insync.replicas int 1 >=1 dynamic
+node.id int - was=-1
+num.io.threads int 8 >=1 dynamic
+num.network.threads int 3 >=1 dynamic
+num.partitions int 1 >=1
+num.recovery.threads.per.data.dir int 2 >=1 dynamic was=1
+num.replica.alter.log.dirs.threads int -
+num.replica.fetchers int 1 dynamic
+offset.metadata.max.bytes int 4096
+offsets.commit.required.acks short -1 until=3.9
+offsets.commit.timeout.ms int 5000 >=1
+offsets.load.buffer.size int 5242880 >=1
+offsets.retention.check.interval.ms long 600000 >=1
+offsets.retention.minutes int 10080 >=1
+offsets.topic.compression.codec int 0 0..4
+offsets.topic.num.partitions int 50 >=1
+offsets.topic.replication.factor short 3 >=1
+offsets.topic.segment.bytes int 104857600 >=1
+principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
+process.roles list - in:broker,controller
+producer.id.expiration.ms int 86400000 >=1 dynamic
+producer.purgatory.purge.interval.requests int 1000
+queued.max.request.bytes long -1
+queued.max.requests int 500 >=1
+quota.window.num int 11 >=1
+quota.window.size.seconds int 1 >=1
+replica.fetch.backoff.ms int 1000 >=0
+replica.fetch.max.bytes int 1048576 >=0
+replica.fetch.min.bytes int 1
+replica.fetch.response.max.bytes int 10485760 >=0
+replica.fetch.wait.max.ms int 500
+replica.high.watermark.checkpoint.interval.ms long 5000
+replica.lag.time.max.ms long 30000
+replica.selector.class string -
+replica.socket.receive.buffer.bytes int 65536
+replica.socket.timeout.ms int 30000
+replication.quota.window.num int 11 >=1
+replication.quota.window.size.seconds int 1 >=1
+request.timeout.ms int 30000
+reserved.broker.max.id int 1000 >=0 until=3.9
+security.inter.broker.protocol string PLAINTEXT in:PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL
+socket.connection.setup.timeout.max.ms long 30000
+socket.connection.setup.timeout.ms long 10000
+socket.listen.backlog.size int 50 >=1
+socket.receive.buffer.bytes int 102400
+socket.request.max.bytes int 104857600 >=1
+socket.send.buffer.bytes int 102400
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 >=1
+transaction.max.timeout.ms int 900000 >=1
+transaction.partition.verification.enable bool true dynamic since=3.5
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 >=1
+transaction.state.log.load.buffer.size int 5242880 >=1
+transaction.state.log.min.isr int 2 >=1
+transaction.state.log.num.partitions int 50 >=1
+transaction.state.log.replication.factor short 3 >=1
+transaction.state.log.segment.bytes int 104857600 >=1
+transaction.two.phase.commit.enable bool false since=4.1
+transactional.id.expiration.ms int 604800000 >=1
+unclean.leader.election.enable bool false dynamic
+"""
+
+TOPIC_SETTINGS = """
+cleanup.policy log.cleanup.policy
+compression.gzip.level compression.gzip.level
+compression.lz4.level compression.lz4.level
+compression.type compression.type
+compression.zstd.level compression.zstd.level
+delete.retention.ms log.cleaner.delete.retention.ms
+file.delete.delay.ms log.segment.delete.delay.ms
+errors.deadletterqueue.group.enable - bool false since=4.4
+flush.messages log.flush.interval.messages
+flush.ms log.flush.interval.ms >=0 default=9223372036854775807
+follower.replication.throttled.replicas - list ""
+index.interval.bytes log.index.interval.bytes
+leader.replication.throttled.replicas - list ""
+local.retention.bytes log.local.retention.bytes
+local.retention.ms log.local.retention.ms
+max.compaction.lag.ms log.cleaner.max.compaction.lag.ms
+max.decompressed.message.bytes max.decompressed.message.bytes
+max.message.bytes message.max.bytes
+message.downconversion.enable log.message.downconversion.enable
+message.format.version log.message.format.version
+message.timestamp.after.max.ms log.message.timestamp.after.max.ms
+message.timestamp.before.max.ms log.message.timestamp.before.max.ms
+message.timestamp.difference.max.ms log.message.timestamp.difference.max.ms
+message.timestamp.type log.message.timestamp.type
+min.cleanable.dirty.ratio log.cleaner.min.cleanable.ratio
+min.compaction.lag.ms log.cleaner.min.compaction.lag.ms
+min.insync.replicas min.insync.replicas
+preallocate log.preallocate
+remote.copy.lag.bytes log.remote.copy.lag.bytes
+remote.copy.lag.ms log.remote.copy.lag.ms
+remote.log.copy.disable - bool false since=3.9
+remote.log.delete.on.disable - bool false since=3.9
+remote.storage.enable - bool false since=3.6
+retention.bytes log.retention.bytes
+retention.ms log.retention.ms >=-1 default=604800000
+segment.bytes log.segment.bytes
+segment.index.bytes log.index.size.max.bytes
+segment.jitter.ms log.roll.jitter.ms >=0 default=0
+segment.ms log.roll.ms >=1 default=604800000
+unclean.leader.election.enable unclean.leader.election.enable
+"""
+
+DOCS = {
+    "auto.create.topics.enable": "A Metadata request for a topic that does not exist creates it.",
+    "connections.max.idle.ms": "A connection on which nothing arrived for this long is closed.",
+    "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
+    "delete.topic.enable": "DeleteTopics is refused where this is false.",
+    "fetch.max.bytes": "The most that one Fetch answer carries, whatever the consumer asks for.",
+    "group.initial.rebalance.delay.ms": "How long the first rebalance of an empty group waits for more members.",
+    "group.max.session.timeout.ms": "The longest session timeout that a member may ask for.",
+    "group.max.size": "The most members that one group may have.",
+    "group.min.session.timeout.ms": "The shortest session timeout that a member may ask for.",
+    "group.coordinator.append.linger.ms": "How long the 4.x coordinator collects writes before it appends them.",
+    "log.cleaner.backoff.ms": "Pause between two looks for logs to compact.",
+    "log.cleaner.delete.retention.ms": "How long compaction keeps a tombstone.",
+    "log.cleaner.enable": "Logs with the compact policy are compacted where this is true.",
+    "log.cleaner.min.cleanable.ratio": "Share of a log that must be dirty before it is compacted.",
+    "log.cleaner.min.compaction.lag.ms": "A record younger than this is not compacted away.",
+    "log.cleaner.max.compaction.lag.ms": "A log with a dirty record older than this is compacted whatever its dirty share.",
+    "log.cleanup.policy": "What happens to old segments: delete, compact or both.",
+    "log.dirs": "Where the logs are; empty when they are held in memory.",
+    "log.index.interval.bytes": "Bytes of log between two entries of the offset index.",
+    "log.index.size.max.bytes": "Size at which an index is full and its segment rolls.",
+    "log.message.timestamp.type": "CreateTime keeps the producer's timestamps, LogAppendTime replaces them.",
+    "log.message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be.",
+    "log.message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
+    "log.message.timestamp.difference.max.ms": "How far from the broker's clock a record's timestamp may be.",
+    "log.retention.bytes": "Size of a partition above which its oldest segments are deleted; -1 for no limit.",
+    "log.retention.check.interval.ms": "Pause between two looks for segments to delete.",
+    "log.retention.hours": "Age at which a segment is deleted; log.retention.minutes and log.retention.ms come before it.",
+    "log.retention.minutes": "Age at which a segment is deleted; log.retention.ms comes before it.",
+    "log.retention.ms": "Age at which a segment is deleted; -1 for never.",
+    "log.roll.hours": "Age at which the active segment is closed; log.roll.ms comes before it.",
+    "log.roll.ms": "Age at which the active segment is closed.",
+    "log.roll.jitter.ms": "The most that is taken off the rolling age, so that segments don't roll all at once.",
+    "log.segment.bytes": "Size at which the active segment is closed and a new one begins.",
+    "log.segment.delete.delay.ms": "Pause between dropping a segment and removing its file.",
+    "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions a broker holds.",
+    "message.max.bytes": "The largest record batch that a producer may write.",
+    "min.insync.replicas": "In-sync replicas that a write with acks=all needs.",
+    "max.request.partition.size.limit": "The most partitions that one DescribeTopicPartitions answer carries.",
+    "num.partitions": "Partitions of a topic that is created without a number of its own.",
+    "offset.metadata.max.bytes": "The longest metadata string that a committed offset may carry.",
+    "offsets.commit.timeout.ms": "How long a commit waits until the offsets log has it.",
+    "offsets.retention.check.interval.ms": "Pause between two looks for committed offsets to expire.",
+    "offsets.retention.minutes": "How long the committed offsets of an empty group are kept.",
+    "offsets.topic.num.partitions": "Partitions of the log of committed offsets, set when it is created.",
+    "offsets.topic.replication.factor": "Replicas of the log of committed offsets, set when it is created.",
+    "offsets.topic.segment.bytes": "Segment size of the log of committed offsets.",
+    "producer.id.expiration.ms": "How long an idle producer's sequence numbers are remembered.",
+    "socket.request.max.bytes": "The largest request that a connection may send.",
+    "transaction.max.timeout.ms": "The longest transaction timeout that a producer may ask for.",
+}
+"""What the settings do on which the broker acts; the others are kept and shown."""

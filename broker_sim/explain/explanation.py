@@ -1,0 +1,183 @@
+"""What happened to a group, in words: ``explain`` for an operator who asks why, ``recent`` for a wait or a test that failed.
+
+Both are functions of a list of journal events. They never raise for what the events hold, or lack.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from broker_sim.common.text import duration_text, nearest, visible
+from broker_sim.explain.events import Event, names_in, text
+from broker_sim.explain.history import history
+from broker_sim.explain.model import History
+from broker_sim.explain.moments import moments
+from broker_sim.explain.phrases import clock, count, date, incident_words, joined, listed, span_words
+from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
+
+__all__ = ["explain", "recent"]
+
+MOST_PARAGRAPHS = 40
+FIRST_PARAGRAPHS = 5
+
+
+def explain(events: Iterable[Event], group: str, generation: int | None = None, width: int = 100) -> str:
+    """Why the group rebalanced, who held it up, for how long and how it ended; of one ``generation`` or of all.
+
+    Lines are not longer than ``width``. Times are UTC. A group or generation that the journal doesn't hold is said so.
+    """
+    events = list(events)
+    past = history(events, group)
+    if not past.existed and not past.calls:
+        return _fill([_not_there(events, group)], width)
+    if generation is not None:
+        return _fill(_one(past, generation), width)
+    return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
+
+
+def _fill(paragraphs: Iterable[str], width: int) -> str:
+    wrapper = textwrap.TextWrapper(
+        width=max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(line for paragraph in paragraphs for line in wrapper.wrap(paragraph))
+
+
+def _not_there(events: list[Event], group: str) -> str:
+    known = {name for event in events if isinstance(event, dict) and (name := text(event, "group"))}
+    known |= {name for event in events if isinstance(event, dict) for name in names_in(event, "groups")}
+    if not events:
+        return f"The journal is empty: nothing is known of group {group!r}."
+    meant = nearest(group, sorted(known))
+    hint = f" Did you mean {meant!r}?" if meant else f" It knows {joined(sorted(known)[:10])}." if known else ""
+    return f"The journal holds nothing of group {group!r}.{hint}"
+
+
+def header(past: History) -> str:
+    where = f" on {past.log}" if past.log else ""
+    begins = ", begins in the middle" if past.begins_in_the_middle else ""
+    words = [f"Group {past.group}{where}: {standing(past)}."]
+    words.append(
+        f"{count(len(past.rebalances), 'rebalance')} in the journal, {date(past.first_ms)} {clock(past.first_ms)} to "
+        f"{clock(past.last_ms)} UTC{begins}."
+    )
+    return " ".join(words + commit_words(past, past.commits))
+
+
+def standing(past: History) -> str:
+    """How the group is at the journal's end: ``Stable in generation 7, 3 members: app-1 (leader), app-2 and app-3``."""
+    now = past.now
+    if now is None:
+        return "gone" if past.existed else "never seen in a step of the coordinator"
+    words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
+    names = [past.name(one) + (" (leader)" if one == now.leader else "") for one in now.members]
+    if names:
+        words += ": " + (joined(names) if len(names) <= 6 else joined([*names[:5], f"{now.size - 5} more"]))
+    waits = [f"{api} of {listed(past, waiting)}" for api in ("JoinGroup", "SyncGroup") if (waiting := now.waiting(api))]
+    if waits:
+        words += f"; {' and '.join(waits)} {'waits' if sum(len(now.waiting(a)) for a in ('JoinGroup', 'SyncGroup')) == 1 else 'wait'}"
+    return words
+
+
+def _one(past: History, generation: int) -> list[str]:
+    found = [one for one in past.rebalances if one.generation == generation]
+    if not found:
+        known = sorted({one.generation for one in past.rebalances if one.generation is not None})
+        has = (
+            f"it holds generation{'s'[: len(known) != 1]} {_ranges(known)}"
+            if known
+            else "it holds no rebalance of the group"
+        )
+        return [f"The journal holds nothing of how generation {generation} of group {past.group} came about; {has}."]
+    paragraphs = []
+    for rebalance in found:
+        words = [tell(past, rebalance), life_of(past, rebalance)]
+        words += [
+            f"It was one of {len(stretch.rebalances)} rebalances from {clock(stretch.from_ms)} on {restless(stretch)}."
+            for stretch in past.stretches
+            if any(one is rebalance for one in stretch.rebalances)
+        ]
+        paragraphs.append(" ".join(word for word in words if word))
+    return paragraphs
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``1-4, 7``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """``kind``: lead, rebalance, trouble (a stretch without becoming Stable), note (what was on, moves, marks)."""
+
+    ts_ms: int
+    kind: str
+    text: str
+    order: int = 0
+
+
+def paragraphs(past: History) -> list[Paragraph]:
+    """What is to be told, in order: at one moment what was on, then stretches, then rebalances."""
+    in_stretch = {
+        id(one)
+        for stretch in past.stretches
+        for one in stretch.rebalances
+        if stretch.stable_ms is None or not any(removal.why == "rebalance_timeout" for removal in one.removals)
+    }
+    told = [Paragraph(one.ts_ms, "note", f"{_capital(incident_words(one))}.", one.order) for one in past.incidents]
+    told += [
+        Paragraph(one.from_ms, "note", f"{_capital(span_words(past, one, past.last_ms))}.", one.order)
+        for one in past.spans
+    ]
+    told += [
+        Paragraph(
+            one.ts_ms, "note", f"The static member {one.instance} came back under a new id; no rebalance was needed."
+        )
+        for one in past.replacements
+        if not one.rebalanced
+    ]
+    told += [
+        Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
+        for stretch in past.stretches
+    ]
+    for one in past.rebalances:
+        if id(one) not in in_stretch:
+            words = (tell(past, one, dated=False), life_of(past, one))
+            told.append(Paragraph(one.began_ms, "rebalance", " ".join(word for word in words if word), one.order))
+    told.sort(key=lambda one: (one.ts_ms, one.order))
+    if len(told) > MOST_PARAGRAPHS:
+        kept = MOST_PARAGRAPHS - FIRST_PARAGRAPHS
+        left_out = Paragraph(told[FIRST_PARAGRAPHS].ts_ms, "note", f"... {len(told) - MOST_PARAGRAPHS} more ...")
+        told = [*told[:FIRST_PARAGRAPHS], left_out, *told[-kept:]]
+    return told
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:] if words.startswith(("the ", "mark", "broker ", "topic ")) else words
+
+
+def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
+    """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
+    past = history(events, group)
+    if not past.existed and not past.calls:
+        return f"group {visible(group)}: the journal holds nothing of it"
+    lines = [f"group {past.group}: {standing(past)}"]
+    on = [span_words(past, span, past.last_ms) for span in past.spans if span.to_ms is None]
+    lines += [f"  now: {words}" for words in on]
+    told = moments(past)
+    left_out = len(told) - max(limit, 0)
+    if left_out > 0:
+        lines.append(f"  ... {left_out} earlier")
+        told = told[left_out:]
+    lines += [f"  {clock(moment.ts_ms)}  {moment.text}" for moment in told]
+    last = told[-1].ts_ms if told else past.first_ms
+    if past.last_ms - last >= 1000:
+        lines.append(f"  {clock(past.last_ms)}  (nothing more for {duration_text(past.last_ms - last)})")
+    return "\n".join(lines)

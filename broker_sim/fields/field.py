@@ -1,0 +1,79 @@
+"""A field: a named value of an input, declared once, with its kind and its words; and how a whole input is read.
+
+    class Keys(TypedDict, total=False):                      # what type checkers see, and what is read: one declaration
+        times: Annotated[int | None, about(Count(1), "at most that often")]
+
+    read(fields_of(Keys), {"times": "3"}, "a rule")          # {"times": 3}
+
+Rules:
+1. None is not given: a field has its default then, or is missing where it is required.
+2. All that is wrong is told at once: names that nobody knows, with the nearest; what is missing; values that can't be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_type_hints
+
+from broker_sim.common.text import UsageError, unknown
+from broker_sim.fields.kinds import Kind
+from broker_sim.fields.problems import Problems
+
+__all__ = ["Field", "about", "fields_of", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``doc``: what it is for, without a full stop. ``default``: what it is where it isn't given. ``example``: for documents."""
+
+    name: str
+    kind: Kind[Any]
+    doc: str
+    required: bool = False
+    default: Any = None
+    example: Any = None
+
+    def read(self, value: object) -> Any:
+        """The value that is meant. Raises UsageError, which names the field."""
+        return self.kind.read(value, self.name)
+
+    def schema(self) -> dict[str, Any]:
+        """What it may be, as JSON Schema."""
+        return {**self.kind.schema(), **({} if self.default is None else {"default": self.default})}
+
+
+def about(kind: Kind[Any], doc: str, **more: Any) -> Field:
+    """A field that has its name from the key of a TypedDict that it annotates."""
+    return Field("", kind, doc, **more)
+
+
+def fields_of(keys: type) -> dict[str, Field]:
+    """The fields of a TypedDict whose keys are annotated with them, in its order."""
+    found: dict[str, Field] = {}
+    for name, hint in get_type_hints(keys, include_extras=True).items():
+        (one,) = (each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Field))
+        found[name] = replace(one, name=name)
+    return found
+
+
+def read(fields: Mapping[str, Field], given: Mapping[str, object], what: str, each: str) -> dict[str, Any]:
+    """The values in their types, with defaults, in the order of the fields; ``what`` is the input in errors, ``each`` one of its
+    names. Raises WrongInput."""
+    problems = Problems()
+    meant: set[str | None] = set()
+    for name in given:
+        if name not in fields:
+            problems.add(error := unknown(each, name, fields), str(name))
+            meant.add(error.nearest)
+    found: dict[str, Any] = {}
+    for name, one in fields.items():
+        value = given.get(name)
+        if value is None and one.required and name not in meant:  # one mistake is one error
+            problems.add(UsageError(f"{what}: {name} is missing ({one.doc})"), name)
+        value = one.default if value is None else value
+        if value is not None:
+            with problems.at(name):
+                found[name] = one.read(value)
+    problems.check()
+    return found

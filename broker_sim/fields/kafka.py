@@ -1,0 +1,164 @@
+"""Kinds of values that Kafka names: errors, APIs and their versions, log partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.common.text import UsageError, unknown
+from broker_sim.fields.kinds import Choice, Kind, Text, number_of, refusal
+from kafka_wire.api_keys import API_NAMES
+from kafka_wire.errors import Err
+from kafka_wire.group_states import GROUP_STATES
+
+__all__ = [
+    "ERROR_CODE",
+    "GROUP_STATE",
+    "ApiName",
+    "ApiNames",
+    "ErrorCode",
+    "LogName",
+    "Versions",
+    "log_named",
+]
+
+_BY_WORD = {name.lower(): name for name in API_NAMES}
+_OFFSETS_OF = re.compile(r"offsets\((.+)\)")
+_PARTITION = re.compile(r"(.+)[-/](\d{1,9})")
+_VERSIONS = re.compile(r"\s*v?(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*")
+
+
+ERROR_CODE = {
+    "anyOf": [
+        {"type": "string", "enum": list(Err.__members__), "description": "Kafka's name of the error"},
+        {"type": "integer", "description": "its code"},
+    ]
+}
+"""What the schema of an `ErrorCode` refers to."""
+
+
+@dataclass(frozen=True)
+class ErrorCode(Kind[Err]):
+    """An error by Kafka's name in any case, by its code, or as `Err`. ``none``: whether NONE may be meant."""
+
+    none: bool = False
+
+    def read(self, value: object, what: str = "") -> Err:
+        code = number_of(value)
+        if code is not None:
+            if code not in Err._value2member_map_:
+                raise UsageError(f"{what}: Kafka has no error with the code {value}".removeprefix(": "))
+            found = Err(int(code))
+        elif isinstance(value, str):
+            named = Err.__members__.get(value.strip().upper().replace("-", "_"))
+            if named is None:
+                raise unknown("error", value, Err.__members__)
+            found = named
+        else:
+            told = f"{value!r} is neither the name of an error nor its code"
+            raise UsageError(f"{what}: {told}" if what else told)
+        if found is Err.NONE and not self.none:
+            raise UsageError(f"{what}: NONE is no error".removeprefix(": "))
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"$ref": "#/components/schemas/ErrorCode"}
+
+
+GROUP_STATE = Choice(GROUP_STATES, "group state")
+"""The state of a classic group."""
+
+
+@dataclass(frozen=True)
+class ApiName(Kind[str]):
+    """One API by Kafka's name in any case, with or without underscores, as Kafka writes it. In a pattern ``*`` stands for any
+    characters; it stays as it is."""
+
+    pattern: bool = True
+
+    def read(self, value: object, what: str = "") -> str:
+        word = Text().read(value, what).strip()
+        if self.pattern and "*" in word:
+            return word
+        name = _BY_WORD.get(word.replace("_", "").lower())
+        if name is None:
+            raise unknown("API", value, API_NAMES)
+        return name
+
+    def schema(self) -> dict[str, Any]:
+        return Text().schema()
+
+
+@dataclass(frozen=True)
+class ApiNames(Kind["str | list[str]"]):
+    """An API, or several: a list, or a text with commas."""
+
+    def read(self, value: object, what: str = "") -> str | list[str]:
+        if isinstance(value, str):
+            names = value.split(",")
+        elif isinstance(value, Iterable) and not isinstance(value, bytes | Mapping):
+            names = list(value)
+        else:
+            raise refusal(what, value, "the name of an API, or a list of them")
+        if not names:
+            raise UsageError(f"{what}: an empty list selects nothing".removeprefix(": "))
+        found = list(dict.fromkeys(ApiName().read(name, what) for name in names))
+        return found[0] if len(found) == 1 else found
+
+    def schema(self) -> dict[str, Any]:
+        one = ApiName().schema()
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+@dataclass(frozen=True)
+class Versions(Kind["int | str"]):
+    """A version of an API, or a range of them: ``8``, ``"2-4"``."""
+
+    meant = "a version or a range of them, as in 8 or 2-4"
+
+    def read(self, value: object, what: str = "") -> int | str:
+        low, high = self.bounds(value, what)
+        return low if low == high else f"{low}-{high}"
+
+    def bounds(self, value: object, what: str = "") -> tuple[int, int]:
+        """The first and the last version. Raises UsageError."""
+        number = number_of(value)
+        spelled = str(int(number)) if number is not None and number == int(number) else value
+        match = _VERSIONS.fullmatch(spelled) if isinstance(spelled, str) else None
+        if match is None:
+            told = f"{value!r} is neither a version nor a range of them, as in 8 or 2-4"
+            raise UsageError(f"{what}: {told}" if what else told)
+        low, high = int(match[1]), int(match[2] or match[1])
+        if low > high:
+            raise UsageError(f"{what}: {low}-{high} is empty".removeprefix(": "))
+        return low, high
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "integer"]}
+
+
+@dataclass(frozen=True)
+class LogName(Kind[str]):
+    """A log partition: ``orders-0``, ``__consumer_offsets-12``, or ``offsets(GROUP)`` for the one that a group lives in."""
+
+    meant = "a log; name it as in orders-0, __consumer_offsets-12 or offsets(billing)"
+
+    def read(self, value: object, what: str = "") -> str:
+        text = Text().read(value, what)
+        if log_named(text) is None:
+            raise refusal(what, text, self.meant)
+        return text
+
+    def schema(self) -> dict[str, Any]:
+        return Text().schema()
+
+
+def log_named(text: str) -> tuple[str, int] | str | None:
+    """What a log's name says: topic and partition, or the group id of ``offsets(GROUP)``; None for what names no log."""
+    if found := _OFFSETS_OF.fullmatch(text):
+        return found[1]
+    if found := _PARTITION.fullmatch(text):
+        return found[1], int(found[2])
+    return None

@@ -1,0 +1,387 @@
+"""Kinds of values: what may be given for one, and what it is then.
+
+    Count(1, 100).read("3")         # 3; UsageError for what it can't be
+
+One rule for Python, JSON, YAML, queries and words of a command line:
+
+1. A value of the kind's own type is taken. JSON has one kind of number, so a whole number may be written 3.0; a text may be a bare
+   number, since YAML makes one of a group called 7.
+2. Where text is all there is - queries, words - a value is spelled: true, yes, on, 1 and false, no, off, 0; digits; 40s; a list with
+   commas; a map as ``a=1,b=2`` or as JSON. Since words travel through JSON and templates through YAML, a spelled value is taken
+   everywhere, so that nothing depends on the door that it came in by.
+3. Nothing else is guessed: no truth in a 3, no number in a flag, no text in a null.
+4. What was read reads as itself: a value may be checked at several doors on its way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from broker_sim.common.text import LONGEST_MS, UsageError, duration_ms, duration_text, unknown
+from broker_sim.fields.problems import Problems
+
+__all__ = [
+    "DURATION",
+    "MAX_ITEMS",
+    "MAX_OBJECTS",
+    "MAX_TEXT",
+    "Choice",
+    "Count",
+    "Duration",
+    "Flag",
+    "Kind",
+    "ListOf",
+    "MapOf",
+    "NameOrNumber",
+    "Number",
+    "Objects",
+    "OneOrMore",
+    "Setting",
+    "Text",
+    "number_of",
+    "refusal",
+]
+
+T = TypeVar("T")
+
+MAX_TEXT = 32_767
+"""Characters of a text: the longest string that the protocol can carry."""
+MAX_ITEMS = 1000
+"""Entries of a list or map."""
+MAX_OBJECTS = 100_000
+"""Objects in a list of them; a body of HTTP holds fewer."""
+INT64 = 2**63
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def refusal(what: str, value: object, meant: str) -> UsageError:
+    """``times: 'x' is not a whole number``; without ``what`` the rest alone. A long value is cut."""
+    shown = repr(value)
+    told = f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not {meant}"
+    return UsageError(f"{what}: {told}" if what else told)
+
+
+class Kind(Generic[T]):
+    """A kind of values. ``meant`` is what one is called in errors, ``metavar`` in a command's help."""
+
+    meant: str
+    metavar: str = ""
+
+    def read(self, value: object, what: str = "") -> T:
+        """The value that is meant. Raises UsageError, which begins with ``what``."""
+        raise NotImplementedError
+
+    def schema(self) -> dict[str, Any]:
+        """What a value is, as JSON Schema; spelled values are taken besides."""
+        raise NotImplementedError
+
+    def __call__(self, value: object) -> T:
+        return self.read(value)
+
+
+def number_of(value: object) -> int | float | None:
+    """A number, or one that is spelled; None for anything else, and for what a float can't hold."""
+    if isinstance(value, str) and len(value) <= 40 and _NUMBER.fullmatch(spelled := value.strip()):
+        value = int(spelled) if spelled.lstrip("+-").isdigit() else float(spelled)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+def _bounds(least: object, most: object) -> str:
+    """``from 1``, ``from 1 to 100``, ``up to 100``."""
+    if most is None:
+        return "" if least is None else f" from {least}"
+    return f" up to {most}" if least is None else f" from {least} to {most}"
+
+
+def _limits(least: float | None, most: float | None) -> dict[str, float]:
+    return {name: one for name, one in (("minimum", least), ("maximum", most)) if one is not None}
+
+
+@dataclass(frozen=True)
+class Flag(Kind[bool]):
+    """True or false."""
+
+    meant = "true or false"
+
+    def read(self, value: object, what: str = "") -> bool:
+        found = _FLAGS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+        if found is None:
+            raise refusal(what, value, self.meant)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Count(Kind[int]):
+    """A whole number, from ``least`` to ``most``."""
+
+    least: int | None = None
+    most: int | None = None
+    metavar = "N"
+
+    @property
+    def meant(self) -> str:  # type: ignore[override]
+        return f"a whole number{_bounds(self.least, self.most)}"
+
+    def read(self, value: object, what: str = "") -> int:
+        number = number_of(value)
+        if number is None or number != int(number) or not -INT64 <= number < INT64:
+            raise refusal(what, value, self.meant)
+        low, high = self.least, self.most
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise refusal(what, value, self.meant)
+        return int(number)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", **_limits(self.least, self.most)}
+
+
+@dataclass(frozen=True)
+class Number(Kind[float]):
+    """Any number, from ``least`` to ``most``."""
+
+    least: float | None = None
+    most: float | None = None
+    metavar = "X"
+
+    @property
+    def meant(self) -> str:  # type: ignore[override]
+        return f"a number{_bounds(self.least, self.most)}"
+
+    def read(self, value: object, what: str = "") -> float:
+        number = number_of(value)
+        low, high = (-1e300 if self.least is None else self.least), (1e300 if self.most is None else self.most)
+        if number is None or not low <= number <= high:
+            raise refusal(what, value, self.meant)
+        return float(number)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", **_limits(self.least, self.most)}
+
+
+DURATION = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|min|s|m|h|d)?\s*)+$"},
+        {"type": "number", "minimum": 0, "description": "seconds"},
+    ]
+}
+"""What the schema of a `Duration` refers to."""
+
+
+@dataclass(frozen=True)
+class Duration(Kind[float]):
+    """A time in seconds, in whole ms: ``"40s"``, ``"500ms"``, ``"1m30s"``, or a number of seconds. ``least``, ``most``: seconds."""
+
+    least: float = 0.0
+    most: float | None = None
+    metavar = "TIME"
+
+    @property
+    def meant(self) -> str:  # type: ignore[override]
+        low, high = (None if one is None else duration_text(one * 1000) for one in (self.least or None, self.most))
+        return f"a duration{_bounds(low, high)}, as in 40s, 500ms, 1m30s or a number of seconds"
+
+    def read(self, value: object, what: str = "") -> float:
+        try:
+            seconds = duration_ms(value) / 1000
+        except UsageError:
+            raise refusal(what, value, self.meant) from None
+        if not self.least <= seconds <= (LONGEST_MS if self.most is None else self.most):
+            raise refusal(what, value, self.meant)
+        return seconds
+
+    def schema(self) -> dict[str, Any]:
+        return {"$ref": "#/components/schemas/Duration"}
+
+
+@dataclass(frozen=True)
+class Text(Kind[str]):
+    """A text of ``least`` to ``MAX_TEXT`` characters."""
+
+    least: int = 1
+    meant = "a text"
+
+    def read(self, value: object, what: str = "") -> str:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str) or len(value) < self.least:
+            raise refusal(what, value, self.meant)
+        if len(value) > MAX_TEXT:
+            raise UsageError(f"{what}: {len(value)} characters are too many, at most {MAX_TEXT}".removeprefix(": "))
+        if "\0" in value:
+            raise refusal(what, value, "a text without NUL characters")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": MAX_TEXT}
+
+
+@dataclass(frozen=True)
+class Choice(Kind[str]):
+    """One of the names that ``known`` gives, in any case. ``label``: what one is called in errors, where not by the field's name."""
+
+    known: Callable[[], Iterable[str]] | Iterable[str]
+    label: str = ""
+
+    def names(self) -> list[str]:
+        """What may be chosen; ``known`` may be a function, so that what it needs is imported late."""
+        return list(self.known() if callable(self.known) else self.known)
+
+    def read(self, value: object, what: str = "") -> str:
+        names = self.names()
+        found = {name.lower(): name for name in names}.get(str(value).strip().lower())
+        if found is None:
+            raise unknown(self.label or what or "choice", value, names)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": MAX_TEXT, "enum": self.names()}
+
+
+@dataclass(frozen=True)
+class NameOrNumber(Kind[int | str]):
+    """A text; where it spells a whole number it is that number."""
+
+    meant = "a whole number or a text"
+
+    def read(self, value: object, what: str = "") -> int | str:
+        number = number_of(value)
+        if number is not None and number == int(number) and -INT64 <= number < INT64:
+            return int(number)
+        if not isinstance(value, str):
+            raise refusal(what, value, self.meant)
+        return Text().read(value, what)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "integer"]}
+
+
+@dataclass(frozen=True)
+class Setting(Kind[str]):
+    """The value of one of Kafka's settings as Kafka writes it: true is "true", a list has commas."""
+
+    meant = "the value of a setting"
+
+    def read(self, value: object, what: str = "") -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list | tuple):
+            return ",".join(self.read(one, what) for one in value)
+        return Text(0).read(value, what)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "number", "boolean"]}
+
+
+@dataclass(frozen=True)
+class ListOf(Kind[list[T]]):
+    """A list; of a text its parts between commas."""
+
+    item: Kind[T]
+    meant = "a list"
+    metavar = "A,B"
+
+    def read(self, value: object, what: str = "") -> list[T]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+            raise refusal(what, value, self.meant)
+        items = list(value)
+        _few(items, what)
+        found: list[T] = []
+        problems = Problems()
+        for place, one in enumerate(items):
+            with problems.at(place):
+                found.append(self.item.read(one, what))
+        problems.check()
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.schema(), "maxItems": MAX_ITEMS}
+
+
+@dataclass(frozen=True)
+class MapOf(Kind[dict[str, T]]):
+    """A map of names to values; of a text what JSON makes of it, or ``a=1,b=2``, ``a:1,b:2``."""
+
+    value: Kind[T]
+    meant = "a map of names to values"
+    metavar = "K:V,..."
+
+    def read(self, value: object, what: str = "") -> dict[str, T]:
+        given = _map_of(value) if isinstance(value, str) else value
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
+            raise refusal(what, value, self.meant)
+        _few(given, what)
+        found: dict[str, T] = {}
+        problems = Problems()
+        for name, one in given.items():
+            with problems.at(name):
+                found[name] = self.value.read(one, f"{what}: {name}" if what else name)
+        problems.check()
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.value.schema(), "maxProperties": MAX_ITEMS}
+
+
+@dataclass(frozen=True)
+class OneOrMore(Kind["str | list[str]"]):
+    """A text, or a list of texts."""
+
+    meant = "a text, or a list of them"
+
+    def read(self, value: object, what: str = "") -> str | list[str]:
+        if isinstance(value, str):
+            return Text().read(value, what)
+        if isinstance(value, list | tuple):
+            return ListOf(Text()).read(value, what)
+        raise refusal(what, value, self.meant)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [Text().schema(), ListOf(Text()).schema()]}
+
+
+def _map_of(text: str) -> object:
+    """The map that a text spells, None where it spells none."""
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+    pairs = [part.partition("=" if "=" in part else ":") for part in text.split(",") if part.strip()]
+    return {name.strip(): rest.strip() for name, _, rest in pairs}
+
+
+def _few(entries: Any, what: str) -> None:
+    if len(entries) > MAX_ITEMS:
+        raise UsageError(f"{what}: {len(entries)} entries are too many, at most {MAX_ITEMS}".removeprefix(": "))
+
+
+@dataclass(frozen=True)
+class Objects(Kind[list[dict[str, Any]]]):
+    """A list of objects, whose own fields somebody else reads."""
+
+    meant = "a list of objects"
+    metavar: str = field(default="", init=False)
+
+    def read(self, value: object, what: str = "") -> list[dict[str, Any]]:
+        if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+            raise refusal(what, value, self.meant)
+        if len(value) > MAX_OBJECTS:
+            raise UsageError(f"{what}: {len(value)} objects are too many, at most {MAX_OBJECTS}")
+        return [dict(one) for one in value]
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "object"}, "maxItems": MAX_OBJECTS}

@@ -1,0 +1,70 @@
+"""What is wrong with an input: all of it at once, each with its place.
+
+    problems = Problems()
+    with problems.at("times"):
+        times = Count(1).read(value, "times")      # what it raises is noted
+    problems.check()                               # raises WrongInput with all that was noted
+
+A place is a way of keys and positions into the input. ``Problem.pointer`` spells it as a JSON pointer; whoever has a file looks up
+its line by the first key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from broker_sim.common.text import UsageError
+
+__all__ = ["Problem", "Problems", "WrongInput"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a line for people, which names it, and the way to it."""
+
+    text: str
+    path: tuple[str | int, ...] = ()
+    nearest: str | None = None
+
+    @property
+    def pointer(self) -> str:
+        """As a JSON pointer (RFC 6901): ``/config/num.partitions``; "" is the whole input."""
+        return "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in self.path)
+
+
+class WrongInput(UsageError):
+    """An input that can't be meant; a line for each thing that is wrong."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("\n".join(dict.fromkeys(one.text for one in problems)))
+        self.problems = problems
+        self.nearest = problems[0].nearest
+
+
+class Problems:
+    """What was found to be wrong up to now."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, error: UsageError, *path: str | int) -> None:
+        """Note what was raised of the value at ``path``."""
+        if isinstance(error, WrongInput):
+            self.found += [Problem(one.text, (*path, *one.path), one.nearest) for one in error.problems]
+        else:
+            self.found.append(Problem(str(error), path, error.nearest))
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """What the block raises is noted, and the block left."""
+        try:
+            yield
+        except UsageError as error:
+            self.add(error, *path)
+
+    def check(self) -> None:
+        """Raise what was noted: the one UsageError, or a WrongInput of several."""
+        if self.found:
+            raise WrongInput(*self.found) from None

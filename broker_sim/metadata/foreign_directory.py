@@ -1,0 +1,376 @@
+"""A log directory that another broker left (a real Kafka's, or a part of it), found out before anything in it is opened.
+
+    found = survey(directory, store.find_partitions(directory), partitions=None)
+    found.counts["__consumer_offsets"]      # 50, although only __consumer_offsets-12 was copied
+    found.lines                             # what people are told
+
+Rules:
+1. Nothing is written here. What can't be served as it was is a StoreError, and the directory stays as it is.
+2. How many partitions the offsets topic has decides which broker a group asks and which log it is in, so the number is
+   proved by the groups that are found: each has to hash to the partition that it lies in.
+   Where the cluster's metadata is there, it tells, and so it does for the other topics and their settings.
+3. A topic that groups have committed and whose logs were not copied is known by name, partitions and least size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker_sim.metadata.kraft_metadata import KnownTopic, read_topics, records_of, segments
+from broker_sim.metadata.meta_files import PARTITION_FILE, StoreError
+from broker_sim.metadata.topics import METADATA_TOPIC, OFFSETS_TOPIC, KafkaError, check_topic_name
+from broker_sim.storage import Origin, PartitionLog, partition_for
+from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
+from kafka_wire import record_batch as rb
+from kafka_wire.codec import DecodeError, decode
+from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
+from kafka_wire.offsets_log import GROUP_METADATA, OFFSET_COMMIT, decode_key, decode_value, kind_name
+
+USUAL_PARTITIONS = 50
+"""offsets.topic.num.partitions where nobody has changed it."""
+
+MOST_PARTITIONS = 1000
+"""How far a number of offsets partitions is looked for."""
+
+MOST_OFFSETS_IN_A_BATCH = 2**31 - 1
+
+LAST_PARTITION = 99_999
+"""A directory whose name ends in a larger number is hardly a partition's."""
+
+LAST_UNSEEN = 9_999
+"""The largest number of a partition that is made because a group names it."""
+
+FARTHEST_END = 2**40
+"""Commits may hold any number; beyond this none is taken for the end of a log."""
+
+_LEAVING = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(?P<why>delete|future|stray)")
+_WHY = {
+    "delete": "Kafka was deleting it",
+    "future": "an unfinished move between disks",
+    "stray": "Kafka no longer knew it",
+}
+
+Partitions = Mapping[str, Mapping[int, Path]]
+"""Topic -> partition -> directory."""
+
+
+@dataclass
+class OffsetsContent:
+    """What the offsets partitions that are there hold, by their records."""
+
+    places: dict[tuple[str, int], None] = field(default_factory=dict)
+    """(group, offsets partition), in the order in which they were met."""
+    committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(group, topic, partition) -> the offset in its last record."""
+    assigned: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """Group -> what its members are assigned, as far as they are consumers."""
+    open: dict[int, dict[str, None]] = field(default_factory=dict)
+    """Producer id -> groups of its transaction that has no end."""
+    other_kinds: Counter[str] = field(default_factory=Counter)
+    needs_later_reader: bool = False
+    records: int = 0
+
+    def groups(self) -> list[str]:
+        """Every group id that was met."""
+        return list(dict.fromkeys(group for group, _ in self.places))
+
+    def topics(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> the largest offset that a group has committed of it; 0 for one that is only assigned."""
+        found: dict[str, dict[int, int]] = {}
+        for topic, partition in (one for assigned in self.assigned.values() for one in assigned):
+            if 0 <= partition <= LAST_UNSEEN:
+                found.setdefault(topic, {})[partition] = 0
+        for (_, topic, partition), offset in self.committed.items():
+            if not 0 <= partition <= LAST_UNSEEN:
+                continue
+            known = found.setdefault(topic, {})
+            known[partition] = max(offset, known.get(partition, 0))
+        return found
+
+
+@dataclass
+class Survey:
+    """A directory of logs as another broker left it."""
+
+    logs: dict[str, dict[int, Path]] = field(default_factory=dict)
+    """Topic -> partition -> directory, of those that are logs."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Topic -> how many partitions it has."""
+    missing: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Topics that groups have committed and that have no logs here -> partition -> largest committed offset."""
+    known: dict[str, KnownTopic] = field(default_factory=dict)
+    """What the cluster's metadata tells of topics."""
+    lines: list[str] = field(default_factory=list)
+    """What was found, for people."""
+
+
+def survey(
+    directory: Path, found: Partitions, *, partitions: int | None = None, known: Collection[str] = (), old: bool = False
+) -> Survey:
+    """Look at the logs ``found`` in ``directory``. ``partitions`` is a number of offsets partitions that was asked for, ``known`` are
+    topics that need no logs, ``old`` says that the broker to be can't read what Kafka 3.5 and later write. Raises StoreError, OSError.
+    """
+    out = Survey(lines=passed_over(directory))
+    topics = read_topics(directory)
+    if topics:
+        out.known = topics
+        out.lines.append(f"{METADATA_TOPIC}-0 tells the settings and the partitions of {len(topics)} topics")
+    for topic, paths in found.items():
+        logs = {index: path for index, path in paths.items() if _is_log(path)}
+        out.lines += [
+            f"{path.name} is passed over: it is no log" for path in paths.values() if path not in logs.values()
+        ]
+        if not logs:
+            continue
+        out.logs[topic] = logs
+        if max(logs) > LAST_PARTITION:
+            raise StoreError(f"{logs[max(logs)]} is in the way: no topic has so many partitions")
+        for path in logs.values():
+            _check_formats(path)
+        if topic != OFFSETS_TOPIC:
+            out.counts[topic] = max(max(logs) + 1, _partitions(topics, topic))
+            _tell_gaps(out, topic, logs)
+    logs = out.logs.get(OFFSETS_TOPIC, {})
+    if not logs:
+        return out
+    content = OffsetsContent()
+    for index, path in logs.items():
+        read_offsets_log(path, index, content)
+    known_count = _partitions(topics, OFFSETS_TOPIC)
+    if partitions is None and known_count > max(logs):
+        count, told = known_count, "by the cluster's metadata"
+    else:
+        count, told = partition_count(content.places, logs, partitions)
+    out.counts[OFFSETS_TOPIC] = count
+    out.lines += _told_of(content, count, len(logs), told)
+    if old and content.needs_later_reader:
+        out.lines.append(
+            "some records of it are of later releases: this one gives up the partition that holds them; "
+            "--as-version 4.1 reads them"
+        )
+    out.missing = {
+        topic: ends
+        for topic, ends in content.topics().items()
+        if topic not in out.logs and topic not in known and _is_topic(topic)
+    }
+    for name, ends in out.missing.items():
+        if (last := _partitions(topics, name) - 1) >= 0:
+            ends.setdefault(last, 0)
+    if out.missing:
+        names = ", ".join(f"{name} ({max(ends) + 1})" for name, ends in sorted(out.missing.items()))
+        out.lines.append(
+            f"topics without logs here, known from the groups: {names}; they are made with empty logs that end at the "
+            "largest committed offset"
+        )
+    return out
+
+
+def _partitions(topics: Mapping[str, KnownTopic], name: str) -> int:
+    """The number of a topic's partitions by the cluster's metadata; 0 where that doesn't tell."""
+    return topics[name].partitions if name in topics else 0
+
+
+def passed_over(directory: Path) -> list[str]:
+    """A line for every directory that looks like a log and is none."""
+    lines = []
+    for path in sorted(directory.iterdir()):
+        leaving = _LEAVING.fullmatch(path.name)
+        if leaving is not None and path.is_dir():
+            lines.append(f"{path.name} is passed over: {_WHY[leaving['why']]}")
+    return lines
+
+
+def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
+    absent = [index for index in range(out.counts[topic]) if index not in logs]
+    if absent:
+        out.lines.append(
+            f"{topic}: of its {out.counts[topic]} partitions {numbers(absent)} are not here and begin empty"
+        )
+
+
+def _told_of(content: OffsetsContent, count: int, here: int, told: str) -> list[str]:
+    groups = content.groups()
+    lines = [
+        f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({told}); {len(groups)} group ids in {content.records} "
+        "records"
+    ]
+    if content.other_kinds:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(content.other_kinds.items()))
+        total = sum(content.other_kinds.values())
+        lines.append(f"{total} records of kinds that classic groups don't have are skipped: {kinds}")
+    for producer_id, names in content.open.items():
+        lines.append(
+            f"the transaction of producer {producer_id} has no end: what it committed for {', '.join(names)} does not "
+            "show, and is aborted in a minute"
+        )
+    return lines
+
+
+def numbers(indexes: Iterable[int]) -> str:
+    """``0-3, 7``: ascending numbers for people."""
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+# --- how many partitions ------------------------------------------------------------------------------------------------
+
+
+def partition_count(
+    places: Collection[tuple[str, int]], indexes: Collection[int], given: int | None
+) -> tuple[int, str]:
+    """The offsets topic's number of partitions, and why. ``places`` are (group, partition that it lies in), ``indexes`` the partitions
+    that are there, ``given`` is what the user said. Raises StoreError where several numbers could be, or none.
+    """
+    least = max(indexes) + 1
+    if given is not None:
+        if given < least:
+            raise StoreError(f"offsets.topic.num.partitions={given}, but there is {OFFSETS_TOPIC}-{least - 1}")
+        lost = _misfits(places, given)
+        return given, "as asked" + (f"; {_lost(lost, given)}" if lost else "")
+    complete = len(indexes) == least
+    if not places:
+        count = least if complete and least > 1 else max(least, USUAL_PARTITIONS)
+        return count, "no group tells how many there are"
+    order = [least, USUAL_PARTITIONS] if complete and least > 1 else [USUAL_PARTITIONS]
+    proof = f"{len(places)} groups lie where their hashes put them" if len(places) > 1 else "its group hashes there"
+    for count in order:
+        if count >= least and not _misfits(places, count):
+            return count, proof
+    if complete and least > 1:
+        return least, _lost(_misfits(places, least), least)
+    fitting = [count for count in range(least, MOST_PARTITIONS + 1) if not _misfits(places, count)]
+    hint = "--config offsets.topic.num.partitions=N tells"
+    if len(fitting) == 1:
+        return fitting[0], proof
+    group, index = next(iter(places))
+    if not fitting:
+        raise StoreError(
+            f"no number of {OFFSETS_TOPIC} partitions puts every group where it lies (as {group!r} in {index}); {hint}"
+        )
+    raise StoreError(
+        f"{OFFSETS_TOPIC} may have {', '.join(map(str, fitting[:5]))}{' ...' * (len(fitting) > 5)} partitions by the groups "
+        f"that lie here; {hint}"
+    )
+
+
+def _misfits(places: Iterable[tuple[str, int]], count: int) -> list[tuple[str, int]]:
+    return [(group, index) for group, index in places if partition_for(group, count) != index]
+
+
+def _lost(places: list[tuple[str, int]], count: int) -> str:
+    group, index = places[0]
+    return (
+        f"not found by clients is {group!r}: it lies in {index}, where {count} partitions put it into "
+        f"{partition_for(group, count)}; groups like it: {len(places)}"
+    )
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def _is_topic(name: str) -> bool:
+    """Whether a topic can have that name: it becomes a directory's."""
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return name not in (OFFSETS_TOPIC, METADATA_TOPIC)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether it has a segment, or what Kafka puts beside one."""
+    return any(file.suffix == ".log" or file.name in (PARTITION_FILE, LEADER_EPOCH_FILE) for file in path.iterdir())
+
+
+def _check_formats(path: Path) -> None:
+    """Raise StoreError where a segment begins with a message of a format before 2."""
+    for file in segments(path):
+        with file.open("rb") as handle:
+            head = handle.read(rb.MAGIC_END)
+        if len(head) == rb.MAGIC_END and head[16] in (0, 1):
+            raise StoreError(f"{file} has messages of format {head[16]} (before Kafka 0.11), which nothing here reads")
+
+
+def _records(path: Path) -> Iterator[tuple[rb.BatchHeader, rb.Record]]:
+    """Every record of a log; a segment ends where a batch is damaged or cut: opening the log tells."""
+    for file in segments(path):
+        try:
+            yield from records_of(file)
+        except rb.UnsupportedCompression as error:
+            raise StoreError(f"{path.name} can't be read: {error}") from None
+        except rb.UnsupportedForMessageFormat as error:
+            raise StoreError(f"{file}: {error}") from None
+
+
+def read_offsets_log(path: Path, index: int, content: OffsetsContent) -> None:
+    """Take the records of an offsets partition in. Raises StoreError for what can't be unpacked, OSError."""
+    for header, record in _records(path):
+        if header.is_control:
+            content.open.pop(header.producer_id, None)
+            continue
+        content.records += 1
+        group = _take(content, index, record)
+        if header.is_transactional and group is not None:
+            content.open.setdefault(header.producer_id, {})[group] = None
+
+
+def _take(content: OffsetsContent, index: int, record: rb.Record) -> str | None:
+    """Note one record; the group whose offset it commits."""
+    if record.key is None:
+        content.other_kinds["without a key"] += 1
+        return None
+    try:
+        kind, key = decode_key(record.key)
+        group = getattr(key, "group", getattr(key, "group_id", None))
+        if isinstance(group, str):
+            content.places[group, index] = None
+        if not isinstance(key, OffsetCommitKey):
+            if not isinstance(key, GroupMetadataKey):
+                content.other_kinds[kind_name(kind)] += 1
+                content.needs_later_reader = True
+            else:
+                content.assigned[key.group] = _assigned(record.value)
+            return None
+        place = (key.group, key.topic, key.partition)
+        if record.value is None:
+            content.committed.pop(place, None)
+            return None
+        content.needs_later_reader = content.needs_later_reader or record.value[:2] > b"\x00\x03"
+        content.committed[place] = decode_value(OFFSET_COMMIT, record.value).offset
+        return key.group
+    except DecodeError:
+        return None  # the load tells
+
+
+def _assigned(value: bytes | None) -> list[tuple[str, int]]:
+    """What the members of a group's record are assigned; nothing of it where they are no consumers."""
+    found: list[tuple[str, int]] = []
+    stored = decode_value(GROUP_METADATA, value)
+    for member in stored.members if stored is not None and stored.protocol_type == "consumer" else ():
+        try:
+            given = decode(ConsumerProtocolAssignment, 0, member.assignment, 2)
+        except DecodeError:
+            continue
+        found += [(t.topic, p) for t in given.assigned_partitions for p in t.partitions]
+    return found
+
+
+# --- logs that were not copied -------------------------------------------------------------------------------------------
+
+
+def pad_log(log: PartitionLog, end: int, leader_epoch: int, now_ms: int) -> None:
+    """Let ``log`` end at offset ``end`` without a record more: batches that compaction has emptied. Raises StorageError."""
+    while log.log_end_offset < end <= FARTHEST_END:
+        offsets = min(end - log.log_end_offset, MOST_OFFSETS_IN_A_BATCH)
+        batch = rb.encode_batch([], last_offset=offsets - 1)
+        log.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)

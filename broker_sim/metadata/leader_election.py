@@ -1,0 +1,193 @@
+"""Who leads a partition when brokers go and come, as KRaft's controller decides it (ReplicationControlManager, PartitionChangeBuilder).
+
+Rules:
+1. A leader is elected among the in-sync replicas that are alive, in the order of the replicas. Where there is none the partition has
+   no leader (-1). unclean.leader.election.enable lets any replica lead.
+2. A broker that goes leaves the ISR. Before 4.1 the last one stays in it, and only who is in it can lead. From 4.1 on the ISR may be
+   empty: whoever leaves it while it is smaller than min.insync.replicas is an eligible leader still (KIP-966).
+3. All brokers share one log for each partition. A replica that takes over has what its leader had replicated: up to the high
+   watermark, where a state holds that back, else everything.
+4. A broker that comes up is in sync at once.
+5. A partition can be led by any broker, as after a reassignment: ``move`` puts it in the place of the old leader's replica.
+6. Before 3.6 a smaller ISR is a new leader epoch, too.
+
+What Metadata shows after each step was compared with real clusters of 3.4.0 and 4.1.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from broker_sim.common.text import UsageError
+from broker_sim.metadata.cluster_state import ClusterState, Partition
+from broker_sim.storage.errors import StorageError
+
+__all__ = ["catch_up", "check_broker", "elect", "elect_preferred", "fence", "move", "reopen", "revive", "step_down"]
+
+
+def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
+    """Raise UsageError where there is no such broker, or (``alive``) it is down."""
+    if node_id not in state.brokers:
+        raise UsageError(f"no broker {node_id}; there is {', '.join(map(str, state.brokers))}")
+    if alive and not state.brokers[node_id].alive:
+        raise UsageError(f"broker {node_id} is down")
+
+
+def step_down(state: ClusterState, node_id: int) -> None:
+    """A broker is about to go in order: it leads nothing from now on, and is in no ISR that has others."""
+    with state.together():
+        _leave(state, node_id, f"broker {node_id} shuts down")
+
+
+def fence(state: ClusterState, node_id: int) -> None:
+    """A broker is gone: it leaves the ISRs, and what it led is led by others or by nobody."""
+    left = [p for p in state.partitions() if p.leader < 0 and p.isr == [node_id]]
+    state.brokers[node_id].alive = False
+    with state.together():
+        state.has_changed()
+        _leave(state, node_id, f"broker {node_id} is down")
+        for partition in left if state.config.release < (3, 6) else ():
+            state.set_leader(partition, -1, f"broker {node_id} is down")
+
+
+def _leave(state: ClusterState, node_id: int, reason: str) -> None:
+    eligible_last, bump = state.config.release >= (4, 1), state.config.release < (3, 6)
+    for partition in list(state.partitions()):
+        others = [node for node in partition.isr if node != node_id]
+        shrinks = node_id in partition.isr and (others != [] or eligible_last)
+        if shrinks:
+            if eligible_last and len(others) < max(1, state.min_isr(partition)):
+                partition.eligible = [*(node for node in partition.eligible if node != node_id), node_id]
+            partition.isr = others
+        if partition.leader == node_id:
+            _lead(state, partition, _heir(state, partition, node_id), reason)
+        elif shrinks and bump:
+            state.set_leader(partition, partition.leader, reason)
+        elif shrinks:
+            state.isr_changed(partition)
+
+
+def revive(state: ClusterState, node_id: int) -> None:
+    """A broker is back: its replicas are in sync again, and it leads what waits for a leader and may have it."""
+    state.brokers[node_id].alive = True
+    with state.together():
+        state.has_changed()
+        for partition in list(state.partitions()):
+            if node_id not in partition.replicas:
+                continue
+            if partition.leader < 0:
+                elect_if_possible(state, partition, f"broker {node_id} is up")
+            catch_up(state, partition)
+
+
+def catch_up(state: ClusterState, partition: Partition) -> None:
+    """Its replicas that are alive are in sync, where there is a leader to be in sync with: those that came up before it, too."""
+    late = [node for node in partition.replicas if node not in partition.isr and state.brokers[node].alive]
+    if late and partition.leader >= 0 and not partition.isr_too_small:
+        partition.isr = [*partition.isr, *late]
+        _trim(state, partition)
+        state.isr_changed(partition)
+
+
+def reopen(state: ClusterState, partition: Partition, leader: int) -> None:
+    """The partition may have a leader again: ``leader``, who had led it before, if it still can, else whoever can."""
+    partition.barred = False
+    able = leader in partition.isr or leader in partition.eligible
+    if able and state.brokers[leader].alive:
+        _lead(state, partition, leader, "")
+    else:
+        elect_if_possible(state, partition)
+    catch_up(state, partition)
+
+
+def _trim(state: ClusterState, partition: Partition) -> None:
+    """Who is in the ISR needs not be eligible besides; with enough of them nobody else is."""
+    enough = len(partition.isr) >= state.min_isr(partition)
+    partition.eligible = [] if enough else [node for node in partition.eligible if node not in partition.isr]
+
+
+def _check_open(partition: Partition) -> None:
+    if partition.barred:
+        raise UsageError(f"{partition.name} is in the state no_leader; heal that first")
+
+
+def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
+    """A new leader epoch: of ``node_id``, an in-sync replica that is alive; by default of the leader there is, or where it is gone of
+    the first that can lead. Raises UsageError."""
+    _check_open(partition)
+    if node_id is None:
+        leader = state.brokers.get(partition.leader)
+        node_id = partition.leader if leader is not None and leader.alive else _heir(state, partition)
+        if node_id < 0:
+            raise UsageError(
+                f"{partition.name} can't have a leader: none of its replicas {partition.replicas} is alive"
+            )
+    else:
+        check_broker(state, node_id, alive=True)
+        if node_id not in partition.isr:
+            raise UsageError(
+                f"broker {node_id} is no in-sync replica of {partition.name}; those are {partition.isr}. move_leader() takes any"
+            )
+    _lead(state, partition, node_id, "elected")
+
+
+def elect_if_possible(state: ClusterState, partition: Partition, reason: str = "elected") -> None:
+    """A leader for a partition without one, if anybody can lead it."""
+    heir = _heir(state, partition)
+    if heir >= 0:
+        _lead(state, partition, heir, reason)
+
+
+def elect_preferred(state: ClusterState) -> int:
+    """Each partition that another replica leads is led by its first one again, where that is alive and in sync; returns how many
+    changed."""
+    changed = 0
+    for partition in list(state.partitions()):
+        preferred = partition.replicas[0]
+        displaced = partition.leader >= 0 and partition.leader != preferred
+        if displaced and preferred in partition.isr and state.brokers[preferred].alive:
+            _lead(state, partition, preferred, "preferred leader elected")
+            changed += 1
+    return changed
+
+
+def move(state: ClusterState, partition: Partition, node_id: int) -> None:
+    """Let another broker lead, whether it has a replica or not. Raises UsageError: no such broker, it is down, it leads already."""
+    _check_open(partition)
+    check_broker(state, node_id, alive=True)
+    if partition.leader == node_id:
+        raise UsageError(f"{partition.name} is led by broker {node_id} already; elect() begins a new epoch")
+    if node_id not in partition.replicas:
+        old = partition.leader if partition.leader in partition.replicas else partition.replicas[0]
+        partition.replicas = [node_id if node == old else node for node in partition.replicas]
+        partition.isr = [*(node for node in partition.isr if node != old), node_id]
+        partition.eligible = [node for node in partition.eligible if node != old]
+        state.set_leader(partition, node_id, "moved")
+        return
+    if node_id not in partition.isr:
+        partition.isr = [*partition.isr, node_id]
+    _lead(state, partition, node_id, "moved")
+
+
+def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:
+    """Who can lead, -1 where nobody can."""
+    if partition.barred:
+        return -1
+    alive = [node for node in partition.replicas if node != leaving and state.brokers[node].alive]
+    for able in (partition.isr, partition.eligible):
+        found = next((node for node in alive if node in able), None)
+        if found is not None:
+            return found
+    unclean = state.config.topic_value("unclean.leader.election.enable", partition.topic.configs)
+    return alive[0] if alive and unclean else -1
+
+
+def _lead(state: ClusterState, partition: Partition, node_id: int, reason: str) -> None:
+    before = partition.leader
+    if node_id >= 0 and node_id not in partition.isr:
+        partition.isr = [node_id]
+        _trim(state, partition)
+    if before >= 0 and node_id >= 0 and node_id != before and partition.held:
+        with contextlib.suppress(StorageError):  # what the disk keeps, that follower had as well
+            partition.log.truncate_to(partition.high_watermark)
+    state.set_leader(partition, node_id, reason)

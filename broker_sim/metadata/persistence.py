@@ -1,0 +1,474 @@
+"""The part of the cluster's state that is on disk: how it is written, and how it comes back after a restart.
+
+Rules:
+1. `cluster.json` decides what there is. Partitions' directories are made before it tells of them, and removed after it has
+   ceased to: a creation or a deletion that was cut short, by a crash or by the disk, leaves at most directories, which the
+   next start removes. What was acknowledged outlives a loss of power, with or without `sync`.
+2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
+3. Every change goes through `changed`, which also lets kept answers lapse.
+4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
+   (`foreign_directory`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
+5. Records that nobody here knows are never served and never removed: they stay, or are moved aside, and a line tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.clock import Clock
+from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.metadata import meta_files
+from broker_sim.metadata.entity_configs import Entity
+from broker_sim.metadata.saved_state import SavedState, parse_state
+from broker_sim.metadata.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
+from broker_sim.storage import LogConfig, PartitionLog, StorageError
+from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.metadata.kraft_metadata import KnownTopic
+
+log = logging.getLogger("broker_sim.metadata")
+
+PRODUCER_ID_BLOCK = 1000
+"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
+
+MAX_GONE = 1000
+"""How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
+
+MAX_ANSWERS = 4096
+"""How many worked-out answers are kept."""
+
+MAX_TOLD = 10
+"""How many directories that nobody knows are named in the log."""
+
+_NOT_KNOWN = (
+    "it has records (or files that no log has), and cluster.json knows no such partition; copy it into a directory of its "
+    "own to have it served there with --data"
+)
+
+
+_KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "min.cleanable.dirty.ratio": "1.0"}
+"""Settings under which the logs of another broker stay as they are: Kafka cleans above this ratio alone."""
+
+_ENDS_KEEPING = ("max.compaction.lag.ms",)
+
+_COMPACTED = INTERNAL_TOPICS | {"__share_group_state"}
+
+KEEP_OFFSETS_MINUTES = 2**31 - 1
+"""offsets.retention.minutes where another broker's groups are served: what they committed is old by nature."""
+
+
+class SavedCluster:
+    """Topics, ids and settings with their files; `metadata.ClusterState` is what the rest of the broker uses.
+
+    `data_dir` None keeps everything in memory; `files` is the disk that it is on.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        data_dir: Path | None,
+        cluster_id: str | None,
+        rng: random.Random | None,
+        sync: bool,
+        files: Files = FILES,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.data_dir = data_dir
+        self.sync = sync
+        self.files = files
+        self.rng = rng if rng is not None else random.SystemRandom()
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
+        """Settings of groups and of client metrics subscriptions, by their names."""
+        self.cluster_id = cluster_id or meta_files.uuid_text(self.new_uuid())
+        self.version = 0
+        self.answers: dict[tuple[object, ...], object] = {}
+        """What handlers have worked out of this state and will be asked again; dropped at every change."""
+        self._given_cluster_id = cluster_id
+        self._gone: list[str] = []  # ids of deleted topics
+        self._texts: dict[str, str] = {}  # of the topics in cluster.json, as far as they are still true
+        self._next_producer_id = 0
+        self._reserved_producer_id = 0
+        self._next_leader = 0
+        self._adopted = False  # whether logs of another broker are served
+        self._written: bytes | None = None  # cluster.json, as far as it was read or written
+        self._behind = False  # whether it may differ from what is true
+        self._together = False  # whether it may do so for a while
+
+    def broker_ids(self) -> list[int]:
+        """The brokers there are."""
+        raise NotImplementedError("ClusterState knows them")
+
+    def new_uuid(self) -> bytes:
+        """A random (version 4) uuid which, as Kafka's, does not begin with a dash in text."""
+        while True:
+            raw = bytearray(self.rng.getrandbits(128).to_bytes(16, "big"))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if not meta_files.uuid_text(bytes(raw)).startswith("-"):
+                return bytes(raw)
+
+    def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
+        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
+        if len(self.answers) >= MAX_ANSWERS:
+            self.answers.clear()
+        self.answers[key] = answer
+
+    # -------------------------------------------------------------------------------------------- logs
+
+    def _open_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
+        path = self._log_dir(topic, index)
+        files = self.files
+        if path is not None:
+            files.make_dir(path)  # what makes `cluster.json` durable does so with its name
+            meta_files.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
+        name = f"{topic.name}-{index}"
+        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=name, files=files)
+
+    def _make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
+        """The log of a new partition, of which nothing stays where it can't be made. Raises OSError."""
+        path = self._log_dir(topic, index)
+        if path is not None and self.files.is_dir(path):
+            self._clear(path)
+        try:
+            return self._open_log(topic, index, settings)
+        except OSError:
+            if path is not None:
+                self._remove(path)
+            raise
+
+    def _clear(self, path: Path) -> None:
+        """Make room for a new partition's directory (rule 5). Raises OSError."""
+        if self._is_left_over(path):
+            self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
+            return
+        aside = path.with_name(f"{path.name}.{self.new_uuid().hex()}-stray")  # as Kafka names what it does not know
+        self.files.rename(path, aside)
+        log.warning("%s was in the way of a new partition and is %s now: %s", path, aside.name, _NOT_KNOWN)
+
+    def _is_left_over(self, path: Path) -> bool:
+        """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
+        topic_id = meta_files.read_partition_id(path, self.files)
+        if topic_id is not None and meta_files.uuid_text(topic_id) in self._gone:
+            return True
+        return not meta_files.holds_records(path, self.files)
+
+    def _remove(self, path: Path) -> None:
+        try:
+            if self.files.is_dir(path):
+                self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
+        except OSError as error:
+            log.warning("%s is not wholly removed; the next start does it: %s", path, error)
+
+    def _log_dir(self, topic: Topic, index: int) -> Path | None:
+        return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
+
+    def _drop_log(self, gone: PartitionLog) -> None:
+        try:
+            gone.delete()
+        except StorageError as error:
+            log.warning("%s is not wholly deleted; the next start does it: %s", gone.name, error)
+
+    def _sync_removals(self) -> None:
+        """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
+        if self.data_dir is not None:
+            with contextlib.suppress(OSError):
+                self.files.sync_dir(self.data_dir)
+
+    # -------------------------------------------------------------------------------------------- producers
+
+    def next_producer_id(self) -> int:
+        """A producer id that no producer of this cluster has had: ids are set aside on disk in blocks before they are
+        given out. Raises KAFKA_STORAGE_ERROR.
+        """
+        if self._next_producer_id >= self._reserved_producer_id:
+            before, self._reserved_producer_id = self._reserved_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK
+            try:
+                self._save()
+            except KafkaError:
+                self._reserved_producer_id = before
+                raise
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # -------------------------------------------------------------------------------------------- disk
+
+    def changed(self, *topics: Topic, adding: Sequence[Partition] = ()) -> None:
+        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
+
+        `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
+        gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
+        """
+        self._note_change(topics)
+        if adding and self.data_dir is not None:
+            [topic] = topics
+            self._texts[topic.name] = self._text(topic, adding)
+        try:
+            self._save()
+        except KafkaError:
+            for topic in topics:
+                self._texts.pop(topic.name, None)  # the caller takes it back
+            raise
+
+    def has_changed(self, *topics: Topic) -> None:
+        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
+        at the end.
+        """
+        if self._together:
+            self._behind = True
+            self._note_change(topics)
+            return
+        with contextlib.suppress(KafkaError):
+            self.changed(*topics)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What `has_changed` is told of inside is written once, at the end: each writing waits for the disk."""
+        if self._together:
+            yield
+            return
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
+            self._catch_up()
+
+    def _note_change(self, topics: Sequence[Topic]) -> None:
+        for name in [topic.name for topic in topics] or list(self._texts):
+            self._texts.pop(name, None)
+        self.version += 1
+        self.answers.clear()
+
+    def _catch_up(self) -> None:
+        """Write the state, if it is not what was written last."""
+        if self._behind:
+            with contextlib.suppress(KafkaError):
+                self._save()
+
+    def _text(self, topic: Topic, adding: Sequence[Partition] = ()) -> str:
+        return meta_files.topic_text(topic.topic_id, topic.configs, [entry(p) for p in (*topic.partitions, *adding)])
+
+    def _save(self) -> None:
+        if self.data_dir is None:
+            return
+        for topic in self.topics.values():
+            if topic.name not in self._texts:
+                self._texts[topic.name] = self._text(topic)
+        state = {
+            "cluster_id": self.cluster_id,
+            "next_producer_id": self._reserved_producer_id,
+            "dynamic_configs": self.config.dynamic_default,
+            "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
+            "group_configs": self.entity_configs[Entity.GROUP],
+            "client_metrics_configs": self.entity_configs[Entity.CLIENT_METRICS],
+            "gone": self._gone[-MAX_GONE:],
+            "adopted": self._adopted,
+        }
+        texts = {name: self._texts[name] for name in self.topics}
+        try:
+            self._written = meta_files.write_state(self.data_dir, state, texts, self._written, files=self.files)
+        except OSError as error:
+            self._behind = True
+            log.error("the cluster's state can't be written: %s", error)
+            raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._behind = False
+
+    def load(self) -> None:
+        """Read the data directory, after the brokers were added: topics of `cluster.json`, then logs that it doesn't
+        know.
+
+        Where there is no `cluster.json` log directories (another broker's) become topics under the ids of their
+        partition.metadata. Every leader gets a new epoch, as after a restart of its broker. Raises StoreError, OSError.
+        """
+        if self.data_dir is None:
+            return
+        self.files.make_dir(self.data_dir, sync=True)
+        meta_files.refuse_links(self.data_dir, self.files)
+        self._written = meta_files.read_bytes(self.data_dir, self.files)
+        saved = SavedState()
+        if self._written is not None:
+            saved = parse_state(self._written, self.data_dir / meta_files.STATE_FILE, self.config)
+        self._load_state(saved)
+        unknown = self._unknown(is_another_brokers=self._written is None)
+        if self._adopted or self._written is None:
+            self._adopt_all(unknown)
+        else:
+            self._tell_unknown(unknown)
+        if self._adopted:
+            self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
+        node_id, directory_id = next(iter(self.broker_ids()), 1), meta_files.uuid_text(self.new_uuid())
+        meta_files.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files)
+        self.changed()
+
+    def _load_state(self, saved: SavedState) -> None:
+        assert self.data_dir is not None
+        known_id = saved.cluster_id or meta_files.read_cluster_id(self.data_dir, self.files)
+        if known_id and self._given_cluster_id is None:
+            self.cluster_id = known_id
+        self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
+        self._adopted, self._gone = saved.adopted, saved.gone
+        self.config.restore(saved.dynamic_configs, saved.broker_configs)
+        for entity, named in saved.entity_configs.items():
+            self.entity_configs[entity].update(named)
+        lost: list[str] = []
+        for each in saved.topics:
+            topic = Topic(each.name, each.topic_id, each.configs)
+            logs = log_config(self.config, topic)
+            for index, old in enumerate(each.partitions):
+                lost += self._lost(topic, index)
+                self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
+            self._install(topic)
+        for line in lost[:MAX_TOLD]:
+            log.warning("%s", line)
+        if len(lost) > MAX_TOLD:
+            log.warning("and so are %d more of the partitions in %s", len(lost) - MAX_TOLD, self.data_dir)
+
+    def _lost(self, topic: Topic, index: int) -> list[str]:
+        """A line for a partition whose log isn't there."""
+        path = self._log_dir(topic, index)
+        assert path is not None
+        if not self.files.is_dir(path):
+            what = "its directory is gone"
+        elif not segment_bases(path, self.files):
+            what = "its directory has no segment"
+        else:
+            return []
+        if topic.name == OFFSETS_TOPIC:
+            seen = "the groups that were in it begin anew, without committed offsets"
+        else:
+            seen = (
+                "offsets that groups have committed of it are out of range, where consumers reset (auto.offset.reset)"
+            )
+        return [f"{path.name}: {what}, and with it what was written to it; it begins at offset 0, and {seen}"]
+
+    def _reopen(
+        self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
+    ) -> None:
+        """A partition as it was, as far as its brokers are still there. Raises StoreError."""
+        there = [node for node in replicas if node in self.broker_ids()]
+        if not there:
+            nodes = self.broker_ids()
+            there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
+        files = self._open_log(topic, index, settings)
+        epoch = max(epoch, files.latest_epoch + 1)
+        if epoch > MAX_EPOCH:
+            raise meta_files.StoreError(
+                f"{files.directory} has records of the leader epoch {files.latest_epoch}: no later one is left"
+            )
+        topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
+
+    def _install(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._next_leader += len(topic.partitions)
+
+    def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
+        """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
+        first (rule 1). Raises OSError.
+        """
+        assert self.data_dir is not None
+        found: dict[str, dict[int, Path]] = {}
+        for name, logs in meta_files.find_partitions(self.data_dir, self.files).items():
+            known = len(self.topics[name].partitions) if name in self.topics else 0
+            for index, path in logs.items():
+                if index < known:
+                    continue
+                if is_another_brokers:
+                    if self.files.names(path):
+                        found.setdefault(name, {})[index] = path
+                elif self._is_left_over(path):
+                    log.warning("%s is removed: its topic was deleted, or never wholly made", path)
+                    self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
+                elif meta_files.is_log(path, self.files):
+                    found.setdefault(name, {})[index] = path
+        return found
+
+    def _tell_unknown(self, unknown: Mapping[str, Mapping[int, Path]]) -> None:
+        """What stays as it is (rule 5)."""
+        paths = [path for logs in unknown.values() for path in logs.values()]
+        for path in paths[:MAX_TOLD]:
+            log.warning("%s is not served and stays as it is: %s", path, _NOT_KNOWN)
+        if len(paths) > MAX_TOLD:
+            log.warning("and so do %d more directories in %s", len(paths) - MAX_TOLD, self.data_dir)
+
+    def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
+        """Make topics of another broker's logs. Raises StoreError, OSError."""
+        assert self.data_dir is not None
+        grown = {name: logs for name, logs in found.items() if name in self.topics}
+        self._tell_unknown(grown)
+        found = {name: logs for name, logs in found.items() if name not in self.topics}
+        if not found:
+            return
+        if not self.files.real:
+            raise meta_files.StoreError(
+                f"{self.data_dir} has logs that {meta_files.STATE_FILE} does not know: {', '.join(found)}"
+            )
+        from broker_sim.metadata import (
+            foreign_directory,  # it reads what groups and controllers write: not for everybody's start
+        )
+
+        asked = "offsets.topic.num.partitions"
+        survey = foreign_directory.survey(
+            self.data_dir,
+            found,
+            partitions=self.config.int(asked) if self.config.given(asked) else None,
+            known=self.topics,
+            old=self.config.release < (3, 5),
+        )
+        for line in survey.lines:
+            log.warning("%s", line)
+        if not survey.logs:
+            return
+        self._adopted = True
+        for name, logs in survey.logs.items():
+            self._adopt(name, logs, survey.counts[name], survey.known.get(name))
+        for name, ends in survey.missing.items():
+            self._adopt(name, {}, max(ends) + 1, survey.known.get(name))
+            for partition in self.topics[name].partitions:
+                end = ends.get(partition.index, 0)
+                foreign_directory.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
+                partition.advance_high_watermark()
+        log.warning(
+            "%s has another broker's logs: cluster.json and what clients write are added to it; what is there stays, with "
+            "retention, compaction and the expiry of offsets off until they are set",
+            self.data_dir,
+        )
+
+    def _adopt(self, name: str, found: Mapping[int, Path], partitions: int, told: KnownTopic | None) -> None:
+        """A topic of these log directories, as far as its settings let its logs stay as they are; gaps become empty
+        partitions.
+        """
+        known = [meta_files.read_partition_id(path) for path in found.values()] + [told.topic_id if told else None]
+        topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
+        settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
+        if name == OFFSETS_TOPIC:
+            settings["compression.type"] = "producer"
+            settings["segment.bytes"] = str(self.config.int("offsets.topic.segment.bytes"))
+        for setting, value in (told.configs if told else {}).items():
+            if setting not in _ENDS_KEEPING:
+                with contextlib.suppress(ConfigError):  # of another release, perhaps
+                    settings |= self.config.check_topic({setting: value})
+        topic = Topic(name, topic_id or self.new_uuid(), settings | _KEPT)
+        nodes, logs = self.broker_ids(), log_config(self.config, topic)
+        for index in range(partitions):
+            leader = nodes[(self._next_leader + index) % len(nodes)]
+            self._reopen(topic, index, [leader], leader, 0, logs)
+        self._install(topic)
+
+
+def entry(partition: Partition) -> dict[str, Any]:
+    """A partition in `cluster.json`."""
+    names = ("replicas", "isr", "leader", "leader_epoch")
+    return {name: getattr(partition, name) for name in names}

@@ -1,0 +1,269 @@
+"""What `cluster.json` may say, checked field by field before any of it is used: a data directory may come out of a ticket.
+
+    saved = parse_state(data, path, config)     # SavedState; StoreError names the file, the place in it and what is wrong there
+
+Rules:
+1. A name that becomes a directory's is checked as CreateTopics checks it, settings as AlterConfigs does; numbers are within what the
+   protocol can carry, with room to count on.
+2. What is not understood is refused, not repaired: a key that is there twice, a number that is none, an entry of another type.
+   Keys, and settings, that this release doesn't know are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from broker_sim.common.text import UsageError, keys_once
+from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.metadata.entity_configs import Entity, readable
+from broker_sim.metadata.meta_files import FORMAT, StoreError, uuid_bytes
+from broker_sim.metadata.topics import METADATA_TOPIC, KafkaError, check_topic_name
+from broker_sim.storage.recovery import MAX_EPOCH
+
+MAX_PRODUCER_ID = 2**63 - 2**32
+MAX_NODE = 2**31 - 1
+MAX_PARTITIONS = 100_000
+"""Of one topic."""
+
+CLUSTER_ID = re.compile(r"[!-~]{1,200}")
+"""It goes into meta.properties and to clients."""
+
+_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_SHOWN = 80
+
+_REMOVING = (
+    "put a copy of it back; if it is removed the next start takes the directory for another broker's: topics come back with their "
+    "ids and records, without settings, and nothing is cleaned or expires"
+)
+
+
+@dataclass(frozen=True)
+class SavedPartition:
+    """A partition as it was."""
+
+    replicas: list[int]
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True)
+class SavedTopic:
+    """A topic as it was."""
+
+    name: str
+    topic_id: bytes
+    configs: dict[str, str]
+    partitions: list[SavedPartition]
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """All of `cluster.json`; without arguments that of a directory that has none."""
+
+    cluster_id: str | None = None
+    next_producer_id: int = 0
+    dynamic_configs: dict[str, str | None] = field(default_factory=dict)
+    broker_configs: dict[int, dict[str, str | None]] = field(default_factory=dict)
+    entity_configs: dict[Entity, dict[str, dict[str, str]]] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    """Ids of deleted topics."""
+    adopted: bool = False
+    topics: list[SavedTopic] = field(default_factory=list)
+
+
+def parse_state(data: bytes, path: Path, config: BrokerConfig) -> SavedState:
+    """What `meta_files.write_state` wrote. Raises StoreError."""
+    try:
+        return _state(_json(data), config)
+    except _WrongError as wrong:
+        raise StoreError(f"{path}: {wrong}") from None
+
+
+class _WrongError(ValueError):
+    """What is wrong, and where."""
+
+
+def _wrong(at: str, why: str) -> NoReturn:
+    raise _WrongError(f"{at} {why}" if at else why)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def _json(data: bytes) -> Any:
+    if not data:
+        _wrong("", f"it is empty; {_REMOVING}")
+    try:
+        return json.loads(data.decode(), object_pairs_hook=keys_once, parse_constant=_constant)
+    except _WrongError:
+        raise
+    except UsageError as error:
+        _wrong("", str(error))
+    except RecursionError:
+        _wrong("", "it is nested too deeply")
+    except ValueError as error:
+        _wrong("", f"it is not JSON: {error}; {_REMOVING}")
+
+
+def _constant(name: str) -> NoReturn:
+    _wrong("", f"{name} is not a number of JSON")
+
+
+# --- kinds of values ----------------------------------------------------------------------------------------------------
+
+
+def _object(value: Any, at: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _wrong(at, f"is {_shown(value)}, which is not an object")
+    return value
+
+
+def _list(value: Any, at: str) -> list[Any]:
+    if not isinstance(value, list):
+        _wrong(at, f"is {_shown(value)}, which is not a list")
+    return value
+
+
+def _text(value: Any, at: str) -> str:
+    if not isinstance(value, str):
+        _wrong(at, f"is {_shown(value)}, which is not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        _wrong(at, f"is {_shown(value)}, which is not text")
+    return value
+
+
+def _whole(value: Any, at: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        shown = "a number with more digits than that" if isinstance(value, int) and abs(value) >> 64 else _shown(value)
+        _wrong(at, f"is {shown}, which is not a whole number from {least} to {most}")
+    return value
+
+
+def _id(value: Any, at: str) -> bytes:
+    if _UUID.fullmatch(_text(value, at)) is None:
+        _wrong(at, f"is {_shown(value)}, which is no topic's id")
+    return uuid_bytes(value)
+
+
+# --- its parts ----------------------------------------------------------------------------------------------------------
+
+
+def _state(state: Any, config: BrokerConfig) -> SavedState:
+    state = _object(state, "it")
+    version = state.get("format")
+    if isinstance(version, bool) or version != FORMAT:
+        _wrong("", f"it is of format {_shown(version)}; {FORMAT} is read here")
+    cluster_id = state.get("cluster_id")
+    if cluster_id is not None and CLUSTER_ID.fullmatch(_text(cluster_id, "cluster_id")) is None:
+        _wrong("cluster_id", f"is {_shown(cluster_id)}, which is no cluster's id")
+    adopted = state.get("adopted", False)
+    if not isinstance(adopted, bool):
+        _wrong("adopted", f"is {_shown(adopted)}, which is not true or false")
+    gone = _list(state.get("gone", []), "gone")
+    for index, one in enumerate(gone):
+        _id(one, f"gone[{index}]")
+    brokers: dict[int, dict[str, str | None]] = {}
+    for node, values in _object(state.get("broker_configs", {}), "broker_configs").items():
+        at = f"broker_configs[{_shown(node)}]"
+        if _NUMBER.fullmatch(node) is None or int(node) > MAX_NODE:
+            _wrong(at, "is of no broker's id")
+        brokers[int(node)] = _settings(values, at, config)
+    return SavedState(
+        cluster_id,
+        _whole(state.get("next_producer_id", 0), "next_producer_id", 0, MAX_PRODUCER_ID),
+        _settings(state.get("dynamic_configs", {}), "dynamic_configs", config),
+        brokers,
+        {
+            Entity.GROUP: _entities(state, "group_configs", Entity.GROUP),
+            Entity.CLIENT_METRICS: _entities(state, "client_metrics_configs", Entity.CLIENT_METRICS),
+        },
+        gone,
+        adopted,
+        _topics(state.get("topics", {}), config),
+    )
+
+
+def _settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name, value in _object(values, at).items():
+        found[name] = None if value is None else _text(value, f"{at}[{_shown(name)}]")
+        if value is not None and name in config.settings:
+            try:
+                config.setting(name).parse(value)
+            except ConfigError as error:
+                _wrong(at, f"can't be: {error}")
+    return found
+
+
+def _entities(state: dict[str, Any], key: str, entity: Entity) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for name, values in _object(state.get(key, {}), key).items():
+        at = f"{key}[{_shown(name)}]"
+        own = {each: _text(value, f"{at}[{_shown(each)}]") for each, value in _object(values, at).items()}
+        try:
+            found[_text(name, at)] = readable(entity, own)
+        except KafkaError as error:
+            _wrong(at, f"can't be: {error.message}")
+    return found
+
+
+def _topics(topics: Any, config: BrokerConfig) -> list[SavedTopic]:
+    found: list[SavedTopic] = []
+    ids: dict[bytes, str] = {}
+    for name, entry in _object(topics, "topics").items():
+        at = f"topics[{_shown(name)}]"
+        try:
+            check_topic_name(name)
+        except KafkaError:
+            _wrong(at, "can't be a topic's name: 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)")
+        if name == METADATA_TOPIC:
+            _wrong(at, "is the controller's own")
+        entry = _object(entry, at)
+        topic_id = _id(entry.get("id"), f"{at}.id")
+        if topic_id in ids or not any(topic_id):
+            _wrong(f"{at}.id", f"is that of {_shown(ids[topic_id])}" if topic_id in ids else "is that of no topic")
+        ids[topic_id] = name
+        configs = _topic_settings(entry.get("configs"), f"{at}.configs", config)
+        rows = _list(entry.get("partitions"), f"{at}.partitions")
+        if not 1 <= len(rows) <= MAX_PARTITIONS:
+            _wrong(f"{at}.partitions", f"are {len(rows)}; a topic has 1 to {MAX_PARTITIONS}")
+        found.append(
+            SavedTopic(
+                name, topic_id, configs, [_partition(row, f"{at}.partitions[{n}]") for n, row in enumerate(rows)]
+            )
+        )
+    return found
+
+
+def _topic_settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str]:
+    found = {name: _text(value, f"{at}[{_shown(name)}]") for name, value in _object(values, at).items()}
+    try:
+        config.check_topic({name: value for name, value in found.items() if name in config.topic_settings})
+    except ConfigError as error:
+        _wrong(at, f"can't be: {error}")
+    return found
+
+
+def _partition(row: Any, at: str) -> SavedPartition:
+    row = _object(row, at)
+    for name in ("replicas", "isr"):
+        nodes = [
+            _whole(node, f"{at}.{name}[{n}]", 0, MAX_NODE)
+            for n, node in enumerate(_list(row.get(name), f"{at}.{name}"))
+        ]
+        if len(set(nodes)) != len(nodes) or not (nodes or name == "isr"):
+            _wrong(f"{at}.{name}", f"is {_shown(nodes)}, which is not a list of brokers, each once")
+    leader = _whole(row.get("leader"), f"{at}.leader", -1, MAX_NODE)
+    return SavedPartition(row["replicas"], leader, _whole(row.get("leader_epoch"), f"{at}.leader_epoch", 0, MAX_EPOCH))

@@ -1,0 +1,356 @@
+"""Topics and partitions as the cluster's metadata knows them, and the rules for their names, replicas and leaders.
+
+Rules:
+1. All brokers of a cluster share one log per partition. Who may serve it is data: `Partition.leader`; a leader of
+   another epoch is made by `ClusterState.set_leader` alone, which bumps the epoch and wakes whoever waits.
+2. What a consumer may read ends at `high_watermark`, which moves through `advance_high_watermark` alone. Appending and
+   committing are two events: a held partition appends without committing.
+   Whatever ails a partition (`conditions`) works through `held`, `gate`, `isr_too_small`, `read_error` and its leader.
+3. A waiter is called when the high watermark moves, when data is appended, when the leader changes and when the
+   partition goes away. It looks for itself at what has changed, and removes itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
+from broker_sim.storage.validation import checking
+from kafka_wire.errors import Err
+from kafka_wire.record_batch import BatchHeader
+
+if TYPE_CHECKING:
+    from broker_sim.config.settings import BrokerConfig
+    from broker_sim.metadata.cluster_state import ClusterState
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
+METADATA_TOPIC = "__cluster_metadata"
+
+NO_EPOCH = -1
+"""The leader epoch of a client that knows none."""
+
+MAX_NAME_LENGTH = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Waiter = Callable[[], object]
+
+
+class Gate(Protocol):
+    """Stands before a partition's log while something ails it."""
+
+    def before(self, size: int) -> None:
+        """An append of ``size`` bytes is to come; raises StorageError to refuse it."""
+
+    def after(self, end: int) -> None:
+        """It is in the log, which ends at ``end`` now."""
+
+
+class KafkaError(Exception):
+    """A request that Kafka answers with `error`; `message` is the text that goes with it, where the API carries one."""
+
+    def __init__(self, error: Err, message: str | None = None) -> None:
+        super().__init__(f"{error.name}: {message}" if message else error.name)
+        self.error = error
+        self.message = message
+
+
+class Partition:
+    """One partition: who leads it, who follows, its log and what of it is committed."""
+
+    __slots__ = (
+        "_waiters",
+        "appended_bytes",
+        "barred",
+        "deleted",
+        "eligible",
+        "events",
+        "gate",
+        "held",
+        "high_watermark",
+        "index",
+        "isr",
+        "isr_too_small",
+        "leader",
+        "leader_epoch",
+        "log",
+        "partition_epoch",
+        "read_error",
+        "replicas",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: Topic, index: int, replicas: list[int], leader: int, leader_epoch: int, log: PartitionLog
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = replicas
+        self.isr = list(replicas)
+        self.eligible: list[int] = []
+        """Replicas outside the ISR that have all that is committed (KIP-966, from 4.1 on)."""
+        self.barred = False
+        """While true, nobody is elected its leader."""
+        self.leader = leader
+        """Node id, or -1 where none of the replicas is alive."""
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = 0
+        self.log = log
+        log.assign_epoch(leader_epoch)
+        self.high_watermark: int = log.log_end_offset
+        self.held = False
+        """While true, appends do not move the high watermark: `release` does."""
+        self.gate: Gate | None = None
+        self.isr_too_small = False
+        """Whether the ISR counts as smaller than min.insync.replicas, whatever it is."""
+        self.read_error = Err.NONE
+        """What readers are answered in place of data."""
+        self.deleted = False
+        self.appended_bytes = 0
+        """Bytes appended since the start: how a parked fetch knows how much has come."""
+        self.events = 0
+        """Changes other than an append that was committed at once."""
+        self._waiters: dict[Waiter, None] = {}
+
+    @property
+    def name(self) -> str:
+        """`topic-index`, as the log's directory is called."""
+        return f"{self.topic.name}-{self.index}"
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed consumer stops: the high watermark, as no transaction is ever open here."""
+        return self.high_watermark
+
+    def append(
+        self,
+        batches: bytes,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
+        checked: int | None = None,
+    ) -> AppendInfo:
+        """Append whole v2 batches under the current leader epoch; `header` is the first one's, `checked` what `checking`
+        said of it. Raises as `PartitionLog.append`.
+        """
+        log = self.log
+        if self.gate is not None:
+            self.gate.before(len(batches))
+        epoch = self.leader_epoch
+        info = log.append(batches, leader_epoch=epoch, now_ms=now_ms, origin=origin, header=header, checked=checked)
+        self.appended_bytes += len(batches)
+        if not self.held:
+            self.high_watermark = log.log_end_offset
+        if self.gate is not None:
+            self.gate.after(log.log_end_offset)
+        if self._waiters:
+            self._call()
+        return info
+
+    def checking(self, batch: bytes, *, now_ms: int, header: BatchHeader) -> Generator[None, None, int]:
+        """The checks that `append` makes of a client's batch, in pieces of some milliseconds: yields after each, returns what
+        `append` takes as `checked`. Raises as `append`.
+        """
+        return checking(batch, 0, header, self.log.config, now_ms, self.name)
+
+    def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
+        """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
+        log = self.log
+        if self.gate is not None:
+            self.gate.before(sum(map(len, bodies)))
+        last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms)
+        self.appended_bytes += size
+        if not self.held:
+            self.high_watermark = log.log_end_offset
+        if self.gate is not None:
+            self.gate.after(log.log_end_offset)
+        if self._waiters:
+            self._call()
+        return last_offset
+
+    def advance_high_watermark(self, offset: int | None = None) -> None:
+        """Commit up to `offset` (default: the log's end) and wake the waiters; never moves back."""
+        end = self.log.log_end_offset
+        offset = end if offset is None else min(offset, end)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.wake()
+
+    def release(self) -> None:
+        """End a hold: what was appended meanwhile is committed."""
+        self.held = False
+        self.advance_high_watermark()
+
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Call `waiter` at every change (rule 3) until it is removed."""
+        self._waiters[waiter] = None
+
+    def remove_waiter(self, waiter: Waiter) -> None:
+        """The opposite; unknown waiters are ignored."""
+        self._waiters.pop(waiter, None)
+
+    def wake(self) -> None:
+        """Tell every waiter that something else than an append has happened."""
+        self.events += 1
+        self._call()
+
+    def _call(self) -> None:
+        for waiter in list(self._waiters):
+            if waiter in self._waiters:
+                waiter()
+
+
+class Topic:
+    """A topic: its identity, its own settings and its partitions by index."""
+
+    __slots__ = ("configs", "internal", "min_isr", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, configs: dict[str, str]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.configs = configs
+        """The topic's own settings as strings; what is absent comes from the broker."""
+        self.min_isr: int | None = None
+        """For ClusterState.min_isr, which works it out once."""
+        self.internal = name in INTERNAL_TOPICS
+        self.partitions: list[Partition] = []
+
+
+def leader_partition(
+    state: ClusterState, node_id: int, topic: str, index: int, current_leader_epoch: int = -1, *, replica: bool = False
+) -> Partition:
+    """The partition, if broker `node_id` leads it (with `replica`: holds a replica of it) in the epoch that the client
+    knows.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the client's epoch is older) or
+    UNKNOWN_LEADER_EPOCH (newer), in the order of Partition.getLocalLog: a replica looks at the epoch first.
+    """
+    partition = state.partition(topic, index)
+    if partition is None:
+        raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION)
+    error = access_error(partition, node_id, current_leader_epoch, replica)
+    if error is not Err.NONE:
+        raise KafkaError(error)
+    return partition
+
+
+def access_error(partition: Partition, node_id: int, current_leader_epoch: int, replica: bool) -> Err:
+    """As `leader_partition`, the error as a value; NONE where the broker may answer."""
+    if partition.read_error is not Err.NONE and (
+        partition.read_error is not Err.FENCED_LEADER_EPOCH or current_leader_epoch != NO_EPOCH
+    ):
+        return partition.read_error
+    if partition.leader != node_id and node_id not in partition.replicas:
+        return Err.NOT_LEADER_OR_FOLLOWER
+    if current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):
+        older = current_leader_epoch < partition.leader_epoch
+        return Err.FENCED_LEADER_EPOCH if older else Err.UNKNOWN_LEADER_EPOCH
+    if partition.leader != node_id and not replica:
+        return Err.NOT_LEADER_OR_FOLLOWER
+    return Err.NONE
+
+
+_LOG_SETTINGS = tuple(field.name.replace("_", ".") for field in dataclasses.fields(LogConfig))
+
+
+def log_config(config: BrokerConfig, topic: Topic, node_id: int | None = None) -> LogConfig:
+    """The settings of a topic's logs, as broker `node_id` sees them (None: without any broker's own)."""
+    known = config.topic_settings
+    values = {name: config.topic_value(name, topic.configs, node_id) for name in _LOG_SETTINGS if name in known}
+    values["producer.id.expiration.ms"] = config.value("producer.id.expiration.ms", node_id)
+    if "message.timestamp.after.max.ms" not in known:  # before 3.6 one bound stood for both directions
+        both = config.topic_value("message.timestamp.difference.max.ms", topic.configs, node_id)
+        values["message.timestamp.after.max.ms"] = values["message.timestamp.before.max.ms"] = both
+    return LogConfig.of({**values, "release": config.release})
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for what Kafka takes for no topic name (Topic.validate), in its words."""
+    why: str | None = None
+    if name == "":
+        why = "the empty string is not allowed"
+    elif name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        why = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if why is not None:
+        raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+
+def colliding_topic(name: str, topics: Mapping[str, Topic]) -> str | None:
+    """A topic whose name differs from `name` in `.` against `_` alone (their metrics would share a name), or None."""
+    if "." not in name and "_" not in name:
+        return None
+    flat = name.replace(".", "_")
+    return next((other for other in topics if other != name and other.replace(".", "_") == flat), None)
+
+
+# ------------------------------------------------------------------------------------------------ replicas
+
+
+def spread_replicas(brokers: Sequence[int], partitions: int, factor: int, start: int) -> list[list[int]]:
+    """Replicas for `partitions` partitions over `brokers`, `factor` each, leaders round robin beginning at `start`."""
+    count = len(brokers)
+    return [[brokers[(start + index + turn) % count] for turn in range(factor)] for index in range(partitions)]
+
+
+def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping[int, object]) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT for a partition's replicas given by hand that can't be (in KRaft's words)."""
+    why: str | None = None
+    if not replicas:
+        why = "includes an empty replica list."
+    ordered = sorted(replicas)
+    for position, node in enumerate(ordered):
+        if node not in known:
+            why = f"includes broker {node}, but no such broker is registered."
+        elif position and node == ordered[position - 1]:
+            why = f"includes the broker {node} more than once."
+        if why is not None:
+            break
+    if why is None and factor is not None and len(replicas) != factor:
+        why = (
+            f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {factor} replica(s)."
+        )
+    if why is not None:
+        raise KafkaError(Err.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {why}")
+
+
+def assigned_replicas(
+    partitions: int, factor: int, assignments: Mapping[int, Sequence[int]], known: Mapping[int, object]
+) -> list[list[int]]:
+    """Replicas of a new topic that were given by hand, by partition; the numbers beside them must be -1. Raises
+    KafkaError.
+    """
+    given = "A manual partition assignment was specified, but {} was not set to -1."
+    if factor != -1:
+        raise KafkaError(Err.INVALID_REQUEST, given.format("replication factor"))
+    if partitions != -1:
+        raise KafkaError(Err.INVALID_REQUEST, given.format("numPartitions"))
+    expected: int | None = None
+    for replicas in assignments.values():
+        check_assignment(replicas, expected, known)
+        expected = len(replicas)
+    if sorted(assignments) != list(range(len(assignments))):
+        raise KafkaError(Err.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+    return [list(assignments[index]) for index in range(len(assignments))]

@@ -1,0 +1,1 @@
+"""TCP: listeners, connections, frames in and replies out. Nothing here knows what a request means."""

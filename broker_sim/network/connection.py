@@ -1,0 +1,599 @@
+"""One TCP connection: bytes in, frames to handlers, replies out in the order of the requests.
+
+Rules:
+1. One request at a time, as Kafka mutes the channel: the next frame is looked at once the reply to the last one is
+   there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
+   exception: `context`.)
+2. All complete frames of a read whose handlers answer at once are answered with one write.
+3. Memory follows bytes that really came: a frame's announced length allocates nothing. While a request is parked, or
+   the client does not read its replies, READ_AHEAD bytes and one more read at most wait here; then the socket is left
+   unread.
+4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
+   version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
+   are still written.
+5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
+   never entered from within itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker_sim.common.refusals import spoken
+from broker_sim.common.text import short
+from broker_sim.handlers import Route, UnsupportedRequest
+from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
+from broker_sim.network.reply_writer import WRITE_ALONE, ReplyWriter
+from broker_sim.network.request_memo import RequestMemo
+from kafka_wire.codec import DecodeError, skip_tagged_fields
+
+READ_AHEAD = 65_536
+"""Bytes that may wait behind a parked request before the socket is no longer read."""
+
+WRITE_CHUNK = 262_144
+"""Bytes of replies that are collected before they are handed to the transport."""
+
+_PREFIX = struct.Struct(">iIih")  # size; api key and version in one; correlation id; length of the client id
+_START = struct.Struct(">iIi")  # the same up to the correlation id
+_SMALLEST = 10  # bytes of a frame that holds a request header
+
+_PARKED, _UNREAD, _CLOSING, _MUTED, _PACED = 1, 2, 4, 8, 16  # why no further frame is handled: `_stop`
+
+log = logging.getLogger("broker_sim.server")
+
+
+class Connection(asyncio.Protocol):
+    """See the module's rules; handlers see it as ``context.ConnectionLike``."""
+
+    __slots__ = (
+        "_body",
+        "_deferring",
+        "_handling",
+        "_head",
+        "_host",
+        "_large",
+        "_memo",
+        "_need",
+        "_out",
+        "_owner",
+        "_pending",
+        "_pos",
+        "_reading",
+        "_rest",
+        "_route",
+        "_stop",
+        "_tail",
+        "_transport",
+        "_writer",
+        "broker",
+        "client_id",
+        "last_active",
+        "number",
+        "reason",
+        "scratch",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.broker = owner.broker
+        self.client_id: str | None = None
+        self.scratch: Any = None
+        self.last_active = owner.tick
+        self.number = 0
+        """The tap's number for it."""
+        self.reason = ""
+        """Why we closed it."""
+        self._head, self._body = b"\xff\xff", 14  # of a frame: the client id with its length, and where that ends
+        self._transport: asyncio.Transport | None = None
+        self._route: Route | None = None  # of the frame in a fast path
+        self._memo = RequestMemo()
+        self._stop = 0
+        self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
+        self._handling = False  # inside a handler, whose caller looks for the reply
+        self._pending: deque[RequestContext | list[bytes]] | None = None  # unanswered requests, and replies behind them
+        self._out: list[bytes] = []  # replies not yet given to the transport
+        self._large = False  # whether one of them may be WRITE_ALONE bytes long
+        self._writer: ReplyWriter | None = None  # for large replies; where _PACED, all goes behind what waits in it
+        self._rest: bytes | None = None  # not None: frames are held back, _tail comes after these
+        self._pos = 0  # where in _rest to go on
+        self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
+        self._need = 0  # that many bytes make the beginning worth another look
+        self._reading = True
+        self._host: str | None = None
+
+    @property
+    def client_host(self) -> str:
+        """``/127.0.0.1``, as Java prints an address without a name."""
+        host = self._host
+        if host is None:
+            peer = None if self._transport is None else self._transport.get_extra_info("peername")
+            host = self._host = f"/{peer[0]}" if peer else "/"
+        return host
+
+    # --- what the loop calls ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._owner.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop |= _CLOSING
+        pending, self._pending = self._pending, None
+        self._rest = self._tail = self.scratch = None
+        self._out.clear()
+        if self._writer is not None:
+            self._writer.discard()
+        for waiting in pending or ():
+            if isinstance(waiting, RequestContext):
+                try:
+                    waiting.disconnected()
+                except Exception:
+                    log.exception("the clean-up of %r failed", waiting)
+        self._owner.closed(self)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        owner = self._owner
+        self.last_active = owner.tick
+        buggify = self.broker.state.buggify
+        if buggify is not None and buggify.splits(data, self.data_received):
+            return
+        tail = self._tail
+        if self._rest is not None:
+            self._hold(data)
+        elif tail is None:
+            if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
+                self._run(data, 0)
+                return
+            if len(data) - 4 <= self._memo.longest:
+                known = self._memo.replies.get(data[12:])  # one frame alone that came before, as heartbeats do
+                if known is not None and data.startswith(known[4]) and known[1]():
+                    self._transport.write(known[2] + data[8:12] + known[3])  # type: ignore[union-attr]
+                    return
+            if not self._alone(data):
+                self._run(data, 0)
+        else:
+            tail += data
+            if len(tail) >= self._need:
+                self._tail = None
+                self._run(bytes(tail), 0)
+
+    def eof_received(self) -> bool:
+        if not self._stop & _PACED:
+            return False  # the transport closes, after what was answered is written
+        self.close()
+        return True
+
+    def pause_writing(self) -> None:
+        self._stop |= _UNREAD
+        if self._writer is not None:
+            self._writer.paused = True
+
+    def resume_writing(self) -> None:
+        self._stop &= ~_UNREAD
+        self.last_active = self._owner.tick
+        if self._writer is not None:
+            self._writer.paused = False
+            if self._stop & _PACED and not self._writer.resume():
+                return
+            self._stop &= ~_PACED
+            if self._stop & _CLOSING and self._transport is not None:
+                self._transport.close()
+        self._unblock()
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def _alone(self, data: bytes) -> bool:
+        """Handle what most reads bring while nobody waits or watches: one whole frame, of the client that was met before. False, and
+        nothing done, where it is another."""
+        owner, body = self._owner, self._body
+        if data[12:body] != self._head:
+            return False
+        size, code, correlation_id = _START.unpack_from(data)
+        if size + 4 != len(data) or size > owner.max_request_bytes:
+            return False
+        answer: Any = None
+        try:
+            route = self._route = owner.routes[code]
+            if route.flexible:
+                body = skip_tagged_fields(data, body) if data[body] else body + 1
+            fast = route.fast
+            if fast is not None:
+                answer = fast(self, data, body, correlation_id)
+            if answer is None:
+                self._handle(route, correlation_id, data, body, None)
+        except Exception as error:
+            self.broken(error)
+        if answer is None or answer is DEFERRED:
+            if self._stop == _PARKED and self._deferring < 0 and not self._out:
+                self._rest, self._pos = b"", 0
+            else:
+                self._ran(data, size + 4)
+        else:
+            self._transport.write(route.head_of(correlation_id, len(answer)) + answer)  # type: ignore[union-attr]
+        return True
+
+    def _run(self, data: bytes, pos: int) -> None:
+        """Handle the frames of ``data`` from ``pos`` on, as far as that goes now, and write what they answered."""
+        try:
+            pos = self._handle_frames(data, pos)
+        except Exception as error:
+            self.broken(error)
+        self._ran(data, pos)
+
+    def broken(self, error: Exception) -> None:
+        """An exception that came out of a frame's handling, and is being handled, costs the connection."""
+        if isinstance(error, DecodeError | UnsupportedRequest):
+            self.refuse(str(error))
+        elif isinstance(error, struct.error | IndexError | UnicodeDecodeError):
+            self.refuse(f"a request ends early or is not what it says ({error})")
+        else:
+            self.failed(self._route)
+
+    def _ran(self, data: bytes, pos: int) -> None:
+        """The frames before ``pos`` were handled: write what they answered; what to do about the rest?"""
+        if self._stop & _CLOSING:
+            return
+        if self._out and self._deferring < 0:
+            self._write()
+        if self._stop or self._deferring >= 0:
+            self._wait(data, pos)
+        elif pos != len(data) or self._tail is not None or not self._reading:
+            self._keep(data, pos)
+
+    def _handle_frames(self, data: bytes, pos: int) -> int:
+        """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
+        out = self._out
+        size_out = 0
+        total = len(data)
+        unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
+        memo, tap, buggify = self._memo, self._owner.tap, self.broker.state.buggify
+        short = tap is None and (buggify is None or not buggify.fires("takes no short way"))
+        while total - pos >= 14:
+            size, code, correlation_id, client_id_size = unpack(data, pos)
+            end = pos + 4 + size
+            if end > total or not _SMALLEST <= size <= max_size:
+                break
+            if size <= memo.longest and self._deferring < 0 and short:
+                known = memo.replies.get(data[pos + 12 : end])
+                if known is not None and known[0] == code and known[1]():
+                    out += (known[2], data[pos + 8 : pos + 12], known[3])
+                    pos = end
+                    size_out += len(known[3])
+                    if size_out < WRITE_CHUNK:
+                        continue
+                    size_out = 0
+                    self._write()
+                    if self._stop:
+                        break
+                    continue
+            route = routes[code]
+            if self._deferring >= 0 and (self._deferring != route.api_key or tap is not None):
+                self._owner.end_turn()
+                if self._stop:
+                    break
+            frame = data if size + 4 == total else data[pos:end]
+            body = 14 + client_id_size if client_id_size > 0 else 14
+            if frame[12:body] != self._head:
+                self._take_client_id(frame[12:body], client_id_size)
+            if route.flexible:
+                body = skip_tagged_fields(frame, body) if frame[body] else body + 1
+            fast = route.fast if short else None
+            answer: Any = None
+            if fast is not None:
+                self._route = route
+                answer = fast(self, frame, body, correlation_id)
+            if answer is None:
+                size_out += self._handle(route, correlation_id, frame, body, tap)
+            elif answer is not DEFERRED:
+                if self._pending:
+                    self._pending.append([route.head_of(correlation_id, len(answer)), answer])
+                else:
+                    out += (route.head_of(correlation_id, len(answer)), answer)
+                    size_out += len(answer)
+                    if len(answer) >= WRITE_ALONE:
+                        self._large = True
+            pos = end
+            if size_out >= WRITE_CHUNK:
+                size_out = 0
+                self._write()
+            if self._stop:
+                break
+        return pos
+
+    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None) -> int:
+        """The general path of one request; returns the number of bytes that go out now."""
+        context = RequestContext(self, route, correlation_id)
+        if tap is not None:
+            context = TappedContext(self, route, correlation_id, tap)
+        request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body)
+        if request is DEFERRED:
+            return self._settle(context)
+        self._handling = True
+        try:
+            if isinstance(context, TappedContext):
+                context.tap.receive(context, request)
+                return self._settle(context)
+            response = route.handle(context, request)
+            if response is DEFERRED:
+                self._defer(context)
+                return 0
+            if response is not None:
+                context.reply(response)
+        except Exception:
+            self.failed(context)
+            return 0
+        finally:
+            self._handling = False
+        return self._settle(context)
+
+    def run_handler(self, context: RequestContext, request: Any) -> None:
+        """See ``context``: the handler of a request that the tap lets through, from within ``tap.receive`` or later."""
+        handling, self._handling = self._handling, True
+        try:
+            response = context.route.handle(context, request)
+            if response is DEFERRED:
+                self.broker.runtime.flush_turn()
+            elif response is not None:
+                context.reply(response)
+        except Exception:
+            self.failed(context)
+        finally:
+            self._handling = handling
+        if not handling and context.frames is not None:
+            self._drain()
+
+    def _settle(self, context: RequestContext) -> int:
+        """The reply that is there goes out with its turn, or the request is parked; the number of bytes."""
+        frames = context.frames
+        if frames is None:
+            self._stop |= _PARKED
+            self._queue(context)
+            return 0
+        if self._pending:
+            if frames:
+                self._pending.append(frames)
+            return 0
+        self._out += frames
+        size = sum(map(len, frames))
+        if size >= WRITE_ALONE:
+            self._large = True
+        return size
+
+    def seen(self, frame: bytes) -> bool:
+        """See ``context``: keeps the bytes of one request for the next call."""
+        return self._memo.seen(frame)
+
+    def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
+        """See ``context``: the frame in a fast path may come again."""
+        assert self._route is not None
+        self._memo.remember(frame, self._route.head_of(0, len(reply)), reply, again)
+
+    def _take_client_id(self, head: bytes, size: int) -> None:
+        raw = head[2:]
+        if len(raw) < size:
+            raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
+        self._head, self._body = head, 12 + len(head)
+        self.client_id = None if size < 0 else raw.decode(errors="replace")  # Java's decoder replaces too
+
+    # --- bytes that wait --------------------------------------------------------------------------------------------
+
+    def _keep(self, data: bytes, pos: int) -> None:
+        """No whole frame is left in ``data``: keep the beginning of the next one, or go on with what came meanwhile."""
+        tail, left = self._tail, len(data) - pos
+        if tail is not None:
+            self._tail = None
+            self._run(data[pos:] + tail if left else bytes(tail), 0)
+            return
+        if left:
+            self._need = 4
+            if left >= 4:
+                size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
+                if not _SMALLEST <= size <= self._owner.max_request_bytes:
+                    limit = self._owner.max_request_bytes
+                    self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{spoken(size)}")
+                    return
+                self._need = size + 4
+            self._tail = bytearray(memoryview(data)[pos:])
+        self._read(True)
+
+    def _wait(self, data: bytes, pos: int) -> None:
+        """The frames from ``pos`` on are held back until :meth:`_unblock`."""
+        if pos == len(data) and self._tail is None and self._reading:
+            self._rest, self._pos = b"", 0
+            return
+        self._rest, self._pos = (data, pos) if pos < len(data) else (b"", 0)
+        self._limit()
+
+    def _hold(self, data: bytes) -> None:
+        if self._tail is None:
+            self._tail = bytearray(data)
+        else:
+            self._tail += data
+        self._limit()
+
+    def _limit(self) -> None:
+        waiting = len(self._rest or b"") - self._pos + len(self._tail or b"")
+        self._read(waiting < READ_AHEAD)
+
+    def _read(self, reading: bool) -> None:
+        if reading is not self._reading and self._transport is not None:
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _unblock(self) -> None:
+        """Let the loop go on with the frames held back, if nothing holds them back any more."""
+        if self._rest is None or self._stop or self._deferring >= 0:
+            return
+        if not self._rest and not self._tail:
+            self._rest = None  # nothing waits: spare the loop a callback
+            self._read(True)
+            return
+        self._owner.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._rest is None or self._stop or self._deferring >= 0:
+            return
+        data, self._rest = self._rest, None
+        self._run(data, self._pos)
+
+    # --- replies ----------------------------------------------------------------------------------------------------
+
+    def defer(self, correlation_id: int) -> RequestContext:
+        """See ``context``: a fast path will answer this frame from ``flush_turn()``."""
+        assert self._route is not None
+        context = RequestContext(self, self._route, correlation_id)
+        self._defer(context)
+        return context
+
+    def park(self, correlation_id: int) -> RequestContext:
+        """See ``context``: a fast path has handed this frame to somebody who will answer it."""
+        assert self._route is not None
+        context = RequestContext(self, self._route, correlation_id)
+        self._stop |= _PARKED
+        self._queue(context)
+        return context
+
+    def late(self) -> list[bytes]:
+        """See ``context``: the place of a reply that comes at the end of the turn."""
+        reply: list[bytes] = []
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(reply)
+        if self._deferring < 0:
+            assert self._route is not None
+            self._deferring = self._route.api_key
+            self._owner.join_turn(self)
+        return reply
+
+    def write_now(self, data: bytes) -> None:
+        """See ``context``: a part of the reply that is waited for."""
+        self._out.append(data)
+        self._write()
+
+    def mute(self, muted: bool) -> None:
+        """See ``context``."""
+        if muted:
+            self._stop |= _MUTED
+        else:
+            self._stop &= ~_MUTED
+            self._unblock()
+
+    def _defer(self, context: RequestContext) -> None:
+        self._queue(context)
+        if self._deferring < 0:
+            self._deferring = context.route.api_key
+            self._owner.join_turn(self)
+
+    def _queue(self, context: RequestContext) -> None:
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(context)
+
+    def replied(self, context: RequestContext | None = None) -> None:
+        """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
+        if self._handling or self._deferring >= 0:
+            return
+        if context is not None and self._stop == _PARKED and self._rest == b"" and self._tail is None:
+            pending, frames = self._pending, context.frames
+            if len(pending) == len(frames) == 1:  # type: ignore[arg-type]
+                # One request was parked, this is its reply, and nothing waits behind it: the usual case.
+                pending.clear()  # type: ignore[union-attr]
+                self._stop, self._rest = 0, None
+                self.last_active = self._owner.tick
+                self._transport.write(frames[0])  # type: ignore[index, union-attr]
+                return
+        self._drain()
+
+    def turn_ended(self) -> None:
+        """The turn was flushed: every deferred request has its reply, or is parked from now on."""
+        self._deferring = -1
+        pending = self._pending
+        if pending is not None and len(pending) == 1 and not self._out and not self._stop and self._rest == b"":
+            one = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
+            if isinstance(one, list) and one and self._tail is None and self._reading and self._transport is not None:
+                pending.clear()
+                self._rest = None
+                self.last_active = self._owner.tick
+                self._transport.write(b"".join(one))
+                return
+        self._drain()
+        if self._pending:
+            self._stop |= _PARKED
+
+    def _drain(self) -> None:
+        """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
+        pending, out = self._pending, self._out
+        while pending:
+            head = pending[0]
+            if isinstance(head, list):
+                if not head:
+                    break
+                out += head
+            elif head.frames is None:
+                break
+            else:
+                out += head.frames
+                self._large = self._large or len(head.frames) > 1  # joined unless it is large
+            pending.popleft()
+        self.last_active = self._owner.tick
+        self._write()
+        if not pending:
+            self._stop &= ~_PARKED
+            self._unblock()
+
+    def _write(self) -> None:
+        out, transport = self._out, self._transport
+        if self._stop & _CLOSING:
+            out.clear()
+        elif out and transport is not None:
+            if self._large or self._stop & _PACED:
+                self._large = False
+                if self._writer is None:
+                    self._writer = ReplyWriter(transport)
+                    self._writer.paused = self._stop & _UNREAD != 0
+                if not self._writer.write(out):
+                    self._stop |= _PACED
+            else:
+                transport.write(b"".join(out))
+            out.clear()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def refuse(self, reason: str) -> None:
+        """Close, with one log line; what was answered before is still written."""
+        self.reason = reason
+        self._owner.refusals.tell(self.client_host, self.client_id, reason)
+        self.close()
+
+    def failed(self, what: object) -> None:
+        """Close after an exception in our own code, which goes into the log."""
+        log.exception(
+            "closing the connection of %s (client id %s): %r failed", self.client_host, short(str(self.client_id)), what
+        )
+        self.close()
+
+    def close(self) -> None:
+        """Close once everything answered is written."""
+        if self._stop & _CLOSING:
+            return
+        if self._deferring >= 0:
+            self._owner.end_turn()
+        self._write()
+        self._stop |= _CLOSING
+        if self._transport is not None and not self._stop & _PACED:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, unread replies or not."""
+        self._stop |= _CLOSING
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,221 @@
+"""The listener of one broker: it accepts connections, knows them, ends their turns and closes the idle ones.
+
+A broker may be down for a while: ``pause`` and ``resume``. Its port stays its own: a second socket is bound to it from the
+beginning, which never listens, so that connecting is refused and nobody else is given the port.
+
+One timer looks for idle connections, whatever their number: each look counts a tick, a connection remembers the tick
+of its last bytes. A connection is closed when ``connections.max.idle.ms`` has passed without bytes in either
+direction, at most a twentieth of that later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_sim.common.refusals import Refusals
+from broker_sim.handlers import Routes
+from broker_sim.network.connection import Connection, log
+
+if TYPE_CHECKING:
+    from broker_sim.common.clock import Clock, Timer
+    from broker_sim.handlers.context import Tap
+    from broker_sim.metadata.cluster_state import Broker
+
+__all__ = ["BrokerServer", "bind_error", "listen"]
+
+_LOOKS = 20
+"""Looks for idle connections in the time that makes one idle."""
+
+_BACKLOG = 1024
+_GRACE_S = 1.0
+"""Seconds that a client has to read its last replies when the broker stops."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, not yet listening; port 0 takes a free one. Raises OSError (port in use, no such address)."""
+    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def bind_error(host: str, port: int, error: OSError) -> str:
+    """What kept us from an address, for people."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} may not be used: permission denied"
+    reason = error.strerror or str(error)
+    return f"can't listen on {host or 'any address'}, port {port}: {reason}"
+
+
+def _keeper(sock: socket.socket) -> socket.socket | None:
+    """A second socket bound as ``sock``, which must not listen yet; None where the system, or a network that is no real one, knows no
+    such thing."""
+    if not isinstance(sock, socket.socket):
+        return None
+    other = socket.socket(sock.family, sock.type, sock.proto)
+    try:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(sock.getsockname())
+    except OSError:
+        other.close()
+        return None
+    return other
+
+
+class BrokerServer:
+    """Serves ``broker`` on a socket. ``routes`` is shared by the brokers of a cluster; ``listener`` binds its port again."""
+
+    def __init__(
+        self, broker: Broker, clock: Clock, routes: Routes, listener: Callable[[str, int], socket.socket] = listen
+    ) -> None:
+        config = broker.state.config
+        self.broker, self.clock, self.routes = broker, clock.wire, routes
+        self.max_request_bytes = config.int("socket.request.max.bytes")
+        self.tick = 0
+        self.refusals = Refusals(log, self.clock.now_ms)
+        self.tap: Tap | None = None
+        """Whoever watches or breaks this broker's requests."""
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came: no set, as nothing may depend on addresses."""
+        self._max_idle_ms = config.int("connections.max.idle.ms")
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self.call_soon: Callable[..., object] = self._loop.call_soon
+        self._server: asyncio.Server | None = None
+        self._hung_up = False
+        self._sweep: Timer | None = None
+        self._turn: list[Connection] = []
+        self._all_closed: asyncio.Future[None] | None = None
+        self._address: tuple[str, int] = ("", 0)
+        self._keeper: socket.socket | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Listen on a socket that :func:`listen` made; it belongs to this server from now on."""
+        self._address = sock.getsockname()[:2]
+        if self._keeper is None:
+            self._keeper = _keeper(sock)
+        self._hung_up = False
+        self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, backlog=_BACKLOG)
+
+    @property
+    def listening(self) -> bool:
+        """Whether clients can connect."""
+        return self._server is not None
+
+    async def pause(self, *, graceful: bool) -> None:
+        """The broker goes down: nobody is connected when this returns, and nobody can connect. ``graceful``: as ``stop``, else every
+        connection is reset."""
+        await self._hang_up(graceful)
+
+    async def resume(self) -> None:
+        """Listen again at the same port. Raises OSError where somebody else has it (systems that let nobody keep it)."""
+        if self._server is None:
+            sock = self._listener(*self._address)
+            try:
+                await self.start(sock)
+            except BaseException:
+                sock.close()
+                raise
+
+    async def stop(self) -> None:
+        """Stop listening, close every connection: replies on their way are written, parked requests not answered."""
+        await self._hang_up(graceful=True)
+        self.refusals.end()
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    async def _hang_up(self, graceful: bool) -> None:
+        self._hung_up = True
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.end_turn()
+        if self.connections:
+            self._all_closed = self._loop.create_future()
+            for connection in tuple(self.connections):
+                if graceful:
+                    connection.close()
+                else:
+                    connection.abort()
+            await asyncio.wait([self._all_closed], timeout=_GRACE_S)
+            for connection in tuple(self.connections):
+                connection.abort()
+            await self._all_closed
+            self._all_closed = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    def files(self) -> list[int]:
+        """The descriptors of its port and of its connections; for another thread, that looks while the loop's can't."""
+        listening = [] if self._server is None else [sock.fileno() for sock in self._server.sockets]
+        transports = [connection._transport for connection in tuple(self.connections)]
+        sockets = [each.get_extra_info("socket") for each in transports if each is not None]
+        return listening + [each.fileno() for each in sockets if each is not None]
+
+    # --- what its connections call ------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        """A client connected."""
+        self.connections[connection] = None
+        if self.tap is not None:
+            self.tap.opened(connection)
+        if self._sweep is None and self._max_idle_ms >= 0:
+            self._arm()
+        if self._hung_up:
+            connection.abort()  # it was accepted before the port was closed, and whoever waits for the last one to go waits for it, too
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.pop(connection, None)
+        if self.tap is not None:
+            self.tap.closed(connection)
+        if self._all_closed is not None and not self.connections and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def join_turn(self, connection: Connection) -> None:
+        """The connection has deferred requests: it gets ``turn_ended()`` at the end of this turn of the loop."""
+        if not self._turn:
+            self.call_soon(self.end_turn)
+        self._turn.append(connection)
+
+    def end_turn(self) -> None:
+        """Flush what the runtime collected and let the connections write; nothing where nothing was deferred."""
+        connections, self._turn = self._turn, []
+        if not connections:
+            return
+        try:
+            self.broker.runtime.flush_turn()
+        except Exception:
+            log.exception("flush_turn failed on broker %d", self.broker.node_id)
+        for connection in connections:
+            connection.turn_ended()
+
+    # --- idle connections ---------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        pause_ms = max(1, self._max_idle_ms // _LOOKS)
+        self._sweep = self.clock.call_at_ms(self.clock.now_ms() + pause_ms, self._look)
+
+    def _look(self) -> None:
+        self.tick += 1
+        oldest = self.tick - _LOOKS
+        for connection in [one for one in self.connections if one.last_active < oldest]:
+            log.info("closing the connection of %s: idle for %d ms", connection.client_host, self._max_idle_ms)
+            connection.abort()
+        self._sweep = None
+        if self.connections:
+            self._arm()

@@ -1,0 +1,208 @@
+"""The group coordinators of a cluster: `CoordinatorRuntime` over ``__consumer_offsets``, and what groups need of it beyond.
+
+1. OffsetCommits of one turn of the loop are appended as one batch (where the policy shares batches); those that repeat a layout are
+   collected before they are looked at (``commit_batching``).
+2. A Heartbeat that repeats the last one costs no event (``heartbeat_again``, ``repeated_requests``).
+3. While somebody moves the clock by hand, members that could heartbeat are kept alive (``session_keepalive``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.loader import Loader
+from broker_sim.coordinator.outcome import Client, CommitOffsets, Heartbeat, Offset, Request, TimerKey
+from broker_sim.coordinator.policy import Settings, policy_of
+from broker_sim.coordinator.shard import Shard
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.runtime.commit_batching import LateCommit, commit_turn
+from broker_sim.runtime.coordinator_kind import CoordinatorKind
+from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime, Slot
+from broker_sim.runtime.journal_observer import GroupWatch
+from broker_sim.runtime.session_keepalive import Presence
+from broker_sim.storage import partition_for
+from kafka_wire.api_keys import release
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.handlers.context import RequestContext
+
+_AT_ONCE = -1
+"""The token of requests whose answer is read from the outcome, or that have none."""
+
+_NOBODY = Client("", "", 0)
+"""The client of requests that don't look at it."""
+
+partition_of = lru_cache(maxsize=65536)(partition_for)
+
+GroupSlot = Slot[Shard]
+
+
+class GroupCoordinator(CoordinatorRuntime[Shard]):
+    """The group coordinators of a cluster's brokers. ``rng`` gives the random part of member ids."""
+
+    watch: GroupWatch | None
+
+    def __init__(self, state: ClusterState, *, rng: random.Random | None = None) -> None:
+        self.settings = settings_of(state.config)
+        self._rng = rng or random.SystemRandom()
+        super().__init__(
+            state,
+            CoordinatorKind(
+                topic=OFFSETS_TOPIC,
+                partition_of=partition_of,
+                new_shard=lambda index: Shard(index, self.settings, self._new_id),
+                new_loader=lambda: Loader(self.settings),
+                load_error_disowns=self.settings.policy.load_error_disowns,
+                appends_need_min_isr=self.settings.policy.appends_need_min_isr,
+            ),
+        )
+        self.max_metadata_chars = state.config.int("offset.metadata.max.bytes")
+        self.legacy_offsets: dict[tuple[str, str, int], Offset] = {}
+        """What OffsetCommit v0 stored (ZooKeeper's part, once): by group, topic and partition; read by OffsetFetch v0 alone."""
+        self.presence: Presence | None = None
+        """Keeps members alive while somebody moves the clock; None beside a clock that moves by itself."""
+
+    def observe(self, watch: GroupWatch) -> None:
+        """Let ``watch`` see every step from here on, and first what there is."""
+        self._flush_dirty()
+        self.watch = watch
+        for slot in self._slots.values():
+            watch.look(slot.shard, slot.partition.name, list(slot.shard.groups), {"kind": "load"})
+
+    def keep_members_alive(self, is_open: Callable[[Any], bool]) -> None:
+        """The clock is going to be moved by hand: see ``session_keepalive``. ``is_open`` tells whether a connection still is."""
+        self.presence = Presence(is_open, self.loaded, self._timers)
+
+    def pending(self, partition: Partition) -> int:
+        """How many requests wait until what was appended to an offsets partition is committed."""
+        slot = self._slots.get(partition.index)
+        if slot is None or slot.partition is not partition:
+            return 0
+        writes = slot.shard.writes.values()
+        waiting = {
+            token for write in writes for token in getattr(write, "tokens", (write.token,)) if token in self._tokens
+        }
+        for group in slot.shard.groups.values() if slot.shard.writes else ():
+            waiting |= {m.sync_token for m in group.members.values() if m.sync_token in self._tokens}
+        return len(waiting)
+
+    # what the runtime asks
+
+    def _hear(self, slot: GroupSlot, request: Request, ctx: RequestContext) -> None:
+        if self.presence is None:
+            self._step(slot, request)
+        else:
+            self.presence.heard(slot.shard, request.body, ctx, partial(self._step, slot, request))
+
+    def _shares(self, body: Any) -> bool:
+        return type(body) is CommitOffsets
+
+    def _may_wait(self, slot: GroupSlot, body: Any) -> bool:
+        return type(body) is CommitOffsets and body.group_id in slot.shard.groups  # else one before may make the group
+
+    def _spared(self, slot: GroupSlot, key: TimerKey) -> int | None:
+        return None if self.presence is None else self.presence.spares(slot.shard, key)
+
+    def lost(self, shard: Shard) -> None:
+        """Its groups are no more."""
+        shard.groups.clear()
+
+    def flush_requests(self, slot: GroupSlot, now_ms: int) -> None:
+        """Commit what was collected."""
+        commit_turn(self, slot, now_ms)
+
+    # requests that come again and again
+
+    def heartbeat(self, shard: Shard, request: Heartbeat) -> Err | None:
+        """Step ``shard`` with a Heartbeat that is answered at once; None, and nothing done, where it may have to wait."""
+        slot = self._slots[shard.partition]
+        if slot.turn or slot.open:
+            self._flush(slot)
+        if shard.writes or self.watch is not None or self.presence is not None:
+            return None
+        outcome = shard.step(Request(_AT_ONCE, _NOBODY, request), self.clock.now_ms())
+        self._perform(slot, outcome)
+        error: Err = outcome.replies[0][1]
+        return error
+
+    def heartbeat_again(self, shard: Shard, node_id: int, request: Heartbeat) -> Callable[[], bool] | None:
+        """For a Heartbeat that was just answered, and that comes again and again: a function that restarts the member's session and
+        returns True while all that the answer hung on - who coordinates, the group's state and generation, the member - is as it
+        was; else it returns False and has done nothing. None where there is no such member.
+        """
+        group = shard.groups.get(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if group is None or member is None:
+            return None
+        slot = self._slots[shard.partition]
+        group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
+        partition, slots, groups, writes = slot.partition, self._slots, shard.groups, shard.writes
+        index, state, generation = partition.index, group.state, group.generation
+        session = self._timers.armed((index, ("session", group_id, member_id)))
+        timeout_ms, now_ms = member.session_timeout_ms, self.clock.now_ms
+        if session is None:
+            return None
+
+        def again() -> bool:
+            if (
+                group.state is not state
+                or group.generation != generation
+                or groups.get(group_id) is not group
+                or group.members.get(member_id) is not member
+                or partition.leader != node_id
+                or slots.get(index) is not slot
+                or not session.alive
+                or member.session_timeout_ms != timeout_ms
+                or slot.open
+                or slot.turn
+                or writes
+                or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+            ):
+                return False
+            session.deadline_ms = now_ms() + timeout_ms
+            return True
+
+        return again
+
+    def slot_of(self, shard: Shard) -> GroupSlot:
+        """Where to :meth:`commit_later` for a shard that was located: its own as long as the state's version stays."""
+        return self._slots[shard.partition]
+
+    def commit_later(self, slot: GroupSlot, commit: LateCommit) -> None:
+        """Collect a commit that repeats a layout for this turn; it is answered from :meth:`flush_turn`, or later where the log holds
+        it up by then."""
+        size_bytes = commit[0].size_bytes
+        if slot.open or slot.turn_bytes + size_bytes > slot.partition.log.config.max_message_bytes:
+            self._flush(slot)
+        if not slot.turn:
+            self._dirty.append(slot)
+        slot.turn.append(commit)
+        slot.turn_bytes += size_bytes
+        buggify = self.state.buggify
+        if buggify is not None and buggify.fires("appends alone"):
+            self._flush(slot)
+
+    def _new_id(self) -> str:
+        raw = self._rng.getrandbits(128)
+        text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def settings_of(config: BrokerConfig) -> Settings:
+    """The coordinator's settings out of the broker's configs."""
+    return Settings(
+        policy=policy_of(config.coordinator, release(config.as_version)),
+        initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        max_group_size=config.int("group.max.size"),
+        commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+        offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+        reads_later_records=release(config.as_version) >= (3, 5),
+    )

@@ -1,0 +1,286 @@
+"""Writes into the journal what becomes of groups: the coordinator's steps, seen from outside.
+
+    watch = GroupWatch(journal)
+    outcome = watch.step(shard, "__consumer_offsets-12", event, now_ms)     # in place of shard.step(event, now_ms)
+
+Rules:
+1. It looks at a shard before and after a step and never changes it.
+2. A ``group`` event is written where a step changed what a snapshot shows. Heartbeats and commits only restart sessions: no look.
+3. The cost of a look grows with the group, and so does its event: of a group larger than WHOLE only the members that changed stand in
+   it (``size`` tells how many there are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.coordinator.blocks import CommitBlocks
+from broker_sim.coordinator.group import CUT_OFF, Group, Member
+from broker_sim.coordinator.outcome import (
+    Appended,
+    CommitOffsets,
+    Committed,
+    Event,
+    Heartbeat,
+    Outcome,
+    Request,
+    StableFetch,
+    TimerFired,
+    TopicsChanged,
+)
+from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
+from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.state import Write
+from broker_sim.journal import Journal
+from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
+
+if TYPE_CHECKING:
+    from broker_sim.handlers.context import RequestContext
+
+WHOLE = 64
+"""Members that a snapshot shows all of."""
+
+_QUIET = (Heartbeat, CommitOffsets, CommitBlocks, StableFetch)
+_APIS = {JoinGroupRequest: "JoinGroup", SyncGroupRequest: "SyncGroup"}
+
+Snapshot = dict[str, Any]
+
+
+class GroupWatch:
+    """The journal's eye on all shards of a cluster."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.requests: dict[int, tuple[int, str]] = {}
+        """Token of a request that is not answered -> its number in the journal and its API."""
+        self._known: dict[tuple[int, str], Snapshot] = {}  # what was last seen of a group, by shard and group id
+
+    def step(self, shard: Shard, log: str, event: Event, now_ms: int) -> Outcome:
+        """``shard.step(event, now_ms)``, with its traces."""
+        if type(event) is TimerFired:
+            self._timer(log, event, now_ms)
+        if type(event) is Request and isinstance(event.body, _QUIET):
+            return shard.step(event, now_ms)
+        before = list(shard.groups)
+        writes = dict(shard.writes)
+        outcome = shard.step(event, now_ms)
+        published = [w for t, w in writes.items() if t not in shard.writes] if _publishes(event) else []
+        touched = _touched(event, writes, published)
+        if touched is None or len(before) != len(shard.groups):
+            touched = dict.fromkeys([*(touched or ()), *before, *shard.groups])
+        for write in published:
+            self._offsets(log, write)
+        if touched:
+            self.look(shard, log, touched, self._cause(event))
+        return outcome
+
+    def look(self, shard: Shard, log: str, groups: Iterable[str], cause: dict[str, Any]) -> None:
+        """Write what is no longer as it was last seen."""
+        for group_id in groups:
+            key = (shard.partition, group_id)
+            group = shard.groups.get(group_id)
+            before = self._known.get(key)
+            after = None if group is None else snapshot(group)
+            if before == after:
+                continue
+            if after is None:
+                del self._known[key]
+            else:
+                self._known[key] = after
+            self.journal.write(
+                "group", log=log, group=group_id, cause=cause, before=_shown(before, after), after=_shown(after, before)
+            )
+
+    def asked(self, token: int, ctx: RequestContext) -> None:
+        """A request is about to be stepped."""
+        self.requests[token] = (getattr(ctx, "request_id", 0), ctx.route.name)
+
+    def answered(self, token: int) -> None:
+        """A request has its answer."""
+        self.requests.pop(token, None)
+
+    def loading(self, log: str) -> None:
+        """A log is being read."""
+        self.journal.write("load", log=log, action="started")
+
+    def appended(self, log: str, shard: Shard, tickets: list[int], last_offset: int, error: Err, end: int) -> None:
+        """An append got its answer; ``end`` is the high watermark. Called before the shard is told."""
+        writes = [shard.writes[ticket] for ticket in tickets]
+        records = [record for write in writes for record in write.records]
+        tokens = [token for write in writes for token in tokens_of(write)]
+        fields: dict[str, Any] = {} if error is Err.NONE else {"error": error.name}
+        self.journal.write(
+            "append",
+            log=log,
+            requests=[self.requests[token][0] for token in tokens if token in self.requests],
+            kinds=list(dict.fromkeys(map(_kind, records))),
+            groups=list(dict.fromkeys(record.group_id for record in records)),
+            records=len(records),
+            base_offset=last_offset - len(records) + 1 if error is Err.NONE else -1,
+            last_offset=last_offset,
+            high_watermark=end,
+            **fields,
+        )
+
+    def committed(self, log: str, shard: Shard, high_watermark: int) -> None:
+        """The high watermark has moved at last. Called before the shard is told."""
+        groups = [r.group_id for w in shard.writes.values() if w.last_offset < high_watermark for r in w.records]
+        self.journal.write("committed", log=log, high_watermark=high_watermark, groups=list(dict.fromkeys(groups)))
+
+    def loaded(self, shard: Shard, log: str, records: int, skipped: int, *, failed: str) -> None:
+        """The shard has read its log, or ``failed`` to."""
+        groups = list(shard.groups)
+        if failed:
+            self.journal.write("load", log=log, action="failed", error=failed)
+        else:
+            self.journal.write("load", log=log, action="finished", groups=len(groups), records=records, skipped=skipped)
+        self.look(shard, log, groups, {"kind": "load"})
+
+    def unloading(self, shard: Shard) -> Callable[[str], None]:
+        """The shard is about to go with all its groups; what is returned is called with its log's name when it has."""
+        groups = list(shard.groups)
+
+        def unloaded(log: str) -> None:
+            self.journal.write("load", log=log, action="unloaded", groups=len(groups))
+            self.look(shard, log, groups, {"kind": "unload"})
+
+        return unloaded
+
+    def _timer(self, log: str, event: TimerFired, now_ms: int) -> None:
+        kind, *rest = event.key
+        fields: dict[str, Any] = {}
+        if kind == "append":
+            fields["ticket"] = rest[0]
+        elif rest:
+            fields["group"] = rest[0]
+            if len(rest) > 1:
+                fields["member"] = rest[1]
+        self.journal.write("timer", log=log, timer=kind, due_ms=now_ms, **fields)
+
+    def _offsets(self, log: str, write: Write) -> None:
+        groups: dict[str, dict[str, int]] = {}
+        for record in write.records:
+            if isinstance(record, OffsetRecord) and record.value is not None:
+                groups.setdefault(record.group_id, {})[f"{record.topic}-{record.partition}"] = record.value.offset
+        tokens = [token for token in tokens_of(write) if token in self.requests]
+        request = {"request": self.requests[tokens[0]][0]} if len(tokens) == 1 else {}
+        for group_id, offsets in groups.items():
+            self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
+
+    def _cause(self, event: Event) -> dict[str, Any]:
+        if type(event) is Request:
+            number, api = self.requests.get(event.token, (0, ""))
+            cause = {
+                "kind": "request",
+                "request": number,
+                "api": api or _APIS.get(type(event.body), type(event.body).__name__),
+            }
+            member = getattr(event.body, "member_id", None) or getattr(event.body, "group_instance_id", None)
+            return {**cause, "member": member} if member else cause
+        if type(event) is TimerFired:
+            kind, *rest = event.key
+            cause = {"kind": "timer", "timer": kind}
+            if kind != "append" and rest:
+                cause["group"] = rest[0]
+                if len(rest) > 1:
+                    cause["member"] = rest[1]
+            return cause
+        if type(event) is Appended:
+            return {"kind": "append", "error": None if event.error is Err.NONE else event.error.name}
+        if type(event) is Committed:
+            return {"kind": "committed", "high_watermark": event.high_watermark}
+        return {"kind": "topics"}
+
+
+def tokens_of(write: Write) -> list[int]:
+    """The requests that wait for a write."""
+    many = getattr(write, "tokens", None)
+    if many is not None:
+        return list(many)
+    return [] if write.token is None else [write.token]
+
+
+def snapshot(group: Group) -> Snapshot:
+    """A group as the journal shows it."""
+    return {
+        "state": group.state.value,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "size": len(group.members),
+        "members": [_member(group, member) for member in group.members.values()],
+        "pending": list(group.pending_members),
+    }
+
+
+def _member(group: Group, member: Member) -> dict[str, Any]:
+    parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
+    waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
+    consumer = member.protocol_type == "consumer"
+    metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
+    return {
+        "member": member.member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "instance": member.instance_id,
+        "waits": waits,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "topics": _topics(metadata) if consumer else None,
+        "assignment": _partitions(member.assignment) if consumer else None,
+    }
+
+
+_topics = lru_cache(4096)(subscribed_topics)
+_partitions = lru_cache(4096)(assigned_partitions)
+"""The same bytes are looked at again at every step of a group's, and most members subscribe to the same."""
+
+
+def _shown(one: Snapshot | None, other: Snapshot | None) -> Snapshot | None:
+    """``one`` as it is written: of a large group the members that ``other`` has not, or has otherwise."""
+    if one is None or one["size"] <= WHOLE:
+        return one
+    known = {member["member"]: member for member in other["members"]} if other else {}
+    return {**one, "members": [member for member in one["members"] if known.get(member["member"]) != member]}
+
+
+def _kind(record: Record) -> str:
+    if record.value is None:
+        return "tombstone"
+    return "group" if isinstance(record, GroupRecord) else "offsets"
+
+
+def _publishes(event: Event) -> bool:
+    return type(event) in (Appended, Committed) and event.error is Err.NONE  # type: ignore[union-attr]
+
+
+def _touched(event: Event, writes: dict[int, Write], published: list[Write]) -> dict[str, None] | None:
+    """The groups to look at; None for all."""
+    if type(event) is TopicsChanged:
+        return None
+    if type(event) is Request:
+        group_id = getattr(event.body, "group_id", None)
+        return None if group_id is None else {group_id: None}
+    if type(event) is TimerFired:
+        kind, *rest = event.key
+        if kind == "append":
+            write = writes.get(int(rest[0]))
+            return {} if write is None else _groups(write)
+        return {str(rest[0]): None} if rest else None
+    if type(event) is Appended:
+        found: dict[str, None] = {}
+        for ticket in (event.ticket, *event.more):
+            found.update(_groups(writes[ticket]))
+        return found
+    return dict.fromkeys(group for write in published or writes.values() for group in _groups(write))
+
+
+def _groups(write: Write) -> dict[str, None]:
+    named: dict[str, None] = {record.group_id: None for record in write.records}
+    own = getattr(write, "group_id", None)
+    return {own: None, **named} if own else named

@@ -1,0 +1,165 @@
+"""Keyed timers over one clock: thousands of sessions that are moved at every heartbeat cost one loop timer.
+
+Moving an armed key to a later time only notes the new deadline; its place in the order stays, and when that comes up the noted deadline
+decides. So a heartbeat costs one look-up, or none where the ``Armed`` is at hand. ``cancel`` takes the key out: a group that is gone
+leaves nothing behind.
+
+Where the loop was held up past a deadline - by work of ours, by a process that got no processor - two things must hold. Nobody's
+session may end while its heartbeat lies unread in a socket: so what is late fires only after the sockets were read once more
+(``Clock.call_after_reading``). And a request that came behind the deadline must not see the time before it: so whoever handles one
+that is no sign of life asks ``overdue`` first, and waits by ``then``. Loops give neither: which of timers and sockets they look at
+first differs, and a timer that rings late would take along all that came due since the sockets were last read. Time that stands still
+while code runs, moved by hand or virtual, is never late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+from sortedcontainers import SortedList
+
+from broker_sim.common.clock import Clock, Timer
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Armed(Generic[K]):
+    """A key that is armed. ``deadline_ms`` may be moved on, never back, while it is ``alive``: not yet fired, not cancelled."""
+
+    __slots__ = ("alive", "deadline_ms", "key", "place")
+
+    def __init__(self, key: K, deadline_ms: int) -> None:
+        self.key, self.deadline_ms, self.alive = key, deadline_ms, True
+        self.place = (0, 0)  # when to look at it, and a number
+
+
+class KeyedTimers(Generic[K]):
+    """Calls ``fire(key)`` when ``clock.now_ms()`` has reached the key's deadline, in the order of (deadline, arming)."""
+
+    def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
+        self._clock, self._fire = clock, fire
+        self._armed: dict[K, Armed[K]] = {}
+        self._order: SortedList = SortedList()  # (when to look at it, a number, the armed one)
+        self._number = 0
+        self._alarm: Timer | None = None
+        self._alarm_ms = 0
+        self._reading_ms: int | None = None  # what is due by then fires as soon as the sockets were read
+        self._waiting: list[Callable[[], object]] = []
+
+    def __len__(self) -> int:
+        return len(self._armed)
+
+    def __iter__(self) -> Iterator[tuple[int, K]]:
+        """Every armed (deadline, key), the next one first."""
+        return iter(sorted(((one.deadline_ms, key) for key, one in self._armed.items()), key=lambda pair: pair[0]))
+
+    def armed(self, key: K) -> Armed[K] | None:
+        """The key's deadline to move on, None if it isn't armed."""
+        return self._armed.get(key)
+
+    def deadline_ms(self, key: K) -> int | None:
+        """When ``key`` will fire, None if it isn't armed."""
+        one = self._armed.get(key)
+        return None if one is None else one.deadline_ms
+
+    def set(self, key: K, deadline_ms: int) -> None:
+        """Arm ``key``, or move it."""
+        one = self._armed.get(key)
+        if one is None:
+            one = self._armed[key] = Armed(key, deadline_ms)
+            self._enter(one)
+            return
+        one.deadline_ms = deadline_ms
+        if deadline_ms < one.place[0]:
+            self._order.remove((*one.place, one))
+            self._enter(one)
+
+    def cancel(self, key: K) -> None:
+        """Disarm ``key``; nothing happens if it isn't armed."""
+        one = self._armed.pop(key, None)
+        if one is not None:
+            one.alive = False
+            self._order.remove((*one.place, one))
+
+    def clear(self) -> None:
+        """Disarm everything."""
+        for one in self._armed.values():
+            one.alive = False
+        self._armed.clear()
+        self._order.clear()
+        self._waiting.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _enter(self, one: Armed[K]) -> None:
+        self._number += 1
+        deadline_ms = one.deadline_ms
+        one.place = (deadline_ms, self._number)
+        self._order.add((deadline_ms, self._number, one))
+        if self._alarm is None or deadline_ms < self._alarm_ms:
+            self._set_alarm(deadline_ms)
+
+    def _set_alarm(self, deadline_ms: int) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        self._alarm = self._clock.call_at_ms(deadline_ms, self._run)
+
+    def overdue(self) -> bool:
+        """Whether a timer should have fired before this very millisecond, and will have when a callback given to :meth:`then` is
+        called."""
+        if self._reading_ms is None:
+            now = self._clock.now_ms()
+            return self._late(now) and self._read_first(now)
+        return True
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call ``callback()`` once the timers that are overdue have fired."""
+        self._waiting.append(callback)
+
+    def _run(self) -> None:
+        self._alarm = None
+        now = self._clock.now_ms()
+        if self._reading_ms is None and not (self._late(now) and self._read_first(now)):
+            self._fire_due(now)
+
+    def _late(self, now: int) -> bool:
+        """Whether a deadline has passed, and not just now."""
+        order = self._order
+        while order and order[0][0] < now:
+            one: Armed[K] = order[0][2]
+            if one.deadline_ms < now:
+                return True
+            order.pop(0)
+            self._enter(one)
+        return False
+
+    def _read_first(self, now: int) -> bool:
+        if not self._clock.call_after_reading(self._caught_up):
+            return False
+        self._reading_ms = now
+        return True
+
+    def _caught_up(self) -> None:
+        """The sockets were read: what was due when that began fires. What has come due since then is another matter."""
+        due_ms, self._reading_ms = self._reading_ms, None
+        assert due_ms is not None
+        self._fire_due(due_ms)
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _fire_due(self, now: int) -> None:
+        order = self._order
+        while order and order[0][0] <= now:
+            one: Armed[K] = order.pop(0)[2]
+            if one.deadline_ms > now:
+                self._enter(one)
+            else:
+                one.alive = False
+                del self._armed[one.key]
+                self._fire(one.key)
+        if order and (self._alarm is None or order[0][0] < self._alarm_ms):
+            self._set_alarm(order[0][0])

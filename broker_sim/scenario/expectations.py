@@ -1,0 +1,298 @@
+"""Signs: what a scenario waits for, expects or forbids.
+
+A sign is a map in the file and a question to the run:
+
+    {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}}
+    {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
+    {event: timer, timer: session, count: 1}                                         # any event of the journal, by its fields
+    {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # what a client told
+    {fault: lost, hits: 2}
+    {group: billing, committed: went_back}                                           # for never
+
+``Sign.seen(event)`` is fed with every event once, in order; ``holds(run)`` answers now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker_sim.common.text import nearest, unknown
+from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
+from broker_sim.fields.kinds import Choice, Count, Kind
+from broker_sim.journal import EVENTS
+from broker_sim.scenario.files import Table, count, flag, table_of, text
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+
+__all__ = ["Run", "Sign", "sign_of", "signs_of"]
+
+Event = dict[str, Any]
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+class Run(Protocol):
+    """What a sign may ask."""
+
+    kafka: Cluster
+    faults: dict[str, Any]
+    """The scenario's faults by name."""
+
+    def request_of(self, event: Event) -> Event | None:
+        """The request that an event belongs to."""
+
+
+class Sign:
+    """One sign; see the module."""
+
+    what = ""
+    """In words."""
+
+    where = ""
+    """``file:line`` of it."""
+
+    def begin(self) -> None:
+        """Forget what was seen: count from here."""
+
+    def seen(self, event: Event, run: Run) -> None:
+        """An event of the journal."""
+
+    def holds(self, run: Run) -> bool:
+        raise NotImplementedError
+
+    def now(self, run: Run) -> str:
+        """How it stands, in words."""
+        return ""
+
+
+class GroupSign(Sign):
+    """A group as it is now."""
+
+    def __init__(self, group: str, table: Table) -> None:
+        self.group = group
+        self.state = table.take("state", GROUP_STATE, None)
+        self.members = table.take("members", count, None)
+        self.generation = table.take("generation", count, None)
+        self.lag_below = table.take("lag_below", Count(1), None)
+        self.committed = table.take("committed", _offsets, None)
+        self.leader = table.take("leader", text, None)
+        asked = {key: value for key, value in table.plain().items() if key in _OF_GROUPS}
+        if not asked:
+            _guess(table, _OF_GROUPS)
+            raise table.error(f"nothing is said of {group}: it takes {', '.join(_OF_GROUPS)}")
+        self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
+
+    def holds(self, run: Run) -> bool:
+        group = run.kafka.group(self.group)
+        members = group.members
+        return (
+            (self.state is None or group.state == self.state)
+            and (self.members is None or self.members(len(members)))
+            and (self.generation is None or self.generation(group.generation))
+            and (
+                self.leader is None
+                or any(self.leader in (m.client_id, m.instance_id, m.member_id) for m in members if m.leader)
+            )
+            and (self.committed is None or self._committed(run))
+            and (self.lag_below is None or sum(group.lag().values()) < self.lag_below)
+        )
+
+    def _committed(self, run: Run) -> bool:
+        offsets = {
+            f"{topic}-{index}": offset for (topic, index), offset in run.kafka.group(self.group).committed().items()
+        }
+        return all(at_least <= offsets.get(log, -1) for log, at_least in (self.committed or {}).items())
+
+    def now(self, run: Run) -> str:
+        group = run.kafka.group(self.group)
+        lag = f", lag {sum(group.lag().values())}" if self.lag_below is not None else ""
+        return f"it is {group.state} with {len(group.members)} members in generation {group.generation}{lag}"
+
+
+class EventSign(Sign):
+    """Events of the journal, counted."""
+
+    def __init__(self, table: Table) -> None:
+        self.count = table.take("count", count, count(">=1"))
+        answered = table.take("answered", flag, False) or "error" in table
+        self.fields = table.rest()
+        kind = self.fields.pop("event", None)
+        if kind is None:
+            kind = "response" if answered else "request"
+        if not isinstance(kind, str) or kind not in EVENTS:
+            raise table.error(str(unknown("event", str(kind), EVENTS)), "event")
+        known = {name.rstrip("?") for name in EVENTS[kind]}
+        if kind == "response":
+            known |= {name.rstrip("?") for name in EVENTS["request"]}
+        for key in self.fields:
+            if key not in known:
+                raise table.error(f"{kind}: {unknown('field', key, sorted({*known, 'count'}))}", key)
+            if key in _NAMES:
+                self.fields[key] = table.take(key, _known(key))
+        self.kind, self.hits = kind, 0
+        self.what = f"{kind} " + ", ".join(f"{key} {value}" for key, value in self.fields.items())
+
+    def begin(self) -> None:
+        self.hits = 0
+
+    def seen(self, event: Event, run: Run) -> None:
+        if event["event"] != self.kind:
+            return
+        whole = event
+        if self.kind == "response":
+            whole = {**(run.request_of(event) or {}), **event}
+        if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
+            self.hits += 1
+
+    def holds(self, run: Run) -> bool:
+        return self.count(self.hits)
+
+    def now(self, run: Run) -> str:
+        return f"it was seen {self.hits} times"
+
+
+class ClientSign(EventSign):
+    """What a client of the scenario told."""
+
+    def __init__(self, table: Table) -> None:
+        self.count = table.take("count", count, count(">=1"))
+        client, says = table.take("client", text), table.take("says", _saying, "*")
+        self.client = client
+        words = table.take("text", text, "*")
+        self.kind, self.hits = "client", 0
+        self.fields = {"client": client, "says": says, "text": words}
+        self.what = f"client {client} says {says}" + ("" if words == "*" else f" {words}")
+
+
+class FaultSign(Sign):
+    """A fault's hits."""
+
+    def __init__(self, table: Table) -> None:
+        self.name, self.hits = table.take("fault", text), table.take("hits", count, count(">=1"))
+        self.what = f"fault {self.name} hits"
+
+    def holds(self, run: Run) -> bool:
+        return self.name in run.faults and self.hits(run.faults[self.name].hits)
+
+    def now(self, run: Run) -> str:
+        return f"it hit {run.faults[self.name].hits} times" if self.name in run.faults else "it isn't installed yet"
+
+
+class WentBack(Sign):
+    """A committed offset that became smaller."""
+
+    def __init__(self, group: str) -> None:
+        self.group, self.what = group, f"a committed offset of {group} went back"
+        self.highest: dict[str, int] = {}
+        self.fallen = ""
+
+    def seen(self, event: Event, run: Run) -> None:
+        if event["event"] != "offsets" or event["group"] != self.group:
+            return
+        for log, offset in event["offsets"].items():
+            if offset < self.highest.get(log, -1) and not self.fallen:
+                self.fallen = f"{log} went from {self.highest[log]} to {offset}"
+            self.highest[log] = max(offset, self.highest.get(log, -1))
+
+    def holds(self, run: Run) -> bool:
+        return bool(self.fallen)
+
+    def now(self, run: Run) -> str:
+        return self.fallen
+
+
+def sign_of(table: Table) -> Sign:
+    """The sign that a map describes. Raises WrongFile."""
+    if "client" in table and "event" not in table and "api" not in table:
+        sign: Sign = ClientSign(table)
+    elif "fault" in table and "event" not in table:
+        sign = FaultSign(table)
+    elif "api" in table or "event" in table:
+        sign = EventSign(table)
+    elif "group" in table:
+        group = table.take("group", text)
+        if table.take("committed", lambda value: value, None) == "went_back":
+            sign = WentBack(group)
+        else:
+            sign = GroupSign(group, table)
+    else:
+        _guess(table, (*_HEADS, "never", "happened"))
+        raise table.error(f"{table.what} names nothing to look at: it has one of {', '.join(_HEADS)}")
+    table.done()
+    sign.where = table.place
+    return sign
+
+
+def _guess(table: Table, known: tuple[str, ...]) -> None:
+    """Raise WrongFile for the first key that was probably meant to be one of these, and isn't."""
+    for key in table.names():
+        meant = nearest(key, known)
+        if meant not in (None, key):
+            raise table.error(f"{table.what} has no key {key!r}; did you mean {meant!r}?", key)
+
+
+def signs_of(table: Table) -> list[Sign]:
+    """As ``sign_of``; ``group: {billing: {...}, audit: {...}}`` is one for each."""
+    nested = table.peek("group")
+    if not isinstance(nested, Table):
+        return [sign_of(table)]
+    table.take("group", lambda value: value)
+    found: list[Sign] = []
+    for name in nested.names():
+        inner = nested.take(name, lambda value: table_of(value, "a group"))
+        if inner.take("committed", lambda value: value, None) == "went_back":
+            found.append(WentBack(name))
+        else:
+            found.append(GroupSign(name, inner))
+        inner.done()
+        found[-1].where = nested.where(name)
+    table.done()
+    return found
+
+
+_OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader")
+_HEADS = ("group", "api", "event", "client", "fault")
+_TIMERS = ("session", "pending", "rebalance", "sync", "append", "expire", "transactions")
+_SAYINGS = ("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left")
+_NAMES: dict[str, Kind[Any]] = {"api": ApiName(), "error": ErrorCode(none=True), "timer": Choice(_TIMERS)}
+"""The fields of events whose values are known beforehand."""
+
+
+def _known(key: str) -> Callable[[Any], str]:
+    """Reads a field whose values are known beforehand; a pattern stays as it is."""
+
+    def read(value: Any) -> str:
+        if isinstance(value, str) and _GLOB.search(value):
+            return value
+        found = _NAMES[key].read(value, key)
+        return found.name if isinstance(found, Err) else str(found)
+
+    return read
+
+
+def _saying(value: Any) -> str:
+    word = text(value)
+    close = nearest(word, _SAYINGS)
+    if word not in _SAYINGS and close is not None:
+        raise unknown(
+            "saying of a client", word, _SAYINGS
+        )  # another one that is far from all may be a foreign program's
+    return word
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, str) and isinstance(value, str):
+        return fnmatchcase(value, wanted)
+    if isinstance(value, list) and not isinstance(wanted, list):
+        return any(_matches(one, wanted) for one in value)
+    return bool(value == wanted)
+
+
+def _offsets(value: Any) -> dict[str, int]:
+    table = table_of(value, "committed")
+    return {log: table.take(log, Count(0)) for log in table.names()}

@@ -1,0 +1,199 @@
+"""Code that does not come back: it computes without end, or waits for the real world where no pin reaches (a socket or lock in C).
+
+Rules:
+1. A thread outside of the simulation looks every second whether callbacks have run. Where none has for ``patience_s`` real seconds, a
+   signal interrupts the main thread, wherever it stands, and `SimStuck` is raised there. It ends the run, swallowed or not.
+2. Who stands at a debugger's prompt has time. So has the test's own code between two runs.
+3. Once an alarm has rung (``alarms``), the first look that finds it waiting still has no patience: what it raised is raised there.
+4. Signals reach the main thread alone: a simulation in another one, or on a system without them, is not guarded.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from broker_sim.common.text import duration_text
+from broker_sim.simulation.errors import SimForbidden, SimStuck, caller
+from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual.alarms import Alarms, is_uninterrupted
+from broker_sim.simulation.virtual.process import PROCESS
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.virtual.loop import SimLoop
+
+__all__ = ["patience"]
+
+_LOOK_S = 1.0
+_IDLE = 10
+"""Looks without a simulation after which the thread ends."""
+_DEBUGGERS = ("pdb", "bdb", "IPython", "pydevd", "debugpy")
+_LOOP = str(Path(__file__).with_name("loop.py"))
+_THREADS = str(Path(__file__).parents[1] / "sync" / "threads.py")
+_times, _gettime = os.times, getattr(time, "clock_gettime", None)
+"""The real ones: what is looked at in the simulation's own thread has its time."""
+_SHOWN = 6
+"""Frames that the error shows."""
+
+
+class _Insists(BaseException):
+    """For code that swallows every Exception."""
+
+
+class _Guard:
+    """One simulation, as long as it is there."""
+
+    def __init__(self, loop: SimLoop, alarms: Alarms, patience_s: float) -> None:
+        self.loop, self.alarms, self.patience_s = loop, alarms, patience_s
+        self.look_s = min(_LOOK_S, patience_s / 4)
+        self.main = threading.get_ident()
+        self.steps, self.waited_s = -1, 0.0
+        self.main_s = self.all_s = 0.0
+        self.used_s = self.all_used_s = 0.0
+        """CPU seconds between the last two looks: of the main thread, of all threads."""
+        self.busy = False
+        self.calls = 0
+
+    def look(self) -> None:
+        """In the thread. Looks are counted, not seconds: while the whole process is stopped nobody loses patience."""
+        steps, running = self.loop.steps, self.loop.is_running()
+        main_s, all_s = _thread_s(self.main), _process_s()
+        self.used_s, self.all_used_s = main_s - self.main_s, all_s - self.all_s
+        self.main_s, self.all_s = main_s, all_s
+        if steps != self.steps or not (running or self.alarms.late):
+            self.steps, self.waited_s, self.calls = steps, 0.0, 0
+            return
+        self.waited_s += self.look_s
+        natives = self.loop.native_threads
+        if natives is not None and natives.forbidden(natives.names()) is not None:
+            self.waited_s = self.patience_s
+        if self.waited_s >= self.patience_s or self.alarms.error is not None:
+            signal.pthread_kill(self.main, signal.SIGVTALRM)
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread."""
+        alarm = self.alarms.error
+        if not self.loop.is_running():
+            if self.alarms.late and not is_uninterrupted(frame):
+                self.alarms.due()
+            return
+        interrupted, frame = frame, _running(frame)
+        stack = traceback.extract_stack(frame)
+        if any(
+            each.filename.endswith(f"{name}.py") or f"/{name}/" in each.filename
+            for each in stack
+            for name in _DEBUGGERS
+        ):
+            return
+        self.calls += 1
+        ends = self.alarms.loop is None
+        if self.calls == 1:  # later this handler's own work counts
+            self.busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
+        self.loop.forbidden = self._error(frame, stack) if alarm is None or ends else alarm
+        if self.calls > 2:
+            raise _Insists
+        raise self.loop.forbidden
+
+    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimForbidden:
+        natives = self.loop.native_threads
+        forbidden = None if natives is None else natives.forbidden(natives.names(), frame)
+        return forbidden or self._stuck(frame, stack)
+
+    def _stuck(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
+        process = PROCESS.get()
+        host = f" on host {process.host}" if process is not None else ""
+        what = "computes" if self.busy else "waits for the real world"
+        instead = "let it yield: await asyncio.sleep(0) now and then" if self.busy else "use asyncio's means"
+        lasted = duration_text(self.patience_s * 1000)
+        ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
+        shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
+        return SimStuck(
+            f"code{host}{caller(frame)} {what}, for {lasted} of real time: {instead}; "
+            f"simulate(patience=...) gives it more\n{shown}"
+        )
+
+
+def _running(frame: FrameType | None) -> FrameType | None:
+    """Where the simulation stands: in the main thread, or in that of a synchronous program which has its turn."""
+    threads = patches.threads()
+    if frame is None or frame.f_code.co_filename != _THREADS:
+        return frame
+    frames = sys._current_frames()
+    theirs = [frames[ident] for ident in threads if ident in frames]
+    return next((each for each in theirs if each.f_code.co_filename != _THREADS), frame)
+
+
+def _process_s() -> float:
+    times = _times()
+    return times.user + times.system
+
+
+def _thread_s(ident: int) -> float:
+    """CPU seconds of the main thread: what other threads of the process compute is not the simulation's. Of no other one is this
+    asked, since it must not be of one that has just ended."""
+    if _gettime is None or not hasattr(time, "pthread_getcpuclockid"):
+        return _process_s()
+    used: float = _gettime(time.pthread_getcpuclockid(ident))
+    return used
+
+
+class _Watch:
+    """The thread, and what it looks at."""
+
+    def __init__(self) -> None:
+        self.guard: _Guard | None = None
+        self.look_s = _LOOK_S
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def begin(self, guard: _Guard) -> None:
+        with self._lock:
+            self.guard, self.look_s = guard, guard.look_s
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="broker-sim patience", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(self.look_s)
+            idle = 0 if self._look() else idle + 1
+            if idle > _IDLE:
+                with self._lock:
+                    if self.guard is None:
+                        self._thread = None
+                        return
+
+    def _look(self) -> bool:
+        guard = self.guard  # known here alone: nothing of a simulation outlives it
+        if guard is not None:
+            guard.look()
+        return guard is not None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def patience(loop: SimLoop, alarms: Alarms, patience_s: float) -> Iterator[None]:
+    """Guard a simulation while the block runs; to be entered before anything is pinned, in a block that keeps ``alarms``."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_kill"):
+        yield
+        return
+    guard = _Guard(loop, alarms, patience_s)
+    before = signal.signal(signal.SIGVTALRM, guard.interrupt)
+    _watch.begin(guard)
+    try:
+        yield
+    finally:
+        _watch.guard = None
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,0 +1,134 @@
+"""A workload of clients that speak the wire protocol themselves: a group of members, and among them the hostile client or nobody else.
+
+The world of `aiokafka_workload` in a tenth of Kafka's times and without aiokafka: what goes wrong comes from the plan alone, so it can
+be shrunk. Without a journal the brokers take their short ways, and what clients are answered is checked where they hear it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.simulation.checks.answers import Answers
+from broker_sim.simulation.checks.invariants import Invariants
+from broker_sim.simulation.checks.liveness import NotAlive
+from broker_sim.simulation.workloads.cooperative import Cooperative
+from broker_sim.simulation.workloads.hostile import Hostile, read_twice
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, Member, Scene, Unheard
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.sweeps.trial import Case
+    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.catalogue import Workload
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["Rough"]
+
+_LOOK_S = 0.5
+_QUIET_S = 2.0
+_OVERDUE_S = 1.0
+
+_NETWORK = {"cut", "link", "pause", "crash", "restart", "reset", "rule"}
+_LATE = ("parked requests are answered",)
+"""What clients see late because of the way that it goes."""
+
+_STATIC = 0.3
+"""How often the last member is a static one."""
+
+
+class Rough:
+    """See the module."""
+
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+        self.sim, self.watch = sim, watch
+        self.kafka: SimCluster = sim.cluster(
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version,
+            config={**CONFIG, "offsets.topic.replication.factor": 3, "default.replication.factor": 3, **workload.config},
+        )  # fmt: skip
+        self.kafka.state.ensure_offsets_topic()
+        waive = {*watch.waive, *(_LATE if any(fault.kind in _NETWORK for fault in case.plan or ()) else ())}
+        kind: type[Answers] = Unheard if self.kafka.observed else Answers  # a journal hears what clients hear, and more
+        self.answers = kind(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
+        self.invariants = Invariants(self.kafka, watch.breach, waive=watch.waive) if self.kafka.observed else None
+        self.scene = Scene(sim, self.kafka, self.answers)
+        dice = random.Random(f"{case.seed}/rough")
+        static = dice.random() < _STATIC and not workload.cooperative
+        count = min(workload.members, case.members or workload.members)
+        make = Cooperative if workload.cooperative else Member
+        self.members: list[Member] = [
+            make(self.scene, f"c{number}", "fixed" if static and number == count else None)
+            for number in range(1, count + 1)
+        ]
+        for member in self.members:
+            sim.host(member.name).spawn(member.run)
+        self.hostile = Hostile(self.scene, "hostile") if workload.hostile else None
+        if self.hostile is not None:
+            sim.host("hostile").spawn(self.hostile.run)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        def look() -> None:
+            if not self.scene.settled:
+                self.answers.overdue()
+                self._look_later()
+
+        self.sim.loop.call_later(_OVERDUE_S, look)
+
+    @property
+    def waived(self) -> Counter[str]:
+        """Breaches of invariants that are waived."""
+        return self.answers.waived if self.invariants is None else self.invariants.answers.waived
+
+    def hangs(self) -> dict[str, Callable[[float], object]]:
+        """Their applications never hang; they fall silent in other ways."""
+        return {}
+
+    def finish(self) -> None:
+        """The hostile client is gone."""
+        if self.hostile is not None:
+            self.hostile.over = True
+            self.sim.crash("hostile", reset=True)
+            self.hostile.forget()
+
+    def settle(self, injection: Injection) -> float:
+        """Wait until all members are in one generation and stay there; then read what is committed, before and after a move.
+        Returns the virtual seconds that the first took. Raises NotAlive, InvariantBroken."""
+        sim, began_s = self.sim, self.sim.elapsed_s
+        limit_s = began_s + HEALING_S + 3 * PATIENCE_S
+        quiet_s, before = sim.elapsed_s, self._beats()
+        while sim.elapsed_s - quiet_s < _QUIET_S:
+            sim.run_for(_LOOK_S)
+            self.watch.check()
+            beats = self._beats()
+            generations = {member.generation for member in self.members}
+            if len(generations) > 1 or any(now == then for now, then in zip(beats, before, strict=True)):
+                quiet_s = sim.elapsed_s
+                if quiet_s > limit_s:
+                    raise self._not_alive(limit_s - began_s)
+            before = beats
+        took_s = quiet_s - began_s
+        partition = self.answers.partition(GROUP)
+        assert partition is not None
+        self.scene.settled, self.watch.stops = True, False
+        sim.run(read_twice(self.scene, partition), within=30)
+        self.watch.check()
+        if self.invariants is not None:
+            self.invariants.finish()
+        self.watch.check()
+        return took_s
+
+    def _beats(self) -> list[int]:
+        return [member.beats for member in self.members]
+
+    def _not_alive(self, within_s: float) -> NotAlive:
+        told: list[Any] = [f"{within_s:g} s after everything was healed:"]
+        told += [f"  {m.name} {m.member or '-'}, generation {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        heard = self.answers if self.invariants is None else self.invariants.answers
+        told += ["", *(f"  {ask}" for ask in heard.history(GROUP))]
+        error = NotAlive("\n".join(map(str, told)))
+        error.lacking = "members"
+        return error

@@ -1,0 +1,53 @@
+"""Records by their time, for ListOffsets.
+
+Source: UnifiedLog.fetchOffsetByTimestamp, LogValidator (what a log remembers of its largest timestamp).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from broker_sim.storage.log_config import LogConfig
+from broker_sim.storage.results import LogBatch, TimestampOffset
+from broker_sim.storage.segment import Segment
+from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT
+
+EXACT_LATEST_SINCE = (3, 8)
+
+
+def first_not_before(
+    segments: Iterable[Segment], timestamp: int, start: int, config: LogConfig
+) -> TimestampOffset | None:
+    """The first record at or after offset `start` whose timestamp (ms) is >= `timestamp`. Raises RecordBatchError, OSError."""
+    for batch in _batches(segments, timestamp, start):
+        found = batch.record_at(timestamp, start, config)
+        if found is not None:
+            return found
+    return None
+
+
+def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> TimestampOffset | None:
+    """The first record with the largest timestamp, be it -1; None in an empty log. Raises RecordBatchError, OSError.
+
+    Before 3.8 Kafka has only what it knew at the append: the last offset of a batch that is packed or has the broker's
+    time, under `epoch`, the log's own.
+    """
+    segments = list(segments)
+    timestamp = max(segment.max_timestamp for segment in segments)
+    found = first_not_before(segments, timestamp, 0, config)
+    if found is None or timestamp < 0 or config.release >= EXACT_LATEST_SINCE:
+        return found
+    batch = next(_batches(segments, timestamp, 0))
+    if batch.header.attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT):
+        return TimestampOffset(timestamp, batch.header.last_offset, epoch)
+    before = sum(1 for _ in itertools.takewhile(lambda record: record.timestamp != timestamp, batch.records()))
+    return TimestampOffset(timestamp, batch.header.base_offset + before, epoch)  # counted, whatever a record says
+
+
+def _batches(segments: Iterable[Segment], timestamp: int, start: int) -> Iterator[LogBatch]:
+    for segment in segments:
+        if segment.max_timestamp >= timestamp:
+            for header, data, position in segment.batches_from_timestamp(timestamp):
+                if header.max_timestamp >= timestamp and header.last_offset >= start:
+                    yield LogBatch(header, data, position)

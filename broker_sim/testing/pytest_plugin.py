@@ -1,0 +1,492 @@
+"""pytest fixtures: a fresh simulated cluster for each test, in a few milliseconds.
+
+    async def test_my_consumer(kafka):                       # for asyncio code (pytest-asyncio or anyio runs it)
+        consumer = AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap)
+
+    def test_my_sync_consumer(kafka_bootstrap):              # for everything else; the cluster has a thread of its own
+        consumer = KafkaConsumer("orders", bootstrap_servers=kafka_bootstrap)
+
+    @pytest.mark.kafka(brokers=3, topics={"orders": 6}, as_version="3.9", config={"num.partitions": 4})
+    def test_with_options(kafka_server): ...
+
+* ``kafka``: a started `broker_sim.Cluster` on the event loop of your async fixtures, whatever mode pytest-asyncio is in.
+  A synchronous test that asks for it gets ``kafka_server``.
+* ``kafka_server``: a started `broker_sim.ClusterThread`; ``kafka_bootstrap``: its address.
+* The marker takes `Cluster`'s arguments: ``clock="manual"``, ``seed=7``, ``as_version="3.9"``, ... Two defaults differ.
+  group.initial.rebalance.delay.ms is 0 and not 3000, so that groups form at once; ``config={"group.initial.rebalance.delay.ms":
+  3000}`` has it back. And the cluster keeps a journal from its start; ``journal=False`` is without.
+* When a test fails, its report has a section "Kafka groups": what happened to each group lately, and who still waits for an answer.
+  ``--kafka-timeline DIR`` draws each of these groups into a file of its own and names it there.
+* Scenario files are tests, too: those that are named on the command line (``pytest incidents/2024-11-03.yaml``) or match the ini option
+  ``kafka_scenarios`` (``kafka_scenarios = incidents/*.yaml``). ``@pytest.mark.scenario("stuck-offsets-partition-3.4")`` plays one, by
+  its path or by the name of one that comes with broker-sim, before a test of yours, which fails if its verdict is broken; the fixture
+  ``scenario`` is what came of it. The marker takes ``clients``, ``as_version``, ``clock``, ``seed`` and ``virtual=True``, as
+  ``broker-sim run`` does; with the ini option ``kafka_scenarios_virtual = true`` all scenario files that are tests run in virtual time.
+* ``sim`` is a simulated world (docs/simulation.md): ``@pytest.mark.sim(seeds=range(200), faults=Swarm(during="30s"))`` runs a test
+  with each of these seeds; ``--sim-seed 17`` with that one. See ``pytest_simulation``.
+* A forgotten ``await`` of anything of the cluster fails a test that passed, and names the line (``forgotten_awaits``).
+* A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
+  ``must_hit=False``.
+
+Loading this costs nothing: the simulator is imported by the first test that asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import sys
+import types
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest._code.code import ExceptionInfo, TerminalRepr
+
+    from broker_sim.api.cluster import Cluster, ClusterThread
+    from broker_sim.scenario.runner import Outcome
+    from broker_sim.simulation import Simulation
+    from broker_sim.testing.forgotten_awaits import Unawaited
+
+MARKER = "kafka"
+
+SCENARIO = "scenario"
+
+SECTION = "Kafka groups"
+"""The heading in the report of a test that failed."""
+
+_CLUSTERS: pytest.StashKey[list[Cluster | ClusterThread]] = pytest.StashKey()
+"""The clusters of a test."""
+
+AWAITS = "Forgotten awaits"
+"""The heading of what a test that failed did not await, which may be why."""
+
+BLOCKED = "Blocked event loop"
+"""The heading of what blocked the loop that the broker ran on."""
+
+_BLOCKED: pytest.StashKey[str] = pytest.StashKey()
+
+_STDERR: pytest.StashKey[IO[str]] = pytest.StashKey()
+"""Where people read while a test runs."""
+
+_UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
+
+_OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
+"""What came of a test's scenario."""
+
+_ON_ASYNCIO, _ON_ANYIO = "_kafka_on_asyncio", "_kafka_on_anyio"
+"""The fixtures behind ``kafka`` in an async test, by the plugin that runs it."""
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if "BROKER_SIM_PYTEST_AGAIN" in os.environ:
+        from broker_sim.testing.pytest_simulation import SecondPlugin, is_second
+
+        if is_second():
+            pluginmanager.register(SecondPlugin(), "broker_sim_second")
+    parser.getgroup("kafka", "broker-sim").addoption(
+        "--kafka-timeline",
+        metavar="DIR",
+        help="draw the groups of each failed test that used a simulated cluster into DIR, a file for each",
+    )
+    parser.getgroup("kafka").addoption(
+        "--sim-seed",
+        metavar="N|A..B",
+        help="run the tests that have the fixture sim with this seed, or these, and no others",
+    )
+    parser.getgroup("kafka").addoption(
+        "--sim-seeds", metavar="N", type=int, help="run them with N of their seeds at most: for a quick look"
+    )
+    parser.addini("kafka_scenarios", "scenario files that are tests: patterns of paths below the root", type="args")
+    parser.addini(
+        "kafka_scenarios_virtual", "scenario files that are tests run in virtual time", type="bool", default=False
+    )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    stream = config.stash.get(_STDERR, None)
+    if stream is not None:
+        stream.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # a process without one
+        config.stash[_STDERR] = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(brokers=1, topics=None, as_version='4.1', config=None, ...): the arguments of broker_sim.Cluster"
+        " for the fixtures kafka, kafka_server and kafka_bootstrap",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{SCENARIO}(file, clients=None, as_version=None, clock=None, seed=None, virtual=False): play a scenario before"
+        " the test",
+    )
+    config.addinivalue_line(
+        "markers",
+        "sim(seeds=range(20), faults=None, order='fifo', waive=(), invariants=True, link=None, repeat=0.05, budget=100, "
+        "budget_s=30): run the test in a simulated world for each seed (fixture sim)",
+    )
+    fixtures: Any = types.ModuleType("broker_sim_async_fixtures")
+    if config.pluginmanager.has_plugin("asyncio"):
+        import pytest_asyncio
+
+        setattr(fixtures, _ON_ASYNCIO, pytest_asyncio.fixture(_running_cluster()))
+    if config.pluginmanager.has_plugin("anyio"):
+        setattr(fixtures, _ON_ANYIO, pytest.fixture(_running_cluster()))
+    config.pluginmanager.register(fixtures, "broker_sim_async_fixtures")
+
+
+def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluster]]:
+    """A fixture function; a new one for each plugin, as they leave their marks on it."""
+
+    async def running_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+        from broker_sim.api.cluster import Cluster
+
+        with _in_one_line():
+            kafka = await Cluster(**_options(request)).start()
+        kafka.watch_loop(lambda text: _blocked(request.node, text))
+        try:
+            request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
+            yield kafka
+        finally:
+            await kafka.stop()
+
+    return running_cluster
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
+    """A fresh simulated cluster for this test: an async one gets a started `Cluster` on its event loop, others what
+    ``kafka_server`` is."""
+    node: pytest.Item = request.node
+    test = getattr(node, "obj", None)
+    test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
+    if not inspect.iscoroutinefunction(test):
+        name = "kafka_server"
+    elif node.get_closest_marker("anyio") and not node.get_closest_marker("asyncio"):
+        name = _ON_ANYIO
+    elif request.config.pluginmanager.has_plugin("asyncio"):
+        name = _ON_ASYNCIO
+    else:
+        raise pytest.UsageError("the fixture kafka needs pytest-asyncio or anyio in an async test")
+    _watch_awaits(node)
+    return request.getfixturevalue(name)  # type: ignore[no-any-return]
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The cluster's arguments: those of the nearest marker win, one by one; settings are put together."""
+    from broker_sim.api.cluster_options import check, known
+    from broker_sim.common.text import UsageError
+
+    options: dict[str, Any] = {"journal": True}
+    config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+    for marker in reversed(list(request.node.iter_markers(MARKER))):
+        try:
+            if marker.args:
+                raise UsageError("it takes keyword arguments only, as in brokers=3")
+            known(marker.kwargs)
+            check(marker.kwargs)
+        except UsageError as error:
+            pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
+        options.update(marker.kwargs)
+        config.update(marker.kwargs.get("config") or {})
+    return {**options, "config": config}
+
+
+def _blocked(item: pytest.Item, text: str) -> None:
+    """A test blocks the loop that its broker runs on. It may hang for long, and what it prints is captured: so this goes past that."""
+    item.stash[_BLOCKED] = text
+    stream = item.config.stash.get(_STDERR, None)
+    if stream is not None:
+        stream.write(f"\nbroker-sim: {item.nodeid}: {text}\n")
+        stream.flush()
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    """What a cluster can't be started with is one line of the report, not a way through its code."""
+    from broker_sim.api.incidents import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        pytest.fail(f"the cluster can't start: {error}", pytrace=False)
+
+
+@pytest.fixture
+def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
+    """A fresh simulated cluster on a thread of its own, for code that blocks or has no event loop."""
+    from broker_sim.api.cluster import ClusterThread
+
+    with _in_one_line():
+        kafka = ClusterThread(**_options(request)).start()
+    try:
+        request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
+        yield kafka
+    finally:
+        kafka.stop()
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka_server: ClusterThread) -> str:
+    """The address of ``kafka_server``: ``"127.0.0.1:40001"``, with commas between several brokers."""
+    return kafka_server.bootstrap
+
+
+# --- what a test leaves behind ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that passed fails if a rule of it that had to hit did not, if the verdict of its scenario is broken, or if it forgot an
+    await."""
+    if "broker_sim.api.cluster" in sys.modules:
+        _watch_awaits(item)
+    result = yield
+    unawaited = item.stash.get(_UNAWAITED, None)
+    if unawaited is not None and unawaited.lines:
+        text = unawaited.text()
+        unawaited.lines.clear()
+        pytest.fail(text, pytrace=False)
+    for cluster in item.stash.get(_CLUSTERS, ()):
+        _on(cluster, lambda kafka: kafka.faults.check())
+    outcome = item.stash.get(_OUTCOME, None)
+    if outcome is not None and outcome.code:
+        pytest.fail(outcome.report(), pytrace=False)
+    return result
+
+
+def _watch_awaits(item: pytest.Item) -> None:
+    """From now on to the test's end."""
+    from broker_sim.testing.forgotten_awaits import Unawaited
+
+    if _UNAWAITED not in item.stash:
+        item.stash[_UNAWAITED] = Unawaited()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    if _UNAWAITED in item.stash:
+        item.stash[_UNAWAITED].stop()
+        del item.stash[_UNAWAITED]
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed shows what became of its groups."""
+    report = yield
+    unawaited = item.stash.get(_UNAWAITED, None)
+    if call.when == "call" and report.failed and unawaited is not None and unawaited.lines:
+        report.sections.append((AWAITS, unawaited.text()))
+    if call.when == "call" and report.failed and _BLOCKED in item.stash:
+        report.sections.append((BLOCKED, item.stash[_BLOCKED]))
+    if call.when != "teardown" and report.failed:
+        directory = item.config.getoption("--kafka-timeline")
+        pictures = None if directory is None else Path(directory)
+        try:
+            texts = [
+                _on(each, lambda kafka: _story(kafka, item.nodeid, pictures)) for each in item.stash.get(_CLUSTERS, ())
+            ]
+            outcome = item.stash.get(_OUTCOME, None)
+            if outcome is not None and pictures is not None:
+                texts += timelines(outcome.events, outcome.groups, pictures, item.nodeid)
+        except Exception as error:
+            texts = [f"could not be told: {error!r}"]
+        text = "\n".join(text for text in texts if text)
+        if text:
+            report.sections.append((SECTION, text))
+    return report
+
+
+def _on(cluster: Cluster | ClusterThread, function: Callable[[Cluster], Any]) -> Any:
+    """``function(cluster)`` where the cluster lives; None if it has no journal or was stopped."""
+    from broker_sim.api.cluster import Cluster, ClusterError
+
+    def call(kafka: Cluster) -> Any:
+        return function(kafka) if kafka.observed else None
+
+    try:
+        return call(cluster) if isinstance(cluster, Cluster) else cluster.run(call)
+    except ClusterError:
+        return None
+
+
+def _story(kafka: Cluster, test: str, pictures: Path | None) -> str:
+    """What happened to each group lately, the requests that wait, and where the pictures are."""
+    from broker_sim.control.on_journal import groups_of, story
+
+    journal = kafka.journal
+    lines = [story(journal)]
+    if pictures is not None:
+        lines += timelines(journal.events, groups_of(journal.events), pictures, test)
+    return "\n".join(lines).strip("\n")
+
+
+def timelines(events: Iterable[dict[str, Any]], groups: list[str], directory: Path, test: str) -> list[str]:
+    """Draw each group into a file of its own; a line that names it."""
+    from broker_sim.explain.picture import html
+
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for number, group in enumerate(groups, 1):
+        path = directory / (re.sub(r"[^\w.-]+", "-", f"{test}-{number}-{group}").strip("-.") + ".html")
+        path.write_text(html(events, group), encoding="utf-8")
+        lines.append(f"timeline of {group}: {path}")
+    return lines
+
+
+# --- scenarios -------------------------------------------------------------------------------------------------------
+
+_TOP_KEYS = re.compile(r"^(cluster|clients|steps|expect):", re.MULTILINE)
+"""What tells a scenario file that somebody names on the command line from other tools' files."""
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    if file_path.suffix not in (".yaml", ".yml"):
+        return None
+    config = parent.config
+    patterns: list[str] = config.getini("kafka_scenarios")
+    if file_path.is_relative_to(config.rootpath):
+        below = file_path.relative_to(config.rootpath)
+        if any(below.match(pattern) for pattern in patterns):
+            return ScenarioFile.from_parent(parent, path=file_path)
+    if parent.session.isinitpath(file_path) and _TOP_KEYS.search(
+        file_path.read_text(encoding="utf-8", errors="replace")
+    ):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file: one test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield ScenarioItem.from_parent(self, name=self.path.stem)
+
+
+class ScenarioItem(pytest.Item):
+    """Plays the file; passes if its verdict holds."""
+
+    def runtest(self) -> None:
+        options = {"virtual": self.config.getini("kafka_scenarios_virtual")}
+        self.stash[_OUTCOME] = _play(self.path, options)  # its verdict is looked at by pytest_runtest_call
+
+    def repr_failure(self, excinfo: ExceptionInfo[BaseException]) -> str | TerminalRepr:  # type: ignore[override]
+        from broker_sim.common.text import UsageError
+
+        if isinstance(excinfo.value, UsageError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"scenario {self.name}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test with the marker plays its scenario whether or not it asks for the fixture. What tests with ``sim`` need is loaded."""
+    wants = any(
+        "sim" in getattr(item, "fixturenames", ()) or item.get_closest_marker("sim") or _is_virtual(item)
+        for item in items
+    )
+    if wants and not config.pluginmanager.has_plugin("broker_sim_sim"):
+        from broker_sim.testing.pytest_simulation import SimPlugin
+
+        config.pluginmanager.register(SimPlugin(sim, timelines, _is_virtual), "broker_sim_sim")
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and item.get_closest_marker(SCENARIO)
+            and SCENARIO not in item.fixturenames
+        ):
+            item.fixturenames.insert(0, SCENARIO)
+
+
+def _is_virtual(item: pytest.Item) -> bool:
+    """Whether a test plays a scenario in virtual time."""
+    if isinstance(item, ScenarioItem):
+        return bool(item.config.getini("kafka_scenarios_virtual"))
+    marker = item.get_closest_marker(SCENARIO)
+    return marker is not None and bool(marker.kwargs.get("virtual"))
+
+
+@pytest.fixture
+def sim() -> Simulation:
+    """A simulated world: brokers, hosts and clients on virtual time, from one seed. A test that asks for it is run once for each seed
+    of ``@pytest.mark.sim``, without it with seed 0."""
+    from broker_sim.testing.pytest_simulation import World
+
+    return World()  # type: ignore[return-value]  # each run of the test has its own
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """A session that has to have its hash seed pinned starts again when it has ended."""
+    code = yield
+    if config.pluginmanager.has_plugin("broker_sim_sim"):
+        from broker_sim.testing.pytest_simulation import PENDING
+
+        again = config.stash.get(PENDING, None)
+        if again is not None:
+            return again()
+    return code
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    from broker_sim.testing.pytest_simulation import pin_workers
+
+    pin_workers(config)
+
+
+@pytest.fixture
+def scenario(request: pytest.FixtureRequest) -> Outcome:
+    """What came of the marker's scenario: ``.code`` (0: its verdict holds), ``.results``, ``.events``, ``.report()``."""
+    from broker_sim.scenario.commands import find
+
+    marker = request.node.get_closest_marker(SCENARIO)
+    if marker is None or len(marker.args) != 1:
+        raise pytest.UsageError(
+            f"@pytest.mark.{SCENARIO} takes a file, or the name of a scenario that comes with broker-sim"
+        )
+    name = str(marker.args[0])
+    here = [folder / name for folder in (request.node.path.parent, request.config.rootpath)]
+    path = next((each for each in here if each.is_file()), None) or find(name)
+    outcome = request.node.stash[_OUTCOME] = _play(path, marker.kwargs)
+    return outcome
+
+
+def _play(path: Path, options: dict[str, Any]) -> Outcome:
+    """Run a scenario on a loop and a thread of its own, whatever loop the test is on. Raises UsageError."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from broker_sim.common.text import unknown
+    from broker_sim.scenario.model import read
+    from broker_sim.scenario.runner import Options, run
+
+    known = ("clients", "as_version", "clock", "seed", "virtual")
+    for option in options:
+        if option not in known:
+            raise unknown(f"argument of @pytest.mark.{SCENARIO}", option, known)
+    clients = options.get("clients") or {}
+    given = {name: value for name, value in options.items() if name != "virtual"}
+    settings = Options(**{**given, "clients": {"*": clients} if isinstance(clients, str) else clients})
+
+    def play() -> Outcome:
+        if not options.get("virtual"):
+            return asyncio.run(run(read(path), settings))
+        from broker_sim.scenario import virtual
+
+        return virtual.play(read(path), settings)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="broker-sim scenario") as thread:
+        return thread.submit(play).result()

@@ -1,0 +1,140 @@
+"""Hard state has one way in: a shard that is rebuilt from its log is equal to the one that wrote it, and nothing else writes it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import broker_sim.coordinator
+from broker_sim.coordinator.loader import Loader
+from broker_sim.coordinator.outcome import DeleteGroup, DeleteOffsets, TopicsChanged
+from broker_sim.coordinator.policy import JAVA, SCALA, Policy
+from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.store import GroupStore
+from kafka_wire.errors import Err
+from tests.coordinator.harness import Core
+from tests.coordinator.test_histories import GROUPS, History
+
+COMMITS, GENERATIONS = 20, 20
+"""How many of each a history must have had to tell anything, over all seeds."""
+
+
+def hard(store: GroupStore) -> dict[str, Any]:
+    """All hard state of the groups that have any."""
+    return {
+        group.group_id: (group.stored, group.offsets, group.staged)
+        for group in [*store.groups.values(), *store.buried.values()]
+        if group.stored is not None or group.offsets or group.staged
+    }
+
+
+def rebuilt(core: Core) -> GroupStore:
+    """What the log makes of a shard that has never been."""
+    loader = Loader(core.settings)
+    for offset, (key, value) in enumerate(core.log[: core.high_watermark]):
+        loader.add(offset, key, value)
+    return loader.finish()
+
+
+class Deleting(History):
+    """A history in which offsets, groups and topics are deleted, too, and expire."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        if (
+            self.core.settings.policy is SCALA
+        ):  # what it deletes is gone before the log has it, and whether or not it gets it
+            self.faults = 0.0
+
+    def commit(self) -> None:
+        super().commit()
+        kind = self.rng.randrange(12)
+        group = self.rng.choice(GROUPS)
+        if kind == 0:
+            self.core.request(DeleteGroup(group))
+        elif kind == 1:
+            self.core.request(DeleteOffsets(group, [("t", self.rng.randrange(2))]))
+        elif kind == 2:
+            self.core.step(TopicsChanged({"t": None}))
+        elif kind == 3:
+            self.core.advance(self.core.settings.offsets_retention_check_interval_ms)
+
+
+@pytest.mark.parametrize("kind", [History, Deleting])
+@pytest.mark.parametrize("policy", [SCALA, JAVA], ids=["3.x", "4.x"])
+def test_a_shard_that_is_rebuilt_from_its_log_is_equal(policy: Policy, kind: type[History]) -> None:
+    commits = generations = 0
+    for seed in range(80):
+        history = kind(seed)
+        if history.core.settings.policy is not policy:
+            continue
+        history.faults = 0.0 if policy is SCALA else history.faults
+        for _ in range(15):
+            history.run(10)  # it ends healed: nothing is on its way
+            live, again = hard(history.core.shard.store), hard(rebuilt(history.core))
+            assert live == again, f"seed {seed}"
+            commits += sum(len(parts) for _, offsets, _ in live.values() for parts in offsets.values())
+            generations += sum(stored is not None and stored.generation > 1 for stored, _, _ in live.values())
+    assert commits > COMMITS
+    assert generations > GENERATIONS
+
+
+def test_a_group_begun_anew_behind_its_tombstone_is_not_ended_by_it() -> None:
+    """DeleteGroups of 4.x waits for the log; whoever joins meanwhile is in a new group of the same name."""
+    core = Core(policy=JAVA)
+    core.commit(5)
+    core.held = True
+    deletion = core.request(DeleteGroup("g"))
+    member = core.new_member_id()
+    token = core.join(member)
+    core.heal()
+    core.advance(0)
+    assert core.answers[deletion] is Err.NONE
+    assert core.joined(token).member_id == member
+    assert core.offset() == -1
+    assert hard(core.shard.store) == hard(rebuilt(core))
+
+
+def test_who_reads_what_is_committed_sees_an_expired_group_until_its_tombstone_is() -> None:
+    core = Core(policy=JAVA, offsets_retention_ms=1000)
+    core.commit(5)
+    core.held = True
+    core.advance(core.settings.offsets_retention_check_interval_ms)
+    assert core.state() == "-"
+    assert list(core.shard.store.buried) == ["g"]
+    core.heal()
+    assert (core.state(), core.shard.store.buried) == ("-", {})
+
+
+def test_a_group_is_back_where_the_log_refuses_its_tombstone() -> None:
+    core = Core(policy=JAVA, offsets_retention_ms=1000)
+    core.commit(5)
+    core.log_error = Err.NOT_ENOUGH_REPLICAS
+    core.advance(core.settings.offsets_retention_check_interval_ms)
+    assert core.offset() == 5
+
+
+WRITERS = {"stored", "staged", "_offsets", "_blocks", "by_producer", "committed_at"}
+"""The fields that hold hard state."""
+WAYS = {"put_offset", "remove_offset", "clear_offsets"}
+"""The methods of a group that write them."""
+
+
+def test_nothing_but_the_store_writes_hard_state() -> None:
+    found = []
+    for path in sorted(Path(broker_sim.coordinator.__file__).parent.rglob("*.py")):
+        if path.name in ("store.py", "group.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in WRITERS and isinstance(node.ctx, ast.Store | ast.Del):
+                found.append(f"{path.name}:{node.lineno} writes {node.attr}")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAYS:
+                found.append(f"{path.name}:{node.lineno} calls {node.func.attr}")
+    assert found == []
+
+
+def test_step_is_the_only_way_to_a_shards_groups() -> None:
+    assert {name for name in vars(Shard) if not name.startswith("_")} == {"start", "step", "stop"}
