@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import os
 import platform
@@ -73,6 +74,19 @@ def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch:
     with simulate(1, epoch_ms=1_600_000_000_000):
         assert leaks._in_a_dict["later"]() == 1_600_000_000
     assert leaks._in_a_dict["later"] is time.time
+
+
+def test_what_a_process_has_taken_that_froze_its_heap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mypy does in whoever calls it, and a server before it forks."""
+    monkeypatch.setitem(leaks._in_a_dict, "frozen", time.time)
+    gc.freeze()
+    try:
+        with simulate(1, epoch_ms=1_600_000_000_000):
+            assert leaks._in_a_dict["frozen"]() == 1_600_000_000
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert leaks._in_a_dict["frozen"] is time.time
 
 
 def test_what_can_not_be_replaced_is_told_and_the_run_is_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,15 +21,13 @@ import random
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 from broker_sim.simulation.virtual.clocks import now, utcnow
 from broker_sim.simulation.virtual.patches import DOORS, Behind, Door, Patches
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["replace", "seed", "settle"]
 
@@ -299,7 +297,8 @@ def _is_new() -> bool:
 def replace(p: Patches) -> None:
     """Every reference to a function that has a door leads to the door, until the simulation ends."""
     if _is_new():
-        _search(p)
+        with _thawed():
+            _search(p)
     for reason in _memory.untouchable:
         p.not_pinned(reason)
     there = [place for place in _memory.places if not isinstance(place.real, type) or place.real in p.stand_ins]
@@ -311,6 +310,20 @@ def replace(p: Patches) -> None:
             place.swap(place.stands_in, place.real)
 
     p.then(give_back)
+
+
+@contextmanager
+def _thawed() -> Iterator[None]:
+    """The collector tells who refers to an object of those alone that are not frozen: who has called ``gc.freeze()``, as a server does
+    before it forks and mypy before it checks, would keep every name that it has taken."""
+    frozen = gc.get_freeze_count() > 0
+    if frozen:
+        gc.unfreeze()
+    try:
+        yield
+    finally:
+        if frozen:
+            gc.freeze()
 
 
 def _search(p: Patches) -> None:
