@@ -39,6 +39,10 @@ class Client:
     api_version: int
 
 
+NO_CLIENT = Client("", "", 0)
+"""Of requests that don't look at it."""
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 

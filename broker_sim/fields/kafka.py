@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker_sim.common.text import UsageError, unknown
-from broker_sim.fields.kinds import Choice, Kind, Text, number_of, refusal
+from broker_sim.common.text import unknown
+from broker_sim.fields.kinds import Choice, Kind, Text, error_about, number_of, refusal
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 from kafka_wire.group_states import GROUP_STATES
@@ -49,7 +49,7 @@ class ErrorCode(Kind[Err]):
         code = number_of(value)
         if code is not None:
             if code not in Err._value2member_map_:
-                raise UsageError(f"{what}: Kafka has no error with the code {value}".removeprefix(": "))
+                raise error_about(what, f"Kafka has no error with the code {value}")
             found = Err(int(code))
         elif isinstance(value, str):
             named = Err.__members__.get(value.strip().upper().replace("-", "_"))
@@ -57,10 +57,9 @@ class ErrorCode(Kind[Err]):
                 raise unknown("error", value, Err.__members__)
             found = named
         else:
-            told = f"{value!r} is neither the name of an error nor its code"
-            raise UsageError(f"{what}: {told}" if what else told)
+            raise error_about(what, f"{value!r} is neither the name of an error nor its code")
         if found is Err.NONE and not self.none:
-            raise UsageError(f"{what}: NONE is no error".removeprefix(": "))
+            raise error_about(what, "NONE is no error")
         return found
 
     def schema(self) -> dict[str, Any]:
@@ -103,7 +102,7 @@ class ApiNames(Kind["str | list[str]"]):
         else:
             raise refusal(what, value, "the name of an API, or a list of them")
         if not names:
-            raise UsageError(f"{what}: an empty list selects nothing".removeprefix(": "))
+            raise error_about(what, "an empty list selects nothing")
         found = list(dict.fromkeys(ApiName().read(name, what) for name in names))
         return found[0] if len(found) == 1 else found
 
@@ -128,11 +127,10 @@ class Versions(Kind["int | str"]):
         spelled = str(int(number)) if number is not None and number == int(number) else value
         match = _VERSIONS.fullmatch(spelled) if isinstance(spelled, str) else None
         if match is None:
-            told = f"{value!r} is neither a version nor a range of them, as in 8 or 2-4"
-            raise UsageError(f"{what}: {told}" if what else told)
+            raise error_about(what, f"{value!r} is neither a version nor a range of them, as in 8 or 2-4")
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
-            raise UsageError(f"{what}: {low}-{high} is empty".removeprefix(": "))
+            raise error_about(what, f"{low}-{high} is empty")
         return low, high
 
     def schema(self) -> dict[str, Any]:

@@ -43,6 +43,7 @@ __all__ = [
     "OneOrMore",
     "Setting",
     "Text",
+    "error_about",
     "number_of",
     "refusal",
 ]
@@ -61,11 +62,15 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
+def error_about(what: str, told: str) -> UsageError:
+    """``times: 3 is too many``; without ``what`` the rest alone."""
+    return UsageError(f"{what}: {told}" if what else told)
+
+
 def refusal(what: str, value: object, meant: str) -> UsageError:
     """``times: 'x' is not a whole number``; without ``what`` the rest alone. A long value is cut."""
     shown = repr(value)
-    told = f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not {meant}"
-    return UsageError(f"{what}: {told}" if what else told)
+    return error_about(what, f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not {meant}")
 
 
 class Kind(Generic[T]):
@@ -218,7 +223,7 @@ class Text(Kind[str]):
         if not isinstance(value, str) or len(value) < self.least:
             raise refusal(what, value, self.meant)
         if len(value) > MAX_TEXT:
-            raise UsageError(f"{what}: {len(value)} characters are too many, at most {MAX_TEXT}".removeprefix(": "))
+            raise error_about(what, f"{len(value)} characters are too many, at most {MAX_TEXT}")
         if "\0" in value:
             raise refusal(what, value, "a text without NUL characters")
         return value
@@ -366,7 +371,7 @@ def _map_of(text: str) -> object:
 
 def _few(entries: Any, what: str) -> None:
     if len(entries) > MAX_ITEMS:
-        raise UsageError(f"{what}: {len(entries)} entries are too many, at most {MAX_ITEMS}".removeprefix(": "))
+        raise error_about(what, f"{len(entries)} entries are too many, at most {MAX_ITEMS}")
 
 
 @dataclass(frozen=True)
@@ -380,7 +385,7 @@ class Objects(Kind[list[dict[str, Any]]]):
         if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
             raise refusal(what, value, self.meant)
         if len(value) > MAX_OBJECTS:
-            raise UsageError(f"{what}: {len(value)} objects are too many, at most {MAX_OBJECTS}")
+            raise error_about(what, f"{len(value)} objects are too many, at most {MAX_OBJECTS}")
         return [dict(one) for one in value]
 
     def schema(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from broker_sim.common.slices import Pace
 from broker_sim.config.settings import ConfigError, ConfigType
 from broker_sim.metadata.cluster_state import Broker, ClusterState, KafkaError
 from broker_sim.metadata.entity_configs import Entity, entities
@@ -61,8 +62,9 @@ def alter_each(
     names = [(one.resource_type, one.resource_name) for one in resources]
     count = Counter(names)
     results: list[tuple[Err, str | None, int, str]] = []
-    for number, (one, name) in enumerate(zip(resources, names, strict=True), 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for one, name in zip(resources, names, strict=True):
+        if pace.full():
             yield
         error, text = Err.NONE, None
         try:

@@ -78,14 +78,12 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
     waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
     topics: list[TopicProduceResponse] = []
     failed = False
-    looked_at = 0
+    pace = Pace(_PIECE)
     for data in data_of:
         answers: list[PartitionProduceResponse] = []
         topics.append(TopicProduceResponse(data.name, data.topic_id, answers))
         for one in data.partition_data:
-            looked_at += len(one.records or b"") + _PARTITION_COST
-            if looked_at >= _PIECE:
-                looked_at = 0
+            if pace.full(len(one.records or b"") + _PARTITION_COST):
                 yield
             partition, error = _find(ctx, data, one.index, by_id)
             if partition is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import cast
 
-from broker_sim.common.slices import at_once
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.handlers.context import RequestContext, TappedContext
 from broker_sim.handlers.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, Key, Session
 from broker_sim.handlers.traits import Failing, Held, Traits
@@ -244,8 +244,9 @@ class Fetch:
         answers: list[PartitionData] = []
         known: list[Partition] = []
         self.read_bytes = self.read_events = 0
-        for number, (key, asked) in enumerate(self.asked, 1):
-            if number % _PIECE == 0:
+        pace = Pace(_PIECE)
+        for key, asked in self.asked:
+            if pace.full():
                 yield
             found = _find(state, key, version >= 13)
             if isinstance(found, Err):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, KafkaError
@@ -55,8 +56,9 @@ def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordina
 
 def _find_all(ctx: RequestContext, request: FindCoordinatorRequest) -> Generator[None, None, FindCoordinatorResponse]:
     found: list[Coordinator] = []
-    for number, key in enumerate(request.coordinator_keys, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for key in request.coordinator_keys:
+        if pace.full():
             yield
         found.append(_find(ctx, key, request.key_type))
     return FindCoordinatorResponse(coordinators=found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import LeaveGroup, Leaver
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
-_PIECE = 2000
+_PIECE = 1000
 """Members that are asked about, or answered, before others are served; the group looks at all of them at once."""
 
 
@@ -24,8 +25,9 @@ def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRespons
 def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, None, LeaveGroupResponse | None]:
     members = request.members if ctx.api_version >= 3 else [MemberIdentity(request.member_id)]
     leavers: list[Leaver] = []
-    for number, member in enumerate(members, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for member in members:
+        if pace.full():
             yield
         leavers.append(Leaver(member.member_id, member.group_instance_id))
     shard = gate(ctx, request.group_id)
@@ -39,8 +41,9 @@ def _leave(ctx: RequestContext, request: LeaveGroupRequest) -> Generator[None, N
         if not batch:
             return LeaveGroupResponse(error_code=errors[0] if error is Err.NONE else error)
         results: list[MemberResponse] = []
-        for number, (member, its) in enumerate(zip(members, errors, strict=False), 1):
-            if number % _PIECE == 0:
+        pace = Pace(_PIECE)
+        for member, its in zip(members, errors, strict=False):
+            if pace.full():
                 yield
             results.append(MemberResponse(member.member_id, member.group_instance_id, its))
         return LeaveGroupResponse(error_code=error, members=results)

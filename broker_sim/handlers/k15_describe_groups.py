@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
@@ -29,8 +30,9 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroup
 
 def _describe_all(ctx: RequestContext, request: DescribeGroupsRequest) -> Generator[None, None, DescribeGroupsResponse]:
     groups: list[DescribedGroup] = []
-    for number, group_id in enumerate(request.groups, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for group_id in request.groups:
+        if pace.full():
             yield
         groups.append(_describe(ctx, group_id))
     if request.include_authorized_operations:

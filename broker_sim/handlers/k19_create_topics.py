@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Generator, Mapping
 
+from broker_sim.common.slices import Pace
 from broker_sim.config.settings import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
@@ -39,8 +40,9 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
         return CreateTopicsResponse(0, [_refused(topic, late) for topic in request.topics])
     twice: set[str] = set()
     results: list[CreatableTopicResult] = []
-    for number, asked in enumerate(request.topics, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for asked in request.topics:
+        if pace.full():
             yield
         if count[asked.name] > 1:
             if asked.name not in twice:

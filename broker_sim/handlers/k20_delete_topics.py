@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from kafka_wire.errors import Err
@@ -43,8 +44,9 @@ def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[
         late = Err.REQUEST_TIMED_OUT
         return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, late) for one in asked])
     chosen, results = yield from _choose(state, asked)
-    for number, topic in enumerate(chosen, 1):
-        if number % (_PIECE // 50) == 0:
+    pace = Pace(_PIECE // 50)
+    for topic in chosen:
+        if pace.full():
             yield
         if state.topics.get(topic.name) is topic:
             state.delete_topic(topic.name)
@@ -63,8 +65,9 @@ def _choose(
     chosen: dict[bytes, Topic] = {}
     refused: dict[tuple[str | None, bytes, int], DeletableTopicResult] = {}
     clashes: dict[bytes, DeletableTopicResult] = {}
-    for number, one in enumerate(asked, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for number, one in enumerate(asked):
+        if pace.full():
             yield
         key = (one.name, one.topic_id)
         try:
@@ -72,7 +75,7 @@ def _choose(
         except KafkaError as error:
             sound = (one.name is None) != (one.topic_id == ZERO_UUID)  # else it is refused as often as it stands there
             answer = DeletableTopicResult(one.name, one.topic_id, error.error, error.message)
-            refused.setdefault((*key, 0 if sound else number), answer)
+            refused.setdefault((*key, -1 if sound else number), answer)
             continue
         if one.name is not None and topic.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."

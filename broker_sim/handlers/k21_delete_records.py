@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.traits import Parts, Traits
 from broker_sim.metadata.cluster_state import KafkaError
@@ -37,8 +38,9 @@ def _delete_all(ctx: RequestContext, request: DeleteRecordsRequest) -> Generator
     # as in the map that Kafka makes of it: of a partition that is named twice the last offset counts
     wanted = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    for done, ((name, _), one) in enumerate(wanted.items(), 1):
-        if done % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for (name, _), one in wanted.items():
+        if pace.full():
             yield
         topics.setdefault(name, DeleteRecordsTopicResult(name)).partitions.append(_delete(ctx, name, one))
     return DeleteRecordsResponse(0, list(topics.values()))

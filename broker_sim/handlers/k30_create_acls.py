@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
 from kafka_wire.errors import Err
@@ -19,8 +20,9 @@ def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsRespons
 
 
 def _refuse_all(ctx: RequestContext, request: CreateAclsRequest) -> Generator[None, None, CreateAclsResponse | None]:
-    for number, one in enumerate(request.creations, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for one in request.creations:
+        if pace.full():
             yield
         if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
             refuse(ctx)

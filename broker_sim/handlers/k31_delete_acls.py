@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k29_describe_acls import UNKNOWN, refuse
 from kafka_wire.errors import Err
@@ -19,8 +20,9 @@ def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsRespons
 
 
 def _refuse_all(ctx: RequestContext, request: DeleteAclsRequest) -> Generator[None, None, DeleteAclsResponse | None]:
-    for number, one in enumerate(request.filters, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for one in request.filters:
+        if pace.full():
             yield
         if UNKNOWN in (one.resource_type_filter, one.pattern_type_filter, one.operation, one.permission_type):
             refuse(ctx)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.config.settings import ConfigEntry, ConfigSource, Setting, to_text
 from broker_sim.handlers.config_resources import BROKER, BROKER_LOGGER, TOPIC, known_types, level_name, loggers
 from broker_sim.handlers.context import RequestContext
@@ -50,8 +51,9 @@ def _describe_all(
     results: list[DescribeConfigsResult] = []
     known = known_types(ctx.broker.state.config.release)
     malformed = any(resource.resource_type not in known for resource in request.resources)
-    for number, resource in enumerate(request.resources, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for resource in request.resources:
+        if pace.full():
             yield
         if malformed:  # one type that it does not know, and Kafka refuses the whole request
             refused = (Err.INVALID_REQUEST, _MALFORMED, resource.resource_type, resource.resource_name)

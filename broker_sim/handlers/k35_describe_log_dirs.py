@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.errors import Err
 from kafka_wire.messages.k35_describe_log_dirs import (
@@ -40,8 +41,9 @@ def _describe_all(
     broker, state = ctx.broker, ctx.broker.state
     wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
     shown: dict[str, DescribeLogDirsTopic] = {}
-    for number, partition in enumerate(list(state.partitions()), 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for partition in list(state.partitions()):
+        if pace.full():
             yield
         name = partition.topic.name
         if broker.node_id not in partition.replicas:

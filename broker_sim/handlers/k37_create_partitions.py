@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
@@ -36,8 +37,9 @@ def _create_all(
         late = [CreatePartitionsTopicResult(topic.name, Err.REQUEST_TIMED_OUT) for topic in request.topics]
         return CreatePartitionsResponse(0, late)
     results: dict[str, CreatePartitionsTopicResult] = {}
-    for number, topic in enumerate(request.topics, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for topic in request.topics:
+        if pace.full():
             yield
         name = topic.name
         if count[name] > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import DeleteGroup
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
@@ -37,8 +38,9 @@ def _delete_all(
 
     if not results:
         return DeleteGroupsResponse()
-    for number, result in enumerate(results, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for result in results:
+        if pace.full():
             yield
         shard = gate(ctx, result.group_id, empty_id_is_legal=True)
         if isinstance(shard, Err):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
@@ -54,8 +55,9 @@ def _alter_all(
     altered = known_types(broker.state.config.release) - {BROKER_LOGGER}
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     unknown = False  # whether an operation of what is forwarded to the controller
-    for number, resource in enumerate(request.resources, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for resource in request.resources:
+        if pace.full():
             yield
         if named[resource.resource_type, resource.resource_name] == 1 and resource.resource_type in altered:
             strange = any(one.config_operation not in range(4) for one in resource.configs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
@@ -62,8 +63,9 @@ def _page(
     state: ClusterState, names: list[str], first: int, limit: int
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
-    for number, name in enumerate(names, 1):
-        if number % _PIECE == 0:
+    pace = Pace(_PIECE)
+    for name in names:
+        if pace.full():
             yield
         if limit == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)

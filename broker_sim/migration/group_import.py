@@ -37,7 +37,7 @@ from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterSta
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
 from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, read_rows
-from broker_sim.runtime.coordinator_runtime import log_records
+from broker_sim.runtime.coordinator_runtime import feed, log_records
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.storage import Origin, StorageError
 from kafka_wire.codec import EncodeError
@@ -504,11 +504,7 @@ def _check_absent(state: ClusterState, runtime: GroupCoordinator, groups: list[I
             wanted.setdefault(partition.index, []).append(group.group_id)
     for index, names in wanted.items():
         loader = Loader(runtime.settings)
-        for offset, key, value, producer_id, marker in log_records(state.topics[OFFSETS_TOPIC].partitions[index]):
-            if marker is not None:
-                loader.end_transaction(producer_id, committed=marker)
-            else:
-                loader.add(offset, key, value, producer_id)
+        feed(loader, log_records(state.topics[OFFSETS_TOPIC].partitions[index]))
         there = loader.finish().groups
         for name in names:
             if name in there:

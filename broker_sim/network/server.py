@@ -173,10 +173,11 @@ class BrokerServer:
         self.connections[connection] = None
         if self.tap is not None:
             self.tap.opened(connection)
-        if self._sweep is None and self._max_idle_ms >= 0:
-            self._arm()
         if self._hung_up:
-            connection.abort()  # it was accepted before the port was closed, and whoever waits for the last one to go waits for it, too
+            # accepted before the port was closed: who waits for the last one to go waits for it, too, and ends no timer after that
+            connection.abort()
+        elif self._sweep is None and self._max_idle_ms >= 0:
+            self._arm()
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
-from broker_sim.coordinator.outcome import Client, Request
+from broker_sim.coordinator.outcome import NO_CLIENT, Request
 from broker_sim.coordinator.turns import pass_again, publish
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from broker_sim.runtime.group_coordinator import GroupCoordinator, GroupSlot
 
 __all__ = ["LateAnswer", "LateCommit", "commit_turn"]
-
-_NOBODY = Client("", "", 0)
 
 
 class LateAnswer(Protocol):
@@ -99,7 +97,7 @@ def _by_events(
         runtime.token(partial(answer.answer, connection, reply, correlation_id))
         for _, _, reply, correlation_id, answer, connection in commits
     ]
-    outcome = runtime._stepped(slot, Request(tokens[0], _NOBODY, CommitBlocks(commits, now_ms)), now_ms)
+    outcome = runtime._stepped(slot, Request(tokens[0], NO_CLIENT, CommitBlocks(commits, now_ms)), now_ms)
     if taken is not None:
         appends, outcome.appends = outcome.appends, []
         runtime._perform(slot, outcome)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Generic
 
 from broker_sim.coordinator.outcome import (
@@ -516,18 +517,15 @@ _LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
 """Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
 
 
-def feed(loader: ShardLoader, records: Iterator[_LogRecord], at_most: int) -> bool:
-    """Give ``loader`` so many of the records; whether there may be more. Raises what reading and `ShardLoader.add` raise."""
-    for _ in range(at_most):
-        record = next(records, None)
-        if record is None:
-            return False
-        offset, key, value, producer_id, marker = record
+def feed(loader: ShardLoader, records: Iterator[_LogRecord], at_most: int | None = None) -> bool:
+    """Give ``loader`` so many of the records, or all; whether there may be more. Raises what reading and `ShardLoader.add` raise."""
+    fed = 0
+    for fed, (offset, key, value, producer_id, marker) in enumerate(islice(records, at_most), 1):  # noqa: B007
         if marker is not None:
             loader.end_transaction(producer_id, committed=marker)
         else:
             loader.add(offset, key, value, producer_id)
-    return True
+    return fed == at_most
 
 
 def log_records(partition: Partition) -> Iterator[_LogRecord]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.loader import Loader
-from broker_sim.coordinator.outcome import Client, CommitOffsets, Heartbeat, Offset, Request, TimerKey
+from broker_sim.coordinator.outcome import NO_CLIENT, CommitOffsets, Heartbeat, Offset, Request, TimerKey
 from broker_sim.coordinator.policy import Settings, policy_of
 from broker_sim.coordinator.shard import Shard
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = -1
 """The token of requests whose answer is read from the outcome, or that have none."""
-
-_NOBODY = Client("", "", 0)
-"""The client of requests that don't look at it."""
 
 partition_of = lru_cache(maxsize=65536)(partition_for)
 
@@ -125,7 +122,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             self._flush(slot)
         if shard.writes or self.watch is not None or self.presence is not None:
             return None
-        outcome = shard.step(Request(_AT_ONCE, _NOBODY, request), self.clock.now_ms())
+        outcome = shard.step(Request(_AT_ONCE, NO_CLIENT, request), self.clock.now_ms())
         self._perform(slot, outcome)
         error: Err = outcome.replies[0][1]
         return error

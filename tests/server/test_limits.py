@@ -163,6 +163,14 @@ async def test_stop_closes_every_connection() -> None:
     assert bench.clock.next_deadline_ms() is None
 
 
+async def test_who_comes_to_a_stopped_server_is_sent_away_and_leaves_no_timer() -> None:
+    bench = Bench()
+    await bench.server.stop()
+    _, transport = bench.connect()
+    assert transport.aborted
+    assert bench.clock.next_deadline_ms() is None
+
+
 def test_every_request_is_read_at_the_limit_of_open_files() -> None:
     """What is loaded at the start needs no file at an API's first request."""
     source = """
