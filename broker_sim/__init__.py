@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker_sim.api.cluster import Cluster, ClusterError, ClusterThread
+    from broker_sim.api.cluster import Cluster, ClusterError
+    from broker_sim.api.cluster_thread import ClusterThread
     from broker_sim.api.handles import (
         BrokerHandle,
         CommitProbe,
@@ -66,7 +67,7 @@ _HOMES = {
     "BrokerHandle": "broker_sim.api.handles",
     "Cluster": "broker_sim.api.cluster",
     "ClusterError": "broker_sim.api.cluster",
-    "ClusterThread": "broker_sim.api.cluster",
+    "ClusterThread": "broker_sim.api.cluster_thread",
     "CommitProbe": "broker_sim.api.handles",
     "Err": "kafka_wire.errors",
     "Fault": "broker_sim.faults.registry",

@@ -115,7 +115,7 @@ app.spawn(bill, again="1s")""",
 
 LEADS = {
     "Cluster": "broker_sim.api.cluster.Cluster",
-    "ClusterThread": "broker_sim.api.cluster.ClusterThread",
+    "ClusterThread": "broker_sim.api.cluster_thread.ClusterThread",
 }
 
 VALUES = {
@@ -125,7 +125,7 @@ VALUES = {
     "Seen": "broker_sim.journal",
 }
 ERRORS = {
-    "ClusterError": "broker_sim.api.incidents",
+    "ClusterError": "broker_sim.api.cluster",
     "UsageError": "broker_sim.common.text",
     "WaitTimeout": "broker_sim.journal",
     "NeverHit": "broker_sim.faults.registry",
@@ -248,7 +248,7 @@ def fixtures() -> Iterator[str]:
 
 def render() -> str:
     """The whole of api.md."""
-    thread = {"ClusterThread": ("broker_sim.api.cluster.ClusterThread",)}
+    thread = {"ClusterThread": ("broker_sim.api.cluster_thread.ClusterThread",)}
     classes = {"Cluster": FACES["Cluster"], **thread, **FACES}
     parts = [
         HEAD,

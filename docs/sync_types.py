@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "broker_sim" / "sync.pyi"
 
 FACES: dict[str, tuple[str, ...]] = {
-    "Cluster": ("broker_sim.api.incidents.Incidents", "broker_sim.api.cluster.Cluster"),
+    "Cluster": ("broker_sim.api.cluster.Cluster",),
     "GroupHandle": ("broker_sim.api.handles.groups.GroupHandle",),
     "LogHandle": ("broker_sim.api.handles.logs.LogHandle",),
     "StateGuard": ("broker_sim.api.handles.logs.StateGuard",),

@@ -4,8 +4,11 @@
         kafka.bootstrap                                  # "127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003"
         kafka.create_topic("payments", 3, configs={"cleanup.policy": "compact"})
 
-    with ClusterThread(topics={"orders": 6}) as kafka:   # the same beside synchronous code, on a thread of its own
-        kafka.bootstrap
+        kafka.observe()                          # from now on everything is in kafka.journal; all below do this by themselves
+        kafka.group("billing"), kafka.log("orders", 0), kafka.offsets_log("billing"), kafka.broker(2), kafka.topic("orders")
+        kafka.fault("OffsetCommit", error="NOT_COORDINATOR", times=3), kafka.order.hold("JoinGroup")
+        await kafka.time.advance("46s", expire=["consumer-2"])
+        await kafka.broker_down(2); await kafka.broker_up(2); await kafka.restart(2)
 
 Rules:
 1. A cluster belongs to the event loop that started it. Clusters don't know of each other: any number runs side by side.
@@ -14,52 +17,58 @@ Rules:
    left open or running then.
 4. With ``data_dir`` the next cluster on the same directory goes on where this one ended, however it ended; two at once
    are refused. Without, everything is in memory and gone at ``stop``. ``start`` after ``stop`` takes the same ports.
+5. What may be watched and broken belongs to its parts (``observation``, ``outages``, ``time_control``), and is asked for here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import logging
 import os
+import random
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from broker_sim.api.cluster_options import ARGUMENTS, Options, Topics, check, known, topics_of
-from broker_sim.api.incidents import ClusterError, Incidents
+from broker_sim.api.cluster_options import ARGUMENTS, Topics, check, known, topics_of
+from broker_sim.api.observation import Observation
+from broker_sim.api.outages import Outages
+from broker_sim.api.time_control import TimeControl
 from broker_sim.common.clock import Clock, Timer, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.network.server import BrokerServer, bind_error, listen
 
 if TYPE_CHECKING:
-    import random
     import socket
 
     from broker_sim.api.blocked_loop import BlockedLoop
-    from broker_sim.metadata.cluster_state import Broker, Topic
+    from broker_sim.api.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
+    from broker_sim.faults.conditions import Conditions
+    from broker_sim.faults.order import Order
+    from broker_sim.faults.registry import Fault, Faults
+    from broker_sim.faults.rules import RuleKeys
+    from broker_sim.faults.selectors import ApiName
+    from broker_sim.journal import Journal
+    from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.storage.files import Closable, Files
-    from broker_sim.sync import Cluster as _OnItsThread
-else:
-    _OnItsThread = object
 
-__all__ = ["Cluster", "ClusterError", "ClusterThread"]
+__all__ = ["Cluster", "ClusterError"]
 
 log = logging.getLogger("broker_sim.cluster")
-
-T = TypeVar("T")
 
 _WILDCARDS = ("", "0.0.0.0", "::")
 _LOCK_FILE = ".lock"
 """Kafka's name for the file that is locked while a broker uses a log directory."""
 
 
-class Cluster(Incidents):
+class ClusterError(Exception):
+    """A cluster that can't start as asked, or is not running; the text is one line for people."""
+
+
+class Cluster:
     """``brokers`` brokers, started and stopped together.
 
     ``topics``: created unless they are there: ``{"orders": 6}`` (-1: num.partitions), ``["orders", "payments:6"]``, or with
@@ -69,7 +78,7 @@ class Cluster(Incidents):
 
     ``clock``: ``"real"``, ``"scaled:10"`` (ten times as fast), ``"manual"`` (stands still, ``time.advance`` moves it) or one of your
     own. ``seed``: the same one gives the same member ids, topic ids and chances. ``journal``: True, or a directory for its files;
-    else it begins when somebody looks (`incidents`). ``rng`` takes the place of ``seed``.
+    else it begins when somebody looks (`observe`). ``rng`` takes the place of ``seed``.
     """
 
     if not TYPE_CHECKING:
@@ -100,7 +109,10 @@ class Cluster(Incidents):
         rng: random.Random | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in ARGUMENTS}
-        super().__init__(rng, seed, journal)
+        if rng is not None and seed is not None:
+            raise ClusterError("seed and rng are two ways to say the same: give one of them")
+        self._given_rng, self.seed = rng, seed
+        self._journal_where = journal
         try:
             check(given)
             self.config = BrokerConfig(config, as_version)
@@ -122,6 +134,12 @@ class Cluster(Incidents):
         self._lock: Closable | None = None
         self._maintenance: Timer | None = None
         self._blocked: BlockedLoop | None = None
+        self.servers: list[BrokerServer] = []
+        self._state: ClusterState | None = None
+        self._runtime: GroupCoordinator | None = None
+        self._time: TimeControl | None = None
+        self._outages: Outages | None = None
+        self._observation = Observation(lambda what: self._rng_for(what))
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -129,6 +147,13 @@ class Cluster(Incidents):
     def bootstrap(self) -> str:
         """``host:port`` of every broker, with commas between them. Known once started."""
         return ",".join(f"{_bracketed(broker.host)}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def state(self) -> ClusterState:
+        """Topics, partitions and settings. Raises ClusterError where the cluster is not running."""
+        if self._state is None:
+            raise ClusterError("the cluster is not running")
+        return self._state
 
     @property
     def brokers(self) -> list[Broker]:
@@ -185,7 +210,7 @@ class Cluster(Incidents):
             await server.stop()
         if self._state is not None:
             self._state.slices.clear()
-        self._end_incidents(self._close)
+        self._end()
 
     def watch_loop(self, say: Callable[[str], object]) -> None:
         """Until it stops: where code blocks the loop that the brokers run on, and requests wait, ``say(text)`` is called on a thread.
@@ -196,6 +221,22 @@ class Cluster(Incidents):
             self._blocked = BlockedLoop(
                 lambda: ready([file for server in self.servers for file in server.files()]), say
             )
+
+    def _end(self) -> None:
+        """What is in force ends, then the coordinators and the logs; the journal is closed last."""
+        outages, self._outages = self._outages, None
+        if outages is not None:
+            outages.end()
+        conditions = self._observation.forget()
+        try:
+            if conditions is not None:
+                conditions.heal_all()
+        finally:
+            try:
+                self._close()
+            finally:
+                if self._observation.journal is not None:
+                    self._observation.journal.close()
 
     def _close(self) -> None:
         runtime, self._runtime = self._runtime, None
@@ -272,7 +313,9 @@ class Cluster(Incidents):
             )
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertises(node_id), port)
-            self._begin(state)
+            self._state = state
+            self._time = TimeControl(state.clock, lambda: self._runtime)
+            self._outages = Outages(state, self.servers, self._observation.write)
             state.load()
             for name, new in self._topics.items():
                 if name not in state.topics:
@@ -300,6 +343,195 @@ class Cluster(Incidents):
         if OFFSETS_TOPIC in state.topics:
             assert self.runtime  # there are groups to load
 
+    @property
+    def runtime(self) -> GroupCoordinator:
+        """The group coordinators, made at the first call. Raises ClusterError where the cluster is not running."""
+        if self._runtime is None:
+            self._runtime = self._make_runtime()
+            self._runtime.start()
+        return self._runtime
+
+    def _make_runtime(self) -> GroupCoordinator:
+        from broker_sim.coordinator.outcome import TopicsChanged
+        from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+        from broker_sim.runtime.group_coordinator import GroupCoordinator
+
+        state = self.state
+        runtime = GroupCoordinator(state, rng=self._rng_for("members"))
+
+        def moved(partition: Partition) -> None:
+            if partition.topic.name == OFFSETS_TOPIC:
+                runtime.reload(partition)
+
+        state.on_topics_changed.append(lambda changed: runtime.topics_changed(TopicsChanged(changed)))
+        state.on_leader_changed.append(moved)
+        for broker in state.brokers.values():
+            broker.runtime = runtime
+        if self.time.mode == "manual":
+            runtime.keep_members_alive(self._is_open)
+        if self._observation.tap is not None:
+            self._observation.watch(runtime)
+        return runtime
+
+    def _is_open(self, connection: Any) -> bool:
+        return any(connection in server.connections for server in self.servers)
+
+    def _rng_for(self, what: str) -> random.Random | None:
+        """The generator for one kind of chance. With a seed each kind has its own: more of one leaves the others as they are."""
+        return self._given_rng if self.seed is None else random.Random(f"{self.seed} {what}")
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> TimeControl:
+        """The brokers' time: see ``time_control``. Raises ClusterError where the cluster is not running."""
+        if self._time is None or self._state is None:
+            raise ClusterError("the cluster is not running")
+        return self._time
+
+    # --- what is seen of it, and broken -------------------------------------------------------------------------------
+
+    @property
+    def observed(self) -> bool:
+        """Whether there is a journal."""
+        return self._observation.journal is not None
+
+    @property
+    def journal(self) -> Journal:
+        """What has happened since somebody first looked; it stays when the cluster stops."""
+        kept = self._observation.journal
+        return kept if kept is not None and self._state is None else self.observe()
+
+    def observe(self) -> Journal:
+        """Watch from now on, if nobody does yet, and return the journal. Raises ClusterError where the cluster is not running,
+        UsageError for a directory that can't be used."""
+        seen = self._observation
+        if seen.tap is not None and seen.journal is not None:
+            return seen.journal
+        journal = self._new_journal()
+        seen.begin(self.state, self.servers, journal, self._host_of)
+        self.time.journal = self.conditions.journal = journal
+        if self._runtime is not None:
+            seen.watch(self._runtime)
+        return journal
+
+    def _host_of(self, peer: str) -> str | None:
+        """The name of a client's host by its address as Kafka shows it, where hosts have names."""
+        return None
+
+    def _new_journal(self) -> Journal:
+        from broker_sim.journal import Journal
+
+        where = self._journal_where
+        return Journal(self.state.clock, None if isinstance(where, bool) else where)
+
+    @property
+    def conditions(self) -> Conditions:
+        """The states that logs are in."""
+        return self._observation.states(self.state, lambda: self.runtime)
+
+    @property
+    def faults(self) -> Faults:
+        """The rules for requests."""
+        self.observe()
+        assert self._observation.faults is not None
+        return self._observation.faults
+
+    def fault(self, api: ApiName | None = None, **keys: Unpack[RuleKeys]) -> Fault:
+        """Install a rule for requests: ``kafka.fault("OffsetCommit", group="billing", error="NOT_COORDINATOR")``. It is in force at
+        once, until its ``with`` block ends or ``remove()``. Raises UsageError."""
+        return self.faults.add(api, **keys)
+
+    @property
+    def order(self) -> Order:
+        """Requests held back, let go one by one, recorded and replayed."""
+        self.observe()
+        assert self._observation.order is not None
+        return self._observation.order
+
+    # --- handles ------------------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> GroupHandle:
+        """A consumer group, which need not be there yet."""
+        from broker_sim.api.handles import GroupHandle
+
+        return GroupHandle(self, group_id)
+
+    def log(self, topic: str, partition: int = 0) -> LogHandle:
+        """A partition's log. Raises UsageError where there is none."""
+        from broker_sim.api.handles import LogHandle
+        from broker_sim.api.handles.topics import find_partition
+
+        return LogHandle(self, find_partition(self.state, topic, partition))
+
+    def offsets_log(self, group_id: str) -> LogHandle:
+        """The partition of ``__consumer_offsets`` behind a group; the topic is created where there is none."""
+        from broker_sim.api.handles import LogHandle
+
+        self.state.ensure_offsets_topic()
+        partition = self.runtime.partition_of(group_id)
+        assert partition is not None
+        return LogHandle(self, partition)
+
+    def topic(self, name: str, partitions: int | None = None) -> TopicHandle:
+        """A topic; with ``partitions`` it is created where there is none (-1: the broker's default number). Raises UsageError."""
+        from broker_sim.api.handles import TopicHandle
+
+        if partitions is not None and name not in self.state.topics:
+            self.state.create_topic(name, partitions)
+        return TopicHandle(self, name)
+
+    def broker(self, node_id: int) -> BrokerHandle:
+        """A broker. Raises UsageError where there is none."""
+        from broker_sim.api.handles import BrokerHandle
+
+        return BrokerHandle(self, node_id)
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    async def broker_down(self, node_id: int, *, graceful: bool = False, noticed_after: object = 0) -> None:
+        """Take a broker down: its connections are reset, then other in-sync replicas lead what it led, coordinators with them.
+
+        ``graceful``: they lead first, and what is answered is written. ``noticed_after``: so long nobody knows, and metadata names it
+        still, as Kafka's does until broker.session.timeout.ms (9 s) has passed. Nothing happens where it is down. Raises UsageError.
+        """
+        await self._controller.broker_down(node_id, graceful=graceful, noticed_after=noticed_after)
+
+    async def broker_up(self, node_id: int, *, elect: str | None = None) -> None:
+        """Bring a broker up at the port it had: its replicas are in sync again, and it leads what had no leader. ``elect="preferred"``:
+        every partition is led by its first replica again. Nothing happens where it is up. Raises UsageError, OSError."""
+        await self._controller.broker_up(node_id, elect=elect)
+
+    async def restart(self, node_id: int, *, graceful: bool = True) -> None:
+        """Take a broker down and up: what it alone led has no leader meanwhile, and its coordinators start from their logs. Raises
+        UsageError."""
+        await self._controller.restart(node_id, graceful=graceful)
+
+    async def restart_all(self, *, graceful: bool = False) -> None:
+        """All brokers go at once and come again: every partition has the leader that it had, in a new epoch, and every coordinator
+        starts from its log. Brokers that are down come up too."""
+        await self._controller.restart_all(graceful=graceful)
+
+    def move_leader(self, partition: Partition, node_id: int) -> None:
+        """Let another broker lead a partition; a coordinator moves with its partition. Raises UsageError: it is down, it leads
+        already."""
+        self._controller.move_leader(partition, node_id)
+
+    def elect(self, partition: Partition, node_id: int | None = None) -> None:
+        """A new leader epoch: of the leader there is, or of ``node_id``, an in-sync replica; clients that name the old epoch hear
+        FENCED_LEADER_EPOCH. Raises UsageError."""
+        self._controller.elect(partition, node_id)
+
+    def elect_preferred(self) -> int:
+        """Every partition is led by its first replica, where that is alive and in sync; returns how many changed."""
+        return self._controller.elect_preferred()
+
+    @property
+    def _controller(self) -> Outages:
+        if self._outages is None:
+            raise ClusterError("the cluster is not running")
+        return self._outages
+
     # --- background work ------------------------------------------------------------------------------------------------
 
     def _arm_maintenance(self) -> None:
@@ -323,110 +555,6 @@ class _RuntimeToBe:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster.runtime, name)
-
-
-class ClusterThread(_OnItsThread):
-    """A cluster on a thread and an event loop of its own, for programs and tests that have none. Arguments: `Cluster`'s.
-
-    It has all that a `Cluster` has, done on that thread and waited for: ``kafka.group("billing").stable(members=3)``. The handles'
-    types are those of `broker_sim.sync`.
-    """
-
-    def __init__(self, brokers: int = 1, topics: Topics | None = None, **options: Unpack[Options]) -> None:
-        self._make: Callable[[], Cluster] = lambda: Cluster(brokers, topics, **options)
-        self._cluster: Cluster | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self.bootstrap = ""
-        """``host:port`` of every broker, once started."""
-
-    def start(self) -> Self:
-        """As `Cluster.start`; returns when clients can connect. Raises ClusterError."""
-        if self._thread is not None:
-            raise ClusterError("the cluster is running already")
-        cluster = self._cluster or self._make()
-        loop = self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, args=(loop,), name="broker-sim", daemon=True)
-        self._thread.start()
-        try:
-            self._await(cluster.start())
-        except BaseException:
-            self._end()
-            raise
-        self._cluster = cluster
-        self.bootstrap = self.run(lambda kafka: kafka.bootstrap)
-        return self
-
-    def stop(self) -> None:
-        """As `Cluster.stop`; the thread is gone when this returns."""
-        if self._thread is None or self._cluster is None:
-            return
-        try:
-            self._await(self._cluster.stop())
-        finally:
-            self._end()
-
-    def run(self, function: Callable[[Cluster], T]) -> T:
-        """Call ``function(cluster)`` on the cluster's thread, where alone it may be touched, and return what it returns."""
-        cluster = self._cluster
-        if cluster is None or self._thread is None:
-            raise ClusterError("the cluster is not running")
-
-        async def call() -> T:
-            return function(cluster)
-
-        return self._await(call())
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = -1,
-        *,
-        replication_factor: int = -1,
-        configs: Mapping[str, str | None] | None = None,
-    ) -> None:
-        """As `Cluster.create_topic`."""
-        options: dict[str, Any] = {"replication_factor": replication_factor, "configs": configs}
-        self.run(lambda kafka: kafka.create_topic(name, partitions, **options))
-
-    if not TYPE_CHECKING:  # the types are those of _OnItsThread
-
-        def __getattr__(self, name: str) -> Any:
-            """All else that a `Cluster` has, for use from this thread: see ``blocking``."""
-            if name.startswith("_"):
-                raise AttributeError(name)
-            from broker_sim.api.blocking import Blocking
-
-            if self._thread is None or self._cluster is None:
-                raise ClusterError("the cluster is not running")
-            return getattr(Blocking(self, self._cluster), name)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result()
-
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            loop.close()
-
-    def _end(self) -> None:
-        assert self._loop is not None
-        assert self._thread is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop = self._thread = None
 
 
 def _lock(data_dir: Path, files: Files) -> Closable:

@@ -52,8 +52,8 @@ _ROUNDS = 10_000
 
 _TEXTS = {
     "Cluster._maintain": "log maintenance",
-    "Incidents._balance": "election of preferred leaders",
-    "Incidents._notice": "session of a broker that is down",
+    "Outages._balance": "election of preferred leaders",
+    "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
     "_Late._commit": "commit of a slow log",
     "Conditions.set.<locals>.<lambda>": "end of a state",

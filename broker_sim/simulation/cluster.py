@@ -143,8 +143,8 @@ class SimCluster(Cluster):
         if journal is not self._shown:
             self._shown = journal
             self.on_journal(journal)
-        if self._earlier is not None and self._tap is not None:
-            self._tap.follows(self._earlier)
+        if self._earlier is not None and self._observation.tap is not None:
+            self._observation.tap.follows(self._earlier)
             self._earlier = None
         return journal
 
@@ -154,10 +154,10 @@ class SimCluster(Cluster):
         return None if name == address else name
 
     def _new_journal(self) -> Journal:
-        if self._earlier is None or self._journal is None:
+        if self._earlier is None or self._observation.journal is None:
             return super()._new_journal()
-        self._journal.go_on(self.state.clock)
-        return self._journal
+        self._observation.journal.go_on(self.state.clock)
+        return self._observation.journal
 
     def _listen(self, host: str, port: int) -> Any:
         return self._network.listen(host, port)
@@ -209,15 +209,15 @@ class SimCluster(Cluster):
             self._died(how)
 
     def _died(self, how: str) -> None:
-        network, process, servers, tap = self._network, self.process, self.servers, self._tap
+        network, process, servers, tap = self._network, self.process, self.servers, self._observation.tap
         self._last_ms = round(network.loop.wall() * 1000)
         if self._state is not None:
             self._stood |= standing(self._state, self.disk)
             self._keeps_all = self._keeps_all and (self._sync or how == "killed")
         end_process(network.loop, process)
-        if self._journal is not None:
+        if self._observation.journal is not None:
             synced = {"synced": self._sync} if how != "killed" else {}
-            self._journal.write("cluster", action=how, process=process.number, **synced)
+            self._observation.journal.write("cluster", action=how, process=process.number, **synced)
         for name in self.hosts:
             machine = network.machine(name)
             machine.held = False
@@ -228,15 +228,15 @@ class SimCluster(Cluster):
                 network.gone.append(end)
             machine.dark = machine.dark or how != "killed"
             network.close_ports(machine)
-        if self._conditions is not None:
-            self._conditions.forget()
+        if self._observation.conditions is not None:
+            self._observation.conditions.forget()
         if self._runtime is not None:
             self._runtime.end()
         if tap is not None:
             tap.end([connection for server in servers for connection in server.connections])
             for server in servers:
                 if server.listening:
-                    self._write("broker", broker=server.broker.node_id, action="down")
+                    self._observation.write("broker", broker=server.broker.node_id, action="down")
             self._earlier = tap
         self._forget()
         self._disk = self.disk.killed() if how == "killed" else self.disk.power_lost()
@@ -244,10 +244,9 @@ class SimCluster(Cluster):
     def _forget(self) -> None:
         """Nothing is left in memory; timers of the dead never fire."""
         self.servers = []
-        self._state = self._runtime = self._time = None
-        self._conditions = self._tap = self._faults = self._order = None
-        self._lock = self._maintenance = self._balancing = None
-        self._unnoticed = {}
+        self._state = self._runtime = self._time = self._outages = None
+        self._lock = self._maintenance = None
+        self._observation.forget()
 
     def start_again(self, *, at_call: int | None = None) -> None:
         """A new process, on the machines that there were, which are up. Nothing happens where it runs. ``at_call``: it is killed in the
@@ -283,8 +282,8 @@ class SimCluster(Cluster):
         self._look()
         if self.observed:
             for server in self.servers:
-                self._write("broker", broker=server.broker.node_id, action="up")
-            self._write("cluster", action="started", process=process.number)
+                self._observation.write("broker", broker=server.broker.node_id, action="up")
+            self._observation.write("cluster", action="started", process=process.number)
 
     def _look(self) -> None:
         """Whether what must be there is."""

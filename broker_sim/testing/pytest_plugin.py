@@ -48,7 +48,8 @@ import pytest
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
-    from broker_sim.api.cluster import Cluster, ClusterThread
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.cluster_thread import ClusterThread
     from broker_sim.scenario.runner import Outcome
     from broker_sim.simulation import Simulation
     from broker_sim.testing.forgotten_awaits import Unawaited
@@ -211,7 +212,7 @@ def _blocked(item: pytest.Item, text: str) -> None:
 @contextlib.contextmanager
 def _in_one_line() -> Iterator[None]:
     """What a cluster can't be started with is one line of the report, not a way through its code."""
-    from broker_sim.api.incidents import ClusterError
+    from broker_sim.api.cluster import ClusterError
 
     try:
         yield
@@ -222,7 +223,7 @@ def _in_one_line() -> Iterator[None]:
 @pytest.fixture
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     """A fresh simulated cluster on a thread of its own, for code that blocks or has no event loop."""
-    from broker_sim.api.cluster import ClusterThread
+    from broker_sim.api.cluster_thread import ClusterThread
 
     with _in_one_line():
         kafka = ClusterThread(**_options(request)).start()

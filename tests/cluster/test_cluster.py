@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_sim import Cluster, ClusterError
-from broker_sim.api.cluster import ClusterThread
+from broker_sim.api.cluster_thread import ClusterThread
 from broker_sim.common.clock import ManualClock
 from kafka_wire.errors import Err
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from broker_sim import Cluster
-from broker_sim.api.cluster import ClusterThread
+from broker_sim.api.cluster_thread import ClusterThread
 
 ASK = """
 import asyncio, pytest, socket

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.api.cluster import Cluster, ClusterThread
+from broker_sim.api.cluster import Cluster
+from broker_sim.api.cluster_thread import ClusterThread
 from broker_sim.storage import Origin
 from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,

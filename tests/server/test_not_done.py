@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_sim.api.cluster import Cluster, ClusterThread
+from broker_sim.api.cluster import Cluster
+from broker_sim.api.cluster_thread import ClusterThread
 from broker_sim.handlers.k10_find_coordinator import TRANSACTION
 from kafka_wire.errors import Err
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.api.incidents import ClusterError
+from broker_sim.api.cluster import ClusterError
 from broker_sim.common.text import UsageError
 from broker_sim.journal import problems
 from broker_sim.metadata.cluster_state import KafkaError

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.api.incidents import ClusterError
+from broker_sim.api.cluster import ClusterError
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Choice, Count, ListOf, Text
 from broker_sim.simulation.virtual.disk_model import CALLS, DISK_FAULTS

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from broker_sim.api.incidents import ClusterError
+from broker_sim.api.cluster import ClusterError
 from broker_sim.common.buggify import PROBABILITY, SITES, Buggify
 from broker_sim.common.text import UsageError, duration_text, unknown
 from broker_sim.faults.conditions import KINDS as STATES
