@@ -180,7 +180,7 @@ def _identity(broker: Broker) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listeners": listener,
-        "log.dirs": IN_MEMORY if state.data_dir is None else str(state.data_dir),
+        "log.dirs": IN_MEMORY if state.disk.data_dir is None else str(state.disk.data_dir),
         "node.id": str(broker.node_id),
         "process.roles": "broker,controller" if broker.node_id == state.controller_id else "broker",
     }

@@ -55,10 +55,10 @@ def _describe_all(
             continue
         topic.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size_bytes))
     result = DescribeLogDirsResult(Err.NONE, IN_MEMORY, list(shown.values()), UNKNOWN_BYTES, UNKNOWN_BYTES)
-    if state.data_dir is not None:
-        result.log_dir = str(state.data_dir)
+    if state.disk.data_dir is not None:
+        result.log_dir = str(state.disk.data_dir)
         try:
-            result.total_bytes, result.usable_bytes = state.files.space(state.data_dir)
+            result.total_bytes, result.usable_bytes = state.disk.files.space(state.disk.data_dir)
         except OSError:
             result.error_code = Err.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(0, Err.NONE, [result])

@@ -20,6 +20,7 @@ import dataclasses
 import logging
 import random
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from broker_sim.common.slices import Slices
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.meta_files import uuid_text
-from broker_sim.metadata.persistence import SavedCluster
+from broker_sim.metadata.persistence import Persistence
 from broker_sim.metadata.topics import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -55,6 +56,9 @@ __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition",
 
 log = logging.getLogger("broker_sim.metadata")
 
+MAX_ANSWERS = 4096
+"""How many worked-out answers are kept."""
+
 MAX_PARTITIONS_AT_ONCE = 10_000
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
@@ -75,7 +79,7 @@ class Broker:
     """Made by the first Fetch that wants a session."""
 
 
-class ClusterState(SavedCluster):
+class ClusterState:
     """Everything that the brokers of one cluster agree on.
 
     `data_dir` None keeps the logs in memory, `files` is the disk that it is on. `sync` forces every write of the metadata to
@@ -93,14 +97,28 @@ class ClusterState(SavedCluster):
         sync: bool = False,
         files: Files = FILES,
     ) -> None:
-        super().__init__(config, clock, data_dir, cluster_id, rng, sync, files)
+        self.config = config
+        self.clock = clock
+        self.rng = rng if rng is not None else random.SystemRandom()
+        self.disk = Persistence(self, data_dir, files, sync=sync, id_is_given=cluster_id is not None)
+        """Where it is kept."""
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.next_leader = 0
+        """How many partitions were placed: the first replica of the next one goes on from there."""
+        self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
+        """Settings of groups and of client metrics subscriptions, by their names."""
+        self.cluster_id = cluster_id or uuid_text(self.new_uuid())
+        self.version = 0
+        self.answers: dict[tuple[object, ...], object] = {}
+        """What handlers have worked out of this state and will be asked again; dropped at every change."""
         self.brokers: dict[int, Broker] = {}
         self.slices = Slices()
         """Requests that take longer than others should wait."""
         self.buggify: Buggify | None = None
+        """See ``buggify``: None but in simulations."""
         self.told_of_transactions: dict[str | None, None] = {}
         """The client ids that want them: the log tells each of them once."""
-        """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []
         """Called when topics are there, have grown or are gone: name -> number of partitions, None for one that is gone."""
         self.on_leader_changed: list[Callable[[Partition], object]] = []
@@ -119,17 +137,72 @@ class ClusterState(SavedCluster):
         """The broker that is named as the controller: the first one alive; -1 where none is."""
         return next((broker.node_id for broker in self.brokers.values() if broker.alive), -1)
 
+    # -------------------------------------------------------------------------------------------- what it is kept in
+
+    def load(self) -> None:
+        """Read the data directory, after the brokers were added: see `Persistence.load`. Raises StoreError, OSError."""
+        self.disk.load()
+
+    def install(self, topic: Topic) -> None:
+        """A topic that was loaded."""
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self.next_leader += len(topic.partitions)
+
+    def changed(self, *topics: Topic, adding: Sequence[Partition] = ()) -> None:
+        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
+
+        `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
+        gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
+        """
+        self._lapse()
+        self.disk.write(topics, adding)
+
+    def has_changed(self, *topics: Topic) -> None:
+        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
+        at the end.
+        """
+        self._lapse()
+        self.disk.write_if_it_can(topics)
+
+    def together(self) -> AbstractContextManager[None]:
+        """What `has_changed` is told of inside is written once, at the end: each writing waits for the disk."""
+        return self.disk.together()
+
+    def _lapse(self) -> None:
+        self.version += 1
+        self.answers.clear()
+
+    def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
+        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
+        if len(self.answers) >= MAX_ANSWERS:
+            self.answers.clear()
+        self.answers[key] = answer
+
+    def next_producer_id(self) -> int:
+        """A producer id that no producer of this cluster has had. Raises KAFKA_STORAGE_ERROR."""
+        return self.disk.next_producer_id()
+
+    def new_uuid(self) -> bytes:
+        """A random (version 4) uuid which, as Kafka's, does not begin with a dash in text."""
+        while True:
+            raw = bytearray(self.rng.getrandbits(128).to_bytes(16, "big"))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if not uuid_text(bytes(raw)).startswith("-"):
+                return bytes(raw)
+
     # -------------------------------------------------------------------------------------------- brokers
 
     def add_broker(self, node_id: int, host: str, port: int, rack: str | None = None) -> Broker:
         """Register a broker; leaders of topics made later are spread over it too."""
         broker = Broker(node_id, host, port, self, rack)
         self.brokers[node_id] = broker
-        self.version += 1
-        self.answers.clear()
+        self._lapse()
         return broker
 
     def broker_ids(self) -> list[int]:
+        """The brokers there are."""
         return list(self.brokers)
 
     def alive_brokers(self) -> list[Broker]:
@@ -273,7 +346,7 @@ class ClusterState(SavedCluster):
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
                 f"cannot be reached because only {len(nodes)} broker(s) are registered{cordoned}.",
             )
-        return spread_replicas(nodes, partitions, factor, self._next_leader)
+        return spread_replicas(nodes, partitions, factor, self.next_leader)
 
     def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
         """Make the new partitions' logs, then write them down: with that they are there, all of them, and where the disk fails
@@ -286,37 +359,37 @@ class ClusterState(SavedCluster):
         try:
             settings = log_config(self.config, topic)
             for number, nodes in enumerate(replicas):
-                logs.append(self._make_log(topic, first + number, settings))
+                logs.append(self.disk.make_log(topic, first + number, settings))
                 added.append(Partition(topic, first + number, nodes, leaders[number], 0, logs[-1]))
             self.changed(topic, adding=added)
         except (KafkaError, OSError) as error:
             for made in logs:
-                self._drop_log(made)
+                self.disk.drop_log(made)
             self.answers.clear()
             raise error if isinstance(error, KafkaError) else KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
         topic.partitions.extend(added)
-        self._next_leader += len(logs)
+        self.next_leader += len(logs)
         self.answers.clear()
         self._tell_topics({topic.name: len(topic.partitions)})
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topic(name)
-        self._gone.append(uuid_text(topic.topic_id))
+        self.disk.gone.append(uuid_text(topic.topic_id))
         before = dict(self.topics)
         del self.topics[name]
         try:
             self.changed(topic)
         except KafkaError:
             self.topics = before
-            self._gone.pop()
+            self.disk.gone.pop()
             raise
         del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.deleted = True
             partition.leader = -1
-            self._drop_log(partition.log)
-        self._sync_removals()
+            self.disk.drop_log(partition.log)
+        self.disk.sync_removals()
         for partition in topic.partitions:
             partition.wake()
         self._tell_topics({name: None})
@@ -455,7 +528,7 @@ class ClusterState(SavedCluster):
 
         A log whose disk fails is passed over with a log line; the others are done.
         """
-        self._catch_up()
+        self.disk.catch_up()
         cleaner = self.config.bool("log.cleaner.enable")
         for partition in list(self.partitions()):
             files = partition.log
@@ -477,7 +550,7 @@ class ClusterState(SavedCluster):
 
     def close(self) -> None:
         """Flush and close every log."""
-        self._catch_up()
+        self.disk.catch_up()
         for partition in self.partitions():
             partition.log.flush()
             partition.log.close()

@@ -5,7 +5,7 @@ Rules:
    ceased to: a creation or a deletion that was cut short, by a crash or by the disk, leaves at most directories, which the
    next start removes. What was acknowledged outlives a loss of power, with or without `sync`.
 2. A change that the disk does not take is KAFKA_STORAGE_ERROR, and `cluster.json` has the state as it was before.
-3. Every change goes through `changed`, which also lets kept answers lapse.
+3. Every change goes through `ClusterState.changed`, which also lets kept answers lapse.
 4. A directory without a `cluster.json` is another broker's. What that left is looked at as a whole before anything is opened
    (`foreign_directory`), and loses nothing by being served: no retention, no compaction and no expiry until somebody sets them.
 5. Records that nobody here knows are never served and never removed: they stay, or are moved aside, and a line tells.
@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig, ConfigError
@@ -27,7 +26,7 @@ from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.saved_state import SavedState, parse_state
 from broker_sim.metadata.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, KafkaError, Partition, Topic, log_config
 from broker_sim.storage import LogConfig, PartitionLog, StorageError
-from broker_sim.storage.files import FILES, Files
+from broker_sim.storage.files import Files
 from broker_sim.storage.recovery import MAX_EPOCH, segment_bases
 from kafka_wire.errors import Err
 
@@ -41,9 +40,6 @@ PRODUCER_ID_BLOCK = 1000
 
 MAX_GONE = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
-
-MAX_ANSWERS = 4096
-"""How many worked-out answers are kept."""
 
 MAX_TOLD = 10
 """How many directories that nobody knows are named in the log."""
@@ -65,65 +61,48 @@ KEEP_OFFSETS_MINUTES = 2**31 - 1
 """offsets.retention.minutes where another broker's groups are served: what they committed is old by nature."""
 
 
-class SavedCluster:
-    """Topics, ids and settings with their files; `metadata.ClusterState` is what the rest of the broker uses.
+class Saved(Protocol):
+    """What is kept, and comes back: the part of a `ClusterState` that is needed for it."""
 
-    `data_dir` None keeps everything in memory; `files` is the disk that it is on.
-    """
+    config: BrokerConfig
+    clock: Clock
+    cluster_id: str
+    topics: dict[str, Topic]
+    topics_by_id: dict[bytes, Topic]
+    entity_configs: dict[Entity, dict[str, dict[str, str]]]
+    next_leader: int
+
+    def broker_ids(self) -> list[int]: ...
+
+    def new_uuid(self) -> bytes: ...
+
+    def install(self, topic: Topic) -> None: ...
+
+    def changed(self) -> None: ...
+
+
+class Persistence:
+    """The files of a cluster's state and of its logs. ``data_dir`` None keeps everything in memory; ``files`` is the disk that it is
+    on; ``id_is_given``: the cluster's id stays what it is, whatever was saved."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        clock: Clock,
-        data_dir: Path | None,
-        cluster_id: str | None,
-        rng: random.Random | None,
-        sync: bool,
-        files: Files = FILES,
+        self, state: Saved, data_dir: Path | None, files: Files, *, sync: bool = False, id_is_given: bool = False
     ) -> None:
-        self.config = config
-        self.clock = clock
+        self._state = state
         self.data_dir = data_dir
         self.sync = sync
         self.files = files
-        self.rng = rng if rng is not None else random.SystemRandom()
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[bytes, Topic] = {}
-        self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
-        """Settings of groups and of client metrics subscriptions, by their names."""
-        self.cluster_id = cluster_id or meta_files.uuid_text(self.new_uuid())
-        self.version = 0
-        self.answers: dict[tuple[object, ...], object] = {}
-        """What handlers have worked out of this state and will be asked again; dropped at every change."""
-        self._given_cluster_id = cluster_id
-        self._gone: list[str] = []  # ids of deleted topics
+        self.adopted = False
+        """Whether logs of another broker are served."""
+        self._id_is_given = id_is_given
+        self.gone: list[str] = []
+        """Ids of deleted topics."""
         self._texts: dict[str, str] = {}  # of the topics in cluster.json, as far as they are still true
         self._next_producer_id = 0
         self._reserved_producer_id = 0
-        self._next_leader = 0
-        self._adopted = False  # whether logs of another broker are served
         self._written: bytes | None = None  # cluster.json, as far as it was read or written
         self._behind = False  # whether it may differ from what is true
         self._together = False  # whether it may do so for a while
-
-    def broker_ids(self) -> list[int]:
-        """The brokers there are."""
-        raise NotImplementedError("ClusterState knows them")
-
-    def new_uuid(self) -> bytes:
-        """A random (version 4) uuid which, as Kafka's, does not begin with a dash in text."""
-        while True:
-            raw = bytearray(self.rng.getrandbits(128).to_bytes(16, "big"))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            if not meta_files.uuid_text(bytes(raw)).startswith("-"):
-                return bytes(raw)
-
-    def keep_answer(self, key: tuple[object, ...], answer: object) -> None:
-        """Remember under `key` until the state changes, or until there are MAX_ANSWERS of them."""
-        if len(self.answers) >= MAX_ANSWERS:
-            self.answers.clear()
-        self.answers[key] = answer
 
     # -------------------------------------------------------------------------------------------- logs
 
@@ -134,9 +113,9 @@ class SavedCluster:
             files.make_dir(path)  # what makes `cluster.json` durable does so with its name
             meta_files.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
         name = f"{topic.name}-{index}"
-        return PartitionLog(path, settings, now_ms=self.clock.now_ms(), sync=self.sync, name=name, files=files)
+        return PartitionLog(path, settings, now_ms=self._state.clock.now_ms(), sync=self.sync, name=name, files=files)
 
-    def _make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
+    def make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
         """The log of a new partition, of which nothing stays where it can't be made. Raises OSError."""
         path = self._log_dir(topic, index)
         if path is not None and self.files.is_dir(path):
@@ -153,14 +132,15 @@ class SavedCluster:
         if self._is_left_over(path):
             self.files.remove_dir(path, last=meta_files.PARTITION_FILE)
             return
-        aside = path.with_name(f"{path.name}.{self.new_uuid().hex()}-stray")  # as Kafka names what it does not know
+        stray = f"{path.name}.{self._state.new_uuid().hex()}-stray"  # as Kafka names what it does not know
+        aside = path.with_name(stray)
         self.files.rename(path, aside)
         log.warning("%s was in the way of a new partition and is %s now: %s", path, aside.name, _NOT_KNOWN)
 
     def _is_left_over(self, path: Path) -> bool:
         """Whether a directory that no topic has is of a deletion, or of a creation, that was cut short."""
         topic_id = meta_files.read_partition_id(path, self.files)
-        if topic_id is not None and meta_files.uuid_text(topic_id) in self._gone:
+        if topic_id is not None and meta_files.uuid_text(topic_id) in self.gone:
             return True
         return not meta_files.holds_records(path, self.files)
 
@@ -174,13 +154,14 @@ class SavedCluster:
     def _log_dir(self, topic: Topic, index: int) -> Path | None:
         return None if self.data_dir is None else self.data_dir / f"{topic.name}-{index}"
 
-    def _drop_log(self, gone: PartitionLog) -> None:
+    def drop_log(self, gone: PartitionLog) -> None:
+        """Remove a log, now or at the next start."""
         try:
             gone.delete()
         except StorageError as error:
             log.warning("%s is not wholly deleted; the next start does it: %s", gone.name, error)
 
-    def _sync_removals(self) -> None:
+    def sync_removals(self) -> None:
         """That directories are gone outlives a loss of power, as far as the disk lets it: the ids of their topics are known yet."""
         if self.data_dir is not None:
             with contextlib.suppress(OSError):
@@ -204,12 +185,8 @@ class SavedCluster:
 
     # -------------------------------------------------------------------------------------------- disk
 
-    def changed(self, *topics: Topic, adding: Sequence[Partition] = ()) -> None:
-        """Write the state to disk and let kept answers lapse; for whoever alters a broker or a partition by hand.
-
-        `topics` are those that have changed, none stands for all of them; `adding` are partitions that the only one of them
-        gets if this succeeds. Raises KAFKA_STORAGE_ERROR: then the disk has the state as it was before.
-        """
+    def write(self, topics: Sequence[Topic], adding: Sequence[Partition] = ()) -> None:
+        """As `ClusterState.changed`, once that has noted the change."""
         self._note_change(topics)
         if adding and self.data_dir is not None:
             [topic] = topics
@@ -221,20 +198,18 @@ class SavedCluster:
                 self._texts.pop(topic.name, None)  # the caller takes it back
             raise
 
-    def has_changed(self, *topics: Topic) -> None:
-        """As `changed`, of what has happened whatever the disk says: what it does not take follows with the next change, or
-        at the end.
-        """
+    def write_if_it_can(self, topics: Sequence[Topic]) -> None:
+        """As `ClusterState.has_changed`, likewise."""
         if self._together:
             self._behind = True
             self._note_change(topics)
             return
         with contextlib.suppress(KafkaError):
-            self.changed(*topics)
+            self.write(topics)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What `has_changed` is told of inside is written once, at the end: each writing waits for the disk."""
+        """What `write_if_it_can` is told of inside is written once, at the end: each writing waits for the disk."""
         if self._together:
             yield
             return
@@ -243,15 +218,13 @@ class SavedCluster:
             yield
         finally:
             self._together = False
-            self._catch_up()
+            self.catch_up()
 
     def _note_change(self, topics: Sequence[Topic]) -> None:
         for name in [topic.name for topic in topics] or list(self._texts):
             self._texts.pop(name, None)
-        self.version += 1
-        self.answers.clear()
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Write the state, if it is not what was written last."""
         if self._behind:
             with contextlib.suppress(KafkaError):
@@ -263,20 +236,20 @@ class SavedCluster:
     def _save(self) -> None:
         if self.data_dir is None:
             return
-        for topic in self.topics.values():
+        for topic in self._state.topics.values():
             if topic.name not in self._texts:
                 self._texts[topic.name] = self._text(topic)
         state = {
-            "cluster_id": self.cluster_id,
+            "cluster_id": self._state.cluster_id,
             "next_producer_id": self._reserved_producer_id,
-            "dynamic_configs": self.config.dynamic_default,
-            "broker_configs": {str(node): values for node, values in self.config.dynamic_broker.items()},
-            "group_configs": self.entity_configs[Entity.GROUP],
-            "client_metrics_configs": self.entity_configs[Entity.CLIENT_METRICS],
-            "gone": self._gone[-MAX_GONE:],
-            "adopted": self._adopted,
+            "dynamic_configs": self._state.config.dynamic_default,
+            "broker_configs": {str(node): values for node, values in self._state.config.dynamic_broker.items()},
+            "group_configs": self._state.entity_configs[Entity.GROUP],
+            "client_metrics_configs": self._state.entity_configs[Entity.CLIENT_METRICS],
+            "gone": self.gone[-MAX_GONE:],
+            "adopted": self.adopted,
         }
-        texts = {name: self._texts[name] for name in self.topics}
+        texts = {name: self._texts[name] for name in self._state.topics}
         try:
             self._written = meta_files.write_state(self.data_dir, state, texts, self._written, files=self.files)
         except OSError as error:
@@ -299,37 +272,37 @@ class SavedCluster:
         self._written = meta_files.read_bytes(self.data_dir, self.files)
         saved = SavedState()
         if self._written is not None:
-            saved = parse_state(self._written, self.data_dir / meta_files.STATE_FILE, self.config)
+            saved = parse_state(self._written, self.data_dir / meta_files.STATE_FILE, self._state.config)
         self._load_state(saved)
         unknown = self._unknown(is_another_brokers=self._written is None)
-        if self._adopted or self._written is None:
+        if self.adopted or self._written is None:
             self._adopt_all(unknown)
         else:
             self._tell_unknown(unknown)
-        if self._adopted:
-            self.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
-        node_id, directory_id = next(iter(self.broker_ids()), 1), meta_files.uuid_text(self.new_uuid())
-        meta_files.write_properties(self.data_dir, self.cluster_id, node_id, directory_id, files=self.files)
-        self.changed()
+        if self.adopted:
+            self._state.config.assume("offsets.retention.minutes", KEEP_OFFSETS_MINUTES)
+        node_id, directory_id = next(iter(self._state.broker_ids()), 1), meta_files.uuid_text(self._state.new_uuid())
+        meta_files.write_properties(self.data_dir, self._state.cluster_id, node_id, directory_id, files=self.files)
+        self._state.changed()
 
     def _load_state(self, saved: SavedState) -> None:
         assert self.data_dir is not None
         known_id = saved.cluster_id or meta_files.read_cluster_id(self.data_dir, self.files)
-        if known_id and self._given_cluster_id is None:
-            self.cluster_id = known_id
+        if known_id and not self._id_is_given:
+            self._state.cluster_id = known_id
         self._next_producer_id = self._reserved_producer_id = saved.next_producer_id
-        self._adopted, self._gone = saved.adopted, saved.gone
-        self.config.restore(saved.dynamic_configs, saved.broker_configs)
+        self.adopted, self.gone = saved.adopted, saved.gone
+        self._state.config.restore(saved.dynamic_configs, saved.broker_configs)
         for entity, named in saved.entity_configs.items():
-            self.entity_configs[entity].update(named)
+            self._state.entity_configs[entity].update(named)
         lost: list[str] = []
         for each in saved.topics:
             topic = Topic(each.name, each.topic_id, each.configs)
-            logs = log_config(self.config, topic)
+            logs = log_config(self._state.config, topic)
             for index, old in enumerate(each.partitions):
                 lost += self._lost(topic, index)
                 self._reopen(topic, index, old.replicas, old.leader, old.leader_epoch + 1, logs)
-            self._install(topic)
+            self._state.install(topic)
         for line in lost[:MAX_TOLD]:
             log.warning("%s", line)
         if len(lost) > MAX_TOLD:
@@ -357,10 +330,10 @@ class SavedCluster:
         self, topic: Topic, index: int, replicas: list[int], leader: int, epoch: int, settings: LogConfig
     ) -> None:
         """A partition as it was, as far as its brokers are still there. Raises StoreError."""
-        there = [node for node in replicas if node in self.broker_ids()]
+        there = [node for node in replicas if node in self._state.broker_ids()]
         if not there:
-            nodes = self.broker_ids()
-            there = [nodes[(self._next_leader + index) % len(nodes)]] if nodes else replicas
+            nodes = self._state.broker_ids()
+            there = [nodes[(self._state.next_leader + index) % len(nodes)]] if nodes else replicas
         files = self._open_log(topic, index, settings)
         epoch = max(epoch, files.latest_epoch + 1)
         if epoch > MAX_EPOCH:
@@ -369,11 +342,6 @@ class SavedCluster:
             )
         topic.partitions.append(Partition(topic, index, there, leader if leader in there else there[0], epoch, files))
 
-    def _install(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
-        self.topics_by_id[topic.topic_id] = topic
-        self._next_leader += len(topic.partitions)
-
     def _unknown(self, *, is_another_brokers: bool) -> dict[str, dict[int, Path]]:
         """Directories of partitions that no topic has. What a creation or a deletion that was cut short has left is removed
         first (rule 1). Raises OSError.
@@ -381,7 +349,7 @@ class SavedCluster:
         assert self.data_dir is not None
         found: dict[str, dict[int, Path]] = {}
         for name, logs in meta_files.find_partitions(self.data_dir, self.files).items():
-            known = len(self.topics[name].partitions) if name in self.topics else 0
+            known = len(self._state.topics[name].partitions) if name in self._state.topics else 0
             for index, path in logs.items():
                 if index < known:
                     continue
@@ -406,9 +374,9 @@ class SavedCluster:
     def _adopt_all(self, found: dict[str, dict[int, Path]]) -> None:
         """Make topics of another broker's logs. Raises StoreError, OSError."""
         assert self.data_dir is not None
-        grown = {name: logs for name, logs in found.items() if name in self.topics}
+        grown = {name: logs for name, logs in found.items() if name in self._state.topics}
         self._tell_unknown(grown)
-        found = {name: logs for name, logs in found.items() if name not in self.topics}
+        found = {name: logs for name, logs in found.items() if name not in self._state.topics}
         if not found:
             return
         if not self.files.real:
@@ -423,22 +391,22 @@ class SavedCluster:
         survey = foreign_directory.survey(
             self.data_dir,
             found,
-            partitions=self.config.int(asked) if self.config.given(asked) else None,
-            known=self.topics,
-            old=self.config.release < (3, 5),
+            partitions=self._state.config.int(asked) if self._state.config.given(asked) else None,
+            known=self._state.topics,
+            old=self._state.config.release < (3, 5),
         )
         for line in survey.lines:
             log.warning("%s", line)
         if not survey.logs:
             return
-        self._adopted = True
+        self.adopted = True
         for name, logs in survey.logs.items():
             self._adopt(name, logs, survey.counts[name], survey.known.get(name))
         for name, ends in survey.missing.items():
             self._adopt(name, {}, max(ends) + 1, survey.known.get(name))
-            for partition in self.topics[name].partitions:
+            for partition in self._state.topics[name].partitions:
                 end = ends.get(partition.index, 0)
-                foreign_directory.pad_log(partition.log, end, partition.leader_epoch, self.clock.now_ms())
+                foreign_directory.pad_log(partition.log, end, partition.leader_epoch, self._state.clock.now_ms())
                 partition.advance_high_watermark()
         log.warning(
             "%s has another broker's logs: cluster.json and what clients write are added to it; what is there stays, with "
@@ -451,21 +419,21 @@ class SavedCluster:
         partitions.
         """
         known = [meta_files.read_partition_id(path) for path in found.values()] + [told.topic_id if told else None]
-        topic_id = next((one for one in known if one is not None and one not in self.topics_by_id), None)
+        topic_id = next((one for one in known if one is not None and one not in self._state.topics_by_id), None)
         settings = {"cleanup.policy": "compact"} if name in _COMPACTED else {}
         if name == OFFSETS_TOPIC:
             settings["compression.type"] = "producer"
-            settings["segment.bytes"] = str(self.config.int("offsets.topic.segment.bytes"))
+            settings["segment.bytes"] = str(self._state.config.int("offsets.topic.segment.bytes"))
         for setting, value in (told.configs if told else {}).items():
             if setting not in _ENDS_KEEPING:
                 with contextlib.suppress(ConfigError):  # of another release, perhaps
-                    settings |= self.config.check_topic({setting: value})
-        topic = Topic(name, topic_id or self.new_uuid(), settings | _KEPT)
-        nodes, logs = self.broker_ids(), log_config(self.config, topic)
+                    settings |= self._state.config.check_topic({setting: value})
+        topic = Topic(name, topic_id or self._state.new_uuid(), settings | _KEPT)
+        nodes, logs = self._state.broker_ids(), log_config(self._state.config, topic)
         for index in range(partitions):
-            leader = nodes[(self._next_leader + index) % len(nodes)]
+            leader = nodes[(self._state.next_leader + index) % len(nodes)]
             self._reopen(topic, index, [leader], leader, 0, logs)
-        self._install(topic)
+        self._state.install(topic)
 
 
 def entry(partition: Partition) -> dict[str, Any]:

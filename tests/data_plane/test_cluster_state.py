@@ -262,14 +262,14 @@ def test_of_many_logs_that_are_gone_the_first_are_named(tmp_path: Path, caplog: 
 
 def test_a_topic_is_made_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sim = Sim(data_dir=tmp_path)
-    real = sim.state._open_log
+    real = sim.state.disk._open_log
 
     def fails(topic: object, index: int, settings: object) -> object:
         if index == 1:
             raise KafkaStorageError("disk full")
         return real(topic, index, settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sim.state, "_open_log", fails)
+    monkeypatch.setattr(sim.state.disk, "_open_log", fails)
     with pytest.raises(KafkaError) as refused:
         sim.state.create_topic("t", 3)
     assert error_of(refused) is Err.KAFKA_STORAGE_ERROR
@@ -347,7 +347,7 @@ def test_a_disk_that_takes_no_state_changes_nothing(tmp_path: Path, monkeypatch:
             with pytest.raises(KafkaError) as refused:
                 change()
             assert error_of(refused) is Err.KAFKA_STORAGE_ERROR
-        sim.state._next_producer_id = PRODUCER_ID_BLOCK
+        sim.state.disk._next_producer_id = PRODUCER_ID_BLOCK
         with pytest.raises(KafkaError):
             sim.state.next_producer_id()
     topic = sim.state.topics["t"]

@@ -92,7 +92,7 @@ class Life:
         """Raises Killed."""
         self.now_ms += self.rng.randrange(50)
         if self.sync:
-            self.disk.sync_dir(HOME)  # as SavedCluster.load
+            self.disk.sync_dir(HOME)  # as Persistence.load
         self.log = PartitionLog(LOG, self.config, now_ms=self.now_ms, sync=self.sync, files=self.disk)
 
     def step(self) -> None:

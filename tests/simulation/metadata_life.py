@@ -161,7 +161,7 @@ class Life:
             may += model.unsure
         if not any(_same(found, one) for one in may):
             return f"there are {found}; there were {may}"
-        if state._adopted:
+        if state.disk.adopted:
             return "its own directories are another broker's"
         for topic in state.topics.values():
             for partition in topic.partitions:

@@ -331,13 +331,13 @@ def the_state_is_written_in_place(p: Patches) -> None:
 
 @of_a_cluster(20, "disk")
 def leader_epochs_begin_anew_with_every_process(p: Patches) -> None:
-    real = persistence.SavedCluster._reopen
+    real = persistence.Persistence._reopen
 
     def reopen(self: Any, topic: Any, index: int, replicas: Any, leader: int, epoch: int, settings: Any) -> None:
         real(self, topic, index, replicas, leader, 0, settings)
         topic.partitions[-1].leader_epoch = 0
 
-    p.put(persistence.SavedCluster, "_reopen", reopen)
+    p.put(persistence.Persistence, "_reopen", reopen)
 
 
 @of_a_cluster(20, "disk")

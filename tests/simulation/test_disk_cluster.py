@@ -224,7 +224,7 @@ def test_a_deletion_that_is_cut_short_is_finished_whatever_it_had_removed() -> N
                 assert topic is None or len(topic.partitions) == 2
                 left = [path for path in kafka.disk.image() if f"/t{at_call}-" in path]
                 assert (topic is None) == (left == []), left
-                assert not kafka.state._adopted
+                assert not kafka.state.disk.adopted
             else:
                 kafka.disk.live_on()
                 break

@@ -89,9 +89,9 @@ def test_a_change_that_any_call_of_the_disk_refuses_leaves_nothing(change: str, 
             assert {
                 n: (len(t.partitions), t.configs.get("retention.ms")) for n, t in again.state.topics.items()
             } == AFTER[change]
-        names = [name for name in again.state.files.names(HOME) if again.state.files.is_dir(HOME / name)]
+        names = [name for name in again.state.disk.files.names(HOME) if again.state.disk.files.is_dir(HOME / name)]
         assert names == sorted(partition.name for partition in again.state.partitions())
-        assert not again.state._adopted
+        assert not again.state.disk.adopted
         if disk.at > 0:
             break
     assert refusals >= 4
@@ -184,7 +184,7 @@ def test_a_topic_that_a_full_disk_refuses_does_not_come_back(small: Path) -> Non
         for state in (again.state, sim.state):
             state.close()  # whatever comes: it is to be unmounted
         assert left == sorted(partition.name for partition in sim.state.partitions())
-        assert (list(again.state.topics), again.state._adopted) == (known, False)
+        assert (list(again.state.topics), again.state.disk.adopted) == (known, False)
     assert refused >= 3
 
 
@@ -204,7 +204,7 @@ def test_a_stray_directory_does_not_make_a_cluster_somebody_elses(
     (tmp_path / "ours" / "photos-2024" / "beach.jpg").write_bytes(b"sea")
 
     again = Sim(data_dir=tmp_path / "ours")
-    assert (list(again.state.topics), again.state._adopted) == (["t"], False)
+    assert (list(again.state.topics), again.state.disk.adopted) == (["t"], False)
     told = [line for line in caplog.messages if "is not served and stays as it is" in line]
     assert len(told) == 1
     assert "orders-0" in told[0]
@@ -222,10 +222,10 @@ def test_a_partition_that_was_never_acknowledged_brings_no_records_of_another_to
     """What a deletion could not remove is not there again under the same name."""
     sim = Sim(topics={"t": 1}, data_dir=tmp_path)
     fill(sim, "t", 4)
-    kept = sim.state._drop_log
-    sim.state._drop_log = lambda partition: None  # type: ignore[method-assign]
+    kept = sim.state.disk.drop_log
+    sim.state.disk.drop_log = lambda partition: None  # type: ignore[method-assign]
     sim.state.delete_topic("t")
-    sim.state._drop_log = kept  # type: ignore[method-assign]
+    sim.state.disk.drop_log = kept  # type: ignore[method-assign]
     assert (tmp_path / "t-0").exists()
     assert sim.state.create_topic("t", 1).partitions[0].log_end_offset == 0
     sim.state.close()
