@@ -181,7 +181,7 @@ class HostClient(Client):
         self.host.sim.loop.call_soon(self._line.obey, command, argument, context=context_of(self.host.process))
 
     async def stop(self) -> None:
-        if self.running and not self.host.sim._ending:  # which ends everything itself
+        if self.running and not self.host.sim.ending:  # which ends everything itself
             self._told_to_end = True
             self._ended(0)
 

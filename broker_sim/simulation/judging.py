@@ -26,7 +26,7 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe, bound_s
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.world import Simulation
+    from broker_sim.simulation.seams import Run
 
 __all__ = ["BROKEN_BY_FAULTS", "Judge", "invariants"]
 
@@ -67,7 +67,7 @@ _TELL = ("fail", "_fail", "InvariantBroken")
 class Judge:
     """Listens to one cluster's journal from its start. ``waive``: invariants that are not judged; ``watch`` False: none are."""
 
-    def __init__(self, sim: Simulation, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
+    def __init__(self, sim: Run, kafka: SimCluster, *, waive: Collection[str], watch: bool) -> None:
         for name in waive:
             if name not in invariants():
                 raise unknown("invariant", name, invariants())

@@ -107,7 +107,8 @@ class Simulation:
         self._recording = recording
         self.network.tell = self.note
         self._failed: BaseException | None = None
-        self._ending = False
+        self.ending = False
+        """Whether all that runs in it is being ended."""
         self._digest = hashlib.sha256()
         self._unhashed: list[tuple[int, dict[str, Any]]] = []
         self.loop.set_exception_handler(self._on_error)
@@ -340,7 +341,7 @@ class Simulation:
     def fail(self, error: BaseException, where: str = "noticed") -> None:
         """The run is over: whoever lets time pass is raised ``error``, with a note of when it was. The first one counts; to be called
         from anywhere, a journal's listener too."""
-        if self._ending or self._failed is not None:
+        if self.ending or self._failed is not None:
             return
         reasons = "; ".join(self.not_pinned)
         pinned = f" ({reasons}: another process may run otherwise)" if reasons else ""
@@ -368,7 +369,7 @@ class Simulation:
             raise error
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not self._ending:
+        if not self.ending:
             self.errors.append({"at_s": self.elapsed_s, **context})
 
     def note(self, text: str) -> None:
@@ -390,7 +391,7 @@ class Simulation:
         """A journal has begun, of the cluster with that number."""
 
         def note(event: dict[str, Any]) -> None:
-            if self._ending:
+            if self.ending:
                 return
             if self._recording is not None:
                 self._recording.note(number, event)
@@ -436,7 +437,7 @@ class Simulation:
 
     def close(self) -> None:
         """End all tasks and the loop. What they do and raise now is no part of the run."""
-        self._ending = True
+        self.ending = True
         loop = self.loop
         self.network.heal()
         in_loop.end(dead=True)

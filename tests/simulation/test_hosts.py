@@ -31,7 +31,7 @@ class Life:
                 await asyncio.sleep(1)
                 self.ticks.append(self.sim.elapsed_s)
         finally:
-            if not self.sim._ending:
+            if not self.sim.ending:
                 self.cleaned = True
 
 

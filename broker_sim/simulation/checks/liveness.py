@@ -16,8 +16,8 @@ from broker_sim.simulation.errors import SimError
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.seams import Run
     from broker_sim.simulation.workloads.programs import Consumer, Producer
-    from broker_sim.simulation.world import Simulation
 
 __all__ = ["Expected", "NotAlive", "Unsafe", "bound_s", "converge", "safe"]
 
@@ -69,7 +69,7 @@ def bound_s(
 
 
 def converge(
-    sim: Simulation,
+    sim: Run,
     kafka: SimCluster,
     expected: Iterable[Expected],
     within_s: float,

@@ -20,7 +20,7 @@ from broker_sim.simulation.virtual.process import context_of
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
-    from broker_sim.simulation.world import Simulation
+    from broker_sim.simulation.seams import Breakable
 
 __all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
 
@@ -63,13 +63,13 @@ def _dies(on: Injection, args: dict[str, Any], die: Callable[..., None]) -> Call
     return end
 
 
-def revive(kafka: SimCluster, sim: Simulation) -> None:
+def revive(kafka: SimCluster, sim: Breakable) -> None:
     """Start a dead cluster again, as soon as its disk lets it. A start that fails though nothing stands in its way ends the run."""
     if kafka.dead:
         _start(kafka, sim, kafka.start_again)
 
 
-def _start(kafka: SimCluster, sim: Simulation, start: Callable[[], object]) -> None:
+def _start(kafka: SimCluster, sim: Breakable, start: Callable[[], object]) -> None:
     try:
         start()
     except ClusterError as error:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.registry import Fault as Rule
     from broker_sim.metadata.cluster_state import Partition
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.world import Simulation
+    from broker_sim.simulation.seams import Breakable, Target, TargetBroker
 
 __all__ = ["KINDS", "Fault", "FaultPlan", "Injection", "Seconds", "check", "checked", "from_json", "inject", "to_json"]
 
@@ -186,7 +186,8 @@ def _crash(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
     if "noticed_after_s" in args:
         if not on.is_broker(host.name):
             raise UsageError("noticed_after_s is for brokers")
-        host.crash(reset=bool(args.get("reset", False)), noticed_after=args["noticed_after_s"])
+        broker = cast("TargetBroker", host)
+        broker.crash(reset=bool(args.get("reset", False)), noticed_after=args["noticed_after_s"])
     else:
         host.crash(reset=bool(args.get("reset", False)))
     number = host.process.number
@@ -342,7 +343,7 @@ class Injection:
     """A plan at work. ``hangs``: client -> what lets its application hang for that many seconds."""
 
     def __init__(
-        self, sim: Simulation, kafka: SimCluster, plan: Iterable[Fault], hangs: Mapping[str, Callable[[float], object]]
+        self, sim: Breakable, kafka: SimCluster, plan: Iterable[Fault], hangs: Mapping[str, Callable[[float], object]]
     ) -> None:
         self.sim, self.kafka, self.hangs = sim, kafka, hangs
         self.begun: list[Fault] = []
@@ -414,7 +415,7 @@ class Injection:
             raise refusal("log", name, LogName.meant)
         return (self.kafka.offsets_log(named) if isinstance(named, str) else self.kafka.log(*named)).partition
 
-    def host(self, name: str) -> Any:
+    def host(self, name: str) -> Target:
         """A host that there is. Raises UsageError."""
         if name not in self.sim.hosts:
             raise unknown("host", name, self.sim.hosts)
@@ -449,7 +450,7 @@ class Injection:
 
 
 def inject(
-    sim: Simulation, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
+    sim: Breakable, plan: Iterable[Fault], *, kafka: SimCluster | None = None,
     hangs: Mapping[str, Callable[[float], object]] | None = None,
 ) -> Injection:  # fmt: skip
     """Let a plan come true from now on, on ``kafka`` (default: the first cluster). Raises UsageError: a fault that can't be meant."""

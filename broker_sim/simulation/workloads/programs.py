@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.world import Simulation
+    from broker_sim.simulation.seams import Run
 
 __all__ = ["Consumer", "Delivery", "Producer"]
 
@@ -38,7 +38,7 @@ class Delivery:
 class Producer:
     """Sends ``value`` 0, 1, 2 ... to ``topic`` every ``every_s``, each until it is acknowledged. ``count``: so many."""
 
-    sim: Simulation
+    sim: Run
     host: Host
     bootstrap: str
     topic: str
@@ -82,7 +82,7 @@ class Consumer:
     auto-commit. ``pattern`` takes the place of ``topics``; ``assigned``: partitions that it takes without being a member. ``hang_s``:
     set it, and the next batch takes that long. ``gave``: told of (group, topic, partition, offsets, host) of each batch."""
 
-    sim: Simulation
+    sim: Run
     host: Host
     bootstrap: str
     group: str

@@ -41,7 +41,7 @@ from kafka_wire.messages.k47_offset_delete import (
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.world import Simulation
+    from broker_sim.simulation.seams import Run
 
 __all__ = [
     "GROUP",
@@ -177,7 +177,7 @@ class Line(asyncio.Protocol):
 class Scene:
     """What all clients of a run share. ``book``: members that have been seen: id, instance, generation."""
 
-    sim: Simulation
+    sim: Run
     kafka: SimCluster
     answers: Answers
     partitions: int = 6

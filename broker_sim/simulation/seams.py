@@ -1,0 +1,108 @@
+"""What the rooms below the world need of it, each as little as it can: a `world.Simulation` is all three.
+
+Whoever runs a world from outside - a test, a workload, a sweep - holds the `Simulation` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.virtual.loop import SimLoop, SimTask
+    from broker_sim.simulation.virtual.network import SimNetwork
+    from broker_sim.simulation.virtual.process import Process
+
+__all__ = ["Breakable", "Ground", "Run", "Target", "TargetBroker"]
+
+
+class Run(Protocol):
+    """For who judges a run, or tells when something was: its seed and its time, and that it is over."""
+
+    seed: object
+
+    @property
+    def elapsed_s(self) -> float:
+        """Virtual seconds since the beginning."""
+
+    def run_for(self, duration: object) -> None:
+        """Let time pass: seconds, or ``"5m"``. Raises what a program raises."""
+
+    def fail(self, error: BaseException, where: str = "noticed") -> None:
+        """The run is over: whoever lets time pass is raised ``error``."""
+
+
+class Ground(Protocol):
+    """For hosts: what they stand on."""
+
+    seed: object
+    loop: SimLoop
+    network: SimNetwork
+    ending: bool
+
+    @property
+    def elapsed_s(self) -> float:
+        """Virtual seconds since the beginning."""
+
+    def note(self, text: str) -> None:
+        """Something was done to a host: the journals have it."""
+
+    def ended(self, task: SimTask) -> None:
+        """A program has ended."""
+
+
+class Target(Protocol):
+    """A host that faults are aimed at; what it does raises UsageError where it can't be."""
+
+    name: str
+    process: Process
+    """The one that runs on it; of a broker, that of all brokers."""
+
+    @property
+    def state(self) -> str:
+        """``up``, ``paused`` or ``crashed``."""
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it may be crashed: there is something to start again."""
+
+    def crash(self, *, reset: bool = False) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+class TargetBroker(Target, Protocol):
+    """The host of a broker."""
+
+    def crash(self, *, reset: bool = False, noticed_after: object = "9s") -> None: ...
+
+
+class Breakable(Protocol):
+    """For faults: what can be broken, and by which seed."""
+
+    seed: object
+    loop: SimLoop
+    network: SimNetwork
+
+    @property
+    def clusters(self) -> Sequence[SimCluster]:
+        """In the order in which they were made."""
+
+    @property
+    def hangs(self) -> Mapping[str, Callable[[float], object]]:
+        """Host -> what lets its application hang for so many seconds."""
+
+    @property
+    def hosts(self) -> Mapping[str, Target]:
+        """By their names."""
+
+    def fail(self, error: BaseException, where: str = "noticed") -> None:
+        """The run is over: a plan can't be meant, or a disk has lost what it must not."""
+
+    def heal(self) -> None:
+        """End all faults, whoever began them."""
