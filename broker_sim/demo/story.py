@@ -20,7 +20,7 @@ from broker_sim.demo.ledger import Ledger
 from broker_sim.demo.processes import PARTITIONS, Broker, DemoFailed, Member, tail
 from broker_sim.demo.view import View
 from broker_sim.demo.watch import Watch
-from broker_sim.explain.model import COMPLETING, PREPARING, STABLE
+from broker_sim.explain.rebalances import COMPLETING, PREPARING, STABLE
 
 RECORDS = 400
 """Records in each partition: more than the consumers read before they are told to hurry."""

@@ -9,13 +9,23 @@ from itertools import takewhile
 from typing import Any
 
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
-from broker_sim.explain.model import COMPLETING, EMPTY, PREPARING, STABLE, Cause, History, Incident
+from broker_sim.explain.model import History, Incident
+from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
 
 __all__ = ["Causes"]
 
 
 REFUSALS = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
 """Answers after which a client gives up its generation and joins again."""
+
+TIMERS: dict[str, Kind] = {
+    "session": "expired",
+    "sync": "sync_timeout",
+    "pending": "pending_expired",
+    "rebalance": "timer",
+    "expire": "deleted",
+}
+"""What it means that a timer of a group has fired. The append's tells by what it does to the group."""
 
 
 class Causes:
@@ -194,8 +204,7 @@ class Causes:
             if before is not None and after is not None and before.state == COMPLETING and after.state == PREPARING:
                 return Cause("append_failed", ts_ms, error="REQUEST_TIMED_OUT")
             return Cause("appended", ts_ms)
-        kind = {"session": "expired", "sync": "sync_timeout", "pending": "pending_expired", "rebalance": "timer"}
-        found = Cause(kind.get(timer or "", "deleted" if timer == "expire" else "unknown"), ts_ms, members=gone)
+        found = Cause(TIMERS.get(timer or "", "unknown"), ts_ms, members=gone)
         if timer == "pending" and (member := text(cause, "member")):
             found.members = [member]
         if timer == "session":

@@ -3,8 +3,8 @@
 Rules:
 1. What the coordinator did stands in its ``group`` events: members, waiting requests, states and generations are read from there.
    Requests and responses say why, how long and with what words; they may come before or after the ``group`` event that they caused.
-2. A rebalance begins where a step enters PreparingRebalance, or passes through it (the generation went up). It ends at Stable, Empty,
-   Dead, when the coordinator is unloaded, or "failed" when the next one begins before.
+2. What a rebalance is says ``rebalances``. Put to it here: who came and went, what the members' requests were answered, what the log
+   said, what else was on.
 """
 
 from __future__ import annotations
@@ -17,22 +17,9 @@ from typing import Any
 from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
-from broker_sim.explain.model import (
-    COMPLETING,
-    DEAD,
-    EMPTY,
-    PREPARING,
-    STABLE,
-    Arrival,
-    Cause,
-    History,
-    Info,
-    Rebalance,
-    Removal,
-    Replacement,
-    Span,
-)
+from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.names import short_names
+from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, Rebalances, Step, begins
 from broker_sim.explain.stretches import stretches
 from broker_sim.explain.surroundings import Surroundings
 
@@ -57,7 +44,8 @@ class _Reader:
         self.group = group
         self.calls: dict[int, Call] = {}
         self.causes = Causes(self.history)
-        self.open: Rebalance | None = None
+        self.rebalances = Rebalances(Rebalance)
+        self.history.rebalances = self.rebalances.found
         self.ts_ms = 0
         self.order = 0  # how many events were read
         self.started = False
@@ -82,7 +70,7 @@ class _Reader:
             self.ts_ms = max(ts_ms, self.ts_ms)
         if not self.started and ts_ms is not None:
             self.started = True
-            self.history.first_ms = self.ts_ms
+            self.history.first_ms = self.rebalances.since_ms = self.ts_ms
             self.history.begins_in_the_middle = (number(event, "seq") or 1) > 1
         self.order += 1
         self.around.take(event, self.ts_ms, self.order)
@@ -102,7 +90,7 @@ class _Reader:
         self._name(call)
         self.calls[call.request] = call
         self.history.calls.append(call)
-        rebalance = self.open
+        rebalance = self.rebalances.open
         if call.api == "SyncGroup" and rebalance is not None and rebalance.closed_ms is not None and call.member:
             rebalance.syncs[call.member] = call
             if call.member == rebalance.leader and call.generation in (None, rebalance.generation):
@@ -133,7 +121,7 @@ class _Reader:
             self.failed_commits.append(call)
         if not call.member:
             call.member = text(table(event, "body"), "member_id") or ""
-        rebalance = self.open
+        rebalance = self.rebalances.open
         cut = call.api == "JoinGroup" and call.error not in (None, "MEMBER_ID_REQUIRED")
         if cut and rebalance is not None and rebalance.closed_ms is None and call.ts_ms >= rebalance.began_ms:
             rebalance.cut_joins.append(call)
@@ -170,8 +158,7 @@ class _Reader:
         self._note_replacements(before, after)
         if before is not None and not self.history.states:
             self.history.states.append((self.history.first_ms, before.state, before.generation))
-            self._begin_in_the_middle(before)
-        self._step(before, after, cause)
+        self._step(Step(self.ts_ms, before, after, cause))
         state = (self.ts_ms, DEAD, 0) if after is None else (self.ts_ms, after.state, after.generation)
         if not self.history.states or self.history.states[-1][1:] != state[1:]:
             self.history.states.append(state)
@@ -206,80 +193,55 @@ class _Reader:
         if before is None or after is None:
             return
         for old, new, instance in replaced(before, after):
-            rebalanced = (
-                after.state == PREPARING and before.state != PREPARING
-            ) or after.generation > before.generation
+            rebalanced = begins(before, after)
             self.history.replacements.append(Replacement(self.ts_ms, instance, old, new, rebalanced, self.order))
 
-    def _begin_in_the_middle(self, before: Snapshot) -> None:
-        """The journal's first word of the group finds it in a rebalance."""
-        if before.state not in (PREPARING, COMPLETING):
-            return
-        rebalance = Rebalance(self.history.first_ms, before.generation, Cause("unknown", self.history.first_ms))
-        rebalance.whole = False
-        rebalance.expected = list(before.members)
+    def _step(self, step: Step) -> None:
+        """What a rebalance is, ``rebalances`` says; who came and went in it is told here."""
+        for turn, rebalance in self.rebalances.take(step):
+            if turn == "found":
+                self._found(rebalance, step)
+            elif turn == "began":
+                self._began(rebalance, step)
+            elif turn == "within":
+                self._within(rebalance, step)
+            elif turn == "closed":
+                self._closed(rebalance, step)
+        if step.after is None or step.after.state == DEAD:
+            self.causes.gone(step.cause, step.before, self.order)
+
+    def _found(self, rebalance: Rebalance, step: Step) -> None:
+        rebalance.order = self.order
+        before = step.before
+        assert before is not None
         for name in before.waiting("JoinGroup"):
             rebalance.arrivals[name] = Arrival(name, self.history.first_ms)
         if before.state == COMPLETING:
-            rebalance.generation_before = before.generation - 1
-            rebalance.generation, rebalance.closed_ms = before.generation, self.history.first_ms
             rebalance.members, rebalance.leader, rebalance.protocol = (
                 list(before.members),
                 before.leader,
                 before.protocol,
             )
-            rebalance.expected = []
-        self._open(rebalance)
+        else:
+            rebalance.expected = list(before.members)
 
-    def _open(self, rebalance: Rebalance) -> None:
+    def _began(self, rebalance: Rebalance, step: Step) -> None:
         rebalance.order = self.order
-        self.open = rebalance
-        self.history.rebalances.append(rebalance)
-
-    def _step(self, before: Snapshot | None, after: Snapshot | None, cause: Cause) -> None:
-        old_state = DEAD if before is None else before.state
-        if after is None or after.state == DEAD:
-            if self.open is not None:
-                self._end("moved" if cause.kind == "unloaded" else "dead", cause)
-            self.causes.gone(cause, before, self.order)
-            return
-        went_up = before is not None and after.generation > before.generation
-        if (after.state == PREPARING or went_up) and old_state != PREPARING:
-            self._begin(before, after, cause)
-        elif self.open is not None and self.open.closed_ms is None:
-            self._in_window(before, after, cause)
-        if self.open is None:
-            return
-        if after.state in (COMPLETING, STABLE, EMPTY) and self.open.closed_ms is None:
-            self._close(before, after, cause)
-        if after.state == STABLE:
-            self._end("stable", cause)
-        elif after.state == EMPTY:
-            self._end("empty", cause)
-
-    def _begin(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
-        if self.open is not None:
-            self._end("failed", cause)
-        rebalance = Rebalance(self.ts_ms, 0 if before is None else before.generation, cause)
-        rebalance.from_empty = before is None or before.state in (EMPTY, DEAD)
+        before, after = step.before, step.after
+        assert after is not None
         rebalance.expected = [name for name in ([] if before is None else before.members) if name in after.members]
-        if after.state == EMPTY:
-            rebalance.generation_before = after.generation - 1
-        self._open(rebalance)
-        self._arrive(before, after, cause)
-        self._remove(before, after, cause)
+        self._arrive(rebalance, before, after, step.cause)
+        self._remove(rebalance, before, after, step.cause)
 
-    def _in_window(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
-        assert self.open is not None
-        if cause.kind not in ("unknown", "rejoined", "leader_rejoined", "appended", "timer"):
-            self.open.also.append(cause)
-        self._arrive(before, after, cause)
-        self._remove(before, after, cause)
+    def _within(self, rebalance: Rebalance, step: Step) -> None:
+        assert step.after is not None
+        if step.cause.kind not in ("unknown", "rejoined", "leader_rejoined", "appended", "timer"):
+            rebalance.also.append(step.cause)
+        self._arrive(rebalance, step.before, step.after, step.cause)
+        self._remove(rebalance, step.before, step.after, step.cause)
 
-    def _arrive(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _arrive(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
         """JoinGroups that were parked by this step, or that closed the window with it."""
-        rebalance = self.open
-        assert rebalance is not None
         old: Mapping[str, Mapping[str, Any]] = {} if before is None else before.members
         came = [
             name
@@ -304,9 +266,7 @@ class _Reader:
         for name in after.pending if others_in and not rebalance.from_empty else ():
             rebalance.pending_from_ms.setdefault(name, self.ts_ms)
 
-    def _remove(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
-        rebalance = self.open
-        assert rebalance is not None
+    def _remove(self, rebalance: Rebalance, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
         if before is None:
             return
         moved = {old for old, _, _ in replaced(before, after)}
@@ -327,11 +287,10 @@ class _Reader:
             if name not in after.pending or after.state != PREPARING:
                 rebalance.pending_held.setdefault(name, self.ts_ms - since)
 
-    def _close(self, before: Snapshot | None, after: Snapshot, cause: Cause) -> None:
+    def _closed(self, rebalance: Rebalance, step: Step) -> None:
         """The window is over: the next generation, or an empty group."""
-        rebalance = self.open
-        assert rebalance is not None
-        rebalance.closed_ms, rebalance.generation = self.ts_ms, after.generation
+        after, cause = step.after, step.cause
+        assert after is not None
         rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
         rebalance.members, rebalance.leader, rebalance.protocol = list(after.members), after.leader, after.protocol
         rebalance.silent_static = [
@@ -343,16 +302,10 @@ class _Reader:
             if name in rebalance.told and rebalance.told[name][0] <= arrival.ts_ms:
                 arrival.told_ms, arrival.told_by = rebalance.told[name]
 
-    def _end(self, end: str, cause: Cause) -> None:
-        rebalance = self.open
-        assert rebalance is not None
-        rebalance.end, rebalance.ended_ms, rebalance.ended_by = end, self.ts_ms, cause
-        self.open = None
-
     # --- timers and the log ---------------------------------------------------------------------------------------------
 
     def _timer(self, event: Event) -> None:
-        window = self.open
+        window = self.rebalances.open
         if window is None or window.closed_ms is not None or text(event, "group") != self.group:
             return
         if event.get("timer") == "rebalance":
@@ -362,7 +315,7 @@ class _Reader:
         if self.group not in names_in(event, "groups"):
             return
         self.history.log = text(event, "log") or self.history.log
-        rebalance = self.open or (self.history.rebalances[-1] if self.history.rebalances else None)
+        rebalance = self.rebalances.open or (self.history.rebalances[-1] if self.history.rebalances else None)
         if rebalance is None or rebalance.leader_sync is None or rebalance.appended_ms is not None:
             return
         if "group" not in items(event, "kinds"):
@@ -372,8 +325,12 @@ class _Reader:
         rebalance.append_committed = high_watermark is None or last is None or high_watermark > last
 
     def _committed(self, event: Event) -> None:
-        if self.group in names_in(event, "groups") and self.open is not None and self.open.appended_ms is not None:
-            self.open.append_committed = True
+        if (
+            self.group in names_in(event, "groups")
+            and self.rebalances.open is not None
+            and self.rebalances.open.appended_ms is not None
+        ):
+            self.rebalances.open.append_committed = True
 
     def _offsets(self, event: Event) -> None:
         if text(event, "group") != self.group:
@@ -397,8 +354,8 @@ class _Reader:
         if call is not None:
             call.faults.append(verdict)
             self.around.hit(name)
-            if self.open is not None:
-                self.open.faults.append(call)
+            if self.rebalances.open is not None:
+                self.rebalances.open.faults.append(call)
         elif request is not None:
             self.early_hits[request] = [*self.early_hits.get(request, []), verdict]
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker_sim.explain.events import Call, Snapshot
-from kafka_wire.group_states import GROUP_STATES
+from broker_sim.explain.rebalances import Cause, Phases
 
 __all__ = [
     "Arrival",
-    "Cause",
     "History",
     "Incident",
     "Info",
@@ -22,8 +21,6 @@ __all__ = [
     "Stretch",
     "commits_of",
 ]
-
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
 
 
 @dataclass(slots=True)
@@ -38,28 +35,6 @@ class Info:
     rebalance_timeout_ms: int | None = None
     first_ms: int = 0
     last_ms: int | None = None  # when it ceased to be a member
-
-
-@dataclass(slots=True)
-class Cause:
-    """Why a rebalance began, or what else happened while its window was open.
-
-    ``kind``: first (into an empty group), joined, left, expired (session), pending_expired, changed (a follower with another
-    subscription), leader_rejoined, rejoined, replaced (static member), sync_timeout, append_failed, loaded, too_large, unknown.
-    """
-
-    kind: str
-    ts_ms: int
-    members: list[str] = field(default_factory=list)
-    error: str | None = None  # append_failed: the log's
-    reason: str | None = None  # what the client itself gave as its reason
-    call: Call | None = None
-    added_topics: list[str] = field(default_factory=list)
-    lost_topics: list[str] = field(default_factory=list)
-    grown_topics: list[str] = field(default_factory=list)  # "orders (2 to 6 partitions)": what grew before
-    last_call: Call | None = None  # expired: the last that was heard of the member
-    closed_ms: int | None = None  # expired: when its connection closed
-    after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
 
 
 @dataclass(slots=True)
@@ -97,17 +72,9 @@ class Replacement:
 
 
 @dataclass(slots=True, eq=False)
-class Rebalance:
-    """From the opening of the join window to Stable, to the failure after which it began again, or to the group's end.
+class Rebalance(Phases):
+    """The phases of a rebalance, and what requests, timers and the log tell about it."""
 
-    ``end``: stable, failed, empty, dead, moved, or "" while it goes on. ``whole``: False where the journal began in its middle.
-    """
-
-    began_ms: int
-    generation_before: int
-    cause: Cause
-    from_empty: bool = False
-    whole: bool = True
     also: list[Cause] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
@@ -120,9 +87,7 @@ class Rebalance:
     pending_from_ms: dict[str, int] = field(default_factory=dict)  # id -> since when everybody else was in
     pending_held: dict[str, int] = field(default_factory=dict)  # id -> how long it alone held up the window, ms
     timer_fired: int = 0
-    closed_ms: int | None = None
     closed_by: str = ""  # "timer", "joined", "gone"
-    generation: int | None = None
     members: list[str] = field(default_factory=list)
     leader: str | None = None
     protocol: str | None = None
@@ -131,9 +96,6 @@ class Rebalance:
     appended_ms: int | None = None
     append_error: str | None = None
     append_committed: bool = False
-    end: str = ""
-    ended_ms: int | None = None
-    ended_by: Cause | None = None
     order: int = 0  # of its first event in the journal
     conditions: list[Span] = field(default_factory=list)
     faults: list[Call] = field(default_factory=list)

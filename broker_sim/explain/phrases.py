@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from broker_sim.common.text import duration_text
 from broker_sim.explain.events import Call
-from broker_sim.explain.model import Cause, History, Incident, Rebalance, Span
+from broker_sim.explain.model import History, Incident, Rebalance, Span
+from broker_sim.explain.rebalances import Cause
 
 __all__ = ["after", "because", "clock", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
 

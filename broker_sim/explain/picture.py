@@ -14,8 +14,9 @@ from broker_sim.explain.events import Event
 from broker_sim.explain.explanation import Paragraph, header, paragraphs, standing
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
-from broker_sim.explain.model import DEAD, EMPTY, STABLE, History, Incident, Span
+from broker_sim.explain.model import History, Incident, Span
 from broker_sim.explain.phrases import clock, count, date, incident_words, span_words
+from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.explain.scene import Band, Scene, scene
 from broker_sim.explain.story import tell
 from broker_sim.explain.style import HUES, SCRIPT, page_css, picture_css

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_sim.explain.model import STABLE
+from broker_sim.explain.rebalances import STABLE
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition

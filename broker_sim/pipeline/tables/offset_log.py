@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_sim.explain.model import DEAD, EMPTY, STABLE
+from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
 
 if TYPE_CHECKING:

@@ -1,9 +1,8 @@
 """`rebalances`: every rebalance of every group: when it began, why and by whom, how long each phase took, how it ended.
 
 Rules:
-1. A rebalance begins where a step of the coordinator enters PreparingRebalance, or passes through it (the generation went up). Its
-   window closes with the new generation; it ends at Stable or Empty, when the group is gone or moved away, or "failed" when the next
-   one begins before: as in `broker_sim.explain`.
+1. Spark brings together what is told of one group, in its order; `pipeline.rebalance_rows` reads it and makes the rows, with the one
+   reader that explanations use as well. A step costs Python some 50 us, and steps are few beside requests and commits.
 2. From a log alone only those are known whose group record is left in it. Then nothing is known of when the window opened or of
    sessions: that members are gone is told, not why. `missing_before` says how many generations in between left no record: they failed,
    or compaction took them.
@@ -12,34 +11,32 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from broker_sim.explain.model import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
-from broker_sim.pipeline.tables.columns import ids, moments, none_of, word
-from broker_sim.pipeline.tables.events import EVENTS, in_order
+from broker_sim.pipeline.rebalance_rows import rebalances_of
+from broker_sim.pipeline.schemas import (
+    BOOLEAN,
+    INT,
+    LONG,
+    OFFSET_LOG,
+    RUN_ID,
+    STRING,
+    Column,
+    ListOf,
+    StructOf,
+    Table,
+    moment,
+)
+from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.events import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["CAUSES", "REBALANCES", "rebalances"]
-
-CAUSES = {
-    "first": "join",
-    "joined": "join",
-    "replaced": "join",
-    "left": "leave",
-    "expired": "session timeout",
-    "changed": "metadata change",
-    "leader_rejoined": "metadata change",
-    "sync_timeout": "sync failed",
-    "append_failed": "sync failed",
-    "loaded": "load",
-    "too_large": "load",
-    "no_room": "no room",
-}
-"""What `broker_sim.explain` calls a cause -> what the table calls it; any other is `unknown`."""
+__all__ = ["REBALANCES", "TOLD", "rebalances"]
 
 _BOTH = "both"
 
@@ -93,7 +90,7 @@ REBALANCES = Table(
         Column(
             "timed_out",
             ListOf(STRING),
-            "members that were removed as they did not rejoin in time; null if the window never closed",
+            "members that were removed as they did not rejoin in time; null if the window never closed, or nobody saw it close",
             "journal",
         ),
         Column("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
@@ -112,288 +109,119 @@ REBALANCES = Table(
 )
 
 
-def rebalances(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
-    """`REBALANCES` of the journal's events, and of the log's group records of the generations that the journal doesn't tell."""
-    told = _of_journal(EVENTS.only(["type", *_STEP]).conform(events))
-    if offset_log is None:
-        return told
-    logged = _of_log(OFFSET_LOG.conform(offset_log))
-    known = told.select("run_id", "group", "generation").where("generation is not null")
-    return told.unionByName(
-        logged.join(known, ["run_id", "group", "generation"], "left_anti").select(*REBALANCES.names)
+_MEMBER = StructOf(
+    (
+        Column("member", STRING, "member id"),
+        Column("client_id", STRING, "as the client sent it"),
+        Column("instance", STRING, "of a static member"),
+        Column("topics", ListOf(STRING), "what it subscribes to; of a record alone"),
+        Column(
+            "assigned",
+            ListOf(StructOf((Column("topic", STRING, "topic"), Column("partitions", ListOf(INT), "partitions of it")))),
+            "what it was given; of a record alone",
+        ),
     )
-
-
-# ------------------------------------------------------------------------------------------------ from the journal
-
-
-def _of_journal(events: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    of_group = Window.partitionBy("run_id", "group").orderBy(*in_order())
-    of_one = Window.partitionBy("run_id", "group", "number")
-    steps = (
-        events.where((F.col("type") == "group") & F.col("group").isNotNull())
-        .select(*_STEP)
-        .withColumn("at", F.struct("journal", "seq"))
-        .withColumn("old", F.coalesce("state_from", F.lit(DEAD)))
-        .withColumn("new", F.coalesce("state_to", F.lit(DEAD)))
-        .withColumn("middle", (F.row_number().over(of_group) == 1) & _in_the_middle())
-        .withColumn("number", F.sum((F.col("middle") | _begins()).cast("int")).over(of_group))
-        .where("number > 0")
-        .withColumn("over", F.when(_ends_as().isNotNull(), F.struct("at", "ts_ms", _ends_as().alias("end"))))
-        .withColumn("over", F.min("over").over(of_one))
-    )
-    first = F.struct("middle", "old", *(name for name in _STEP if name not in ("run_id", "group")))
-    closes = F.col("new").isin(COMPLETING, STABLE, EMPTY) & (F.col("over").isNull() | (F.col("at") <= F.col("over.at")))
-    closed = F.struct("at", "ts_ms", "generation", "size_after", "cause", "members_before", "members_after")
-    found = steps.groupBy("run_id", "group", "number").agg(
-        F.min_by(first, "at").alias("f"),
-        F.min("over").alias("over"),
-        F.min(F.when(closes & ~F.col("cause").isin("loaded", "unloaded"), closed)).alias("closed"),
-        F.min(F.when((F.col("at") > F.col("over.at")) & (F.col("new") != STABLE), F.col("ts_ms"))).alias("left_ms"),
-    )
-    following = Window.partitionBy("run_id", "group").orderBy("number")
-    return _told(found.withColumn("next_ms", F.lead("f.ts_ms").over(following)))
-
-
-_STEP = (
-    "run_id",
-    "group",
-    "journal",
-    "seq",
-    "ts_ms",
-    "coordinator_partition",
-    "state_from",
-    "generation_from",
-    "generation",
-    "state_to",
-    "size_before",
-    "size_after",
-    "members_before",
-    "members_after",
-    "cause",
-    "cause_members",
-    "error",
 )
 
+TOLD = Table(
+    "told",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id"),
+        Column("of_log", BOOLEAN, "a record, and not a step"),
+        Column("journal", INT, "its journal; 0 for records"),
+        Column("place", LONG, "its seq; of a record its offset"),
+        Column("ts_ms", LONG, "when it happened, or was written"),
+        Column("coordinator_partition", INT, "the group's partition of `__consumer_offsets`"),
+        Column("state_from", STRING, "before the step"),
+        Column("state_to", STRING, "after it"),
+        Column("generation_from", INT, "before the step"),
+        Column("generation", INT, "after it; of a record its own, null for a tombstone"),
+        Column("size_before", INT, "members before the step"),
+        Column("size_after", INT, "members after it"),
+        Column("members_before", ListOf(_MEMBER), "those that the step tells of"),
+        Column("members_after", ListOf(_MEMBER), "those that the step tells of; of a record all"),
+        Column("cause", STRING, "as in `events`"),
+        Column("cause_members", ListOf(STRING), "as in `events`"),
+        Column("error", STRING, "as in `events`"),
+        Column("state_ms", LONG, "of a record: since when the group is in its state"),
+    ),
+    "What is told of groups: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
+)
 
-def _begins() -> SparkColumn:
-    """Rule 1."""
+_MOMENTS = ("started", "closed", "ended")
+_FOUND = REBALANCES.only(name for name in REBALANCES.names if name not in _MOMENTS)
+"""What Python makes: Spark adds the moments for people."""
+_ROWS = 2000
+"""Rows that Spark is handed at once."""
+
+
+def rebalances(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
+    """`REBALANCES` of the journal's events, and of the log's group records of the generations that the journal doesn't tell."""
+    told = _steps(events)
+    if offset_log is not None:
+        told = told.unionByName(_records(offset_log))
+    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
+    found = in_order.mapInArrow(_batches, _FOUND.spark())
+    for name in _MOMENTS:
+        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
+    return REBALANCES.conform(found)
+
+
+def _steps(events: DataFrame) -> DataFrame:
+    """The journal's steps, as `TOLD`."""
     from pyspark.sql import functions as F
 
-    went_up = F.coalesce(F.col("generation") > F.col("generation_from"), F.lit(False))
-    return ((F.col("new") == PREPARING) | went_up) & (F.col("old") != PREPARING)
-
-
-def _in_the_middle() -> SparkColumn:
-    """Whether the first step that the journal tells of a group finds it in a rebalance. A journal that is begun late shows the groups
-    that are there as loaded."""
-    from pyspark.sql import functions as F
-
-    shown = F.col("state_from").isNull() & F.col("cause").isin("loaded", "too_large")
-    return F.col("old").isin(PREPARING, COMPLETING) | (shown & F.col("new").isin(PREPARING, COMPLETING))
-
-
-def _ends_as() -> SparkColumn:
-    """How a rebalance ends with this step; null if it doesn't."""
-    from pyspark.sql import functions as F
-
-    return (
-        F.when(F.col("cause").isin("loaded", "unloaded"), "moved")
-        .when(F.col("new") == DEAD, "dead")
-        .when(F.col("new") == STABLE, "stable")
-        .when(F.col("new") == EMPTY, "empty")
+    needed = [name for name in TOLD.names if name in EVENTS.names]
+    steps = EVENTS.only(["type", "seq", *needed]).conform(events)
+    return TOLD.conform(
+        steps.where((F.col("type") == "group") & F.col("group").isNotNull())
+        .withColumn("members_before", _members("members_before", "member", "instance"))
+        .withColumn("members_after", _members("members_after", "member", "instance"))
+        .withColumn("of_log", F.lit(False))
+        .withColumnRenamed("seq", "place")
     )
 
 
-def _told(found: DataFrame) -> DataFrame:
-    """The table's columns."""
+def _records(log: DataFrame) -> DataFrame:
+    """The log's records of groups, as `TOLD`."""
     from pyspark.sql import functions as F
 
-    known = ~F.col("f.middle")
-    in_completing = F.col("f.middle") & (F.col("f.old") == COMPLETING)
-    ended_ms = F.coalesce(F.col("over.ts_ms"), F.col("next_ms"))
-    end = F.coalesce(F.col("over.end"), F.when(F.col("next_ms").isNotNull(), "failed"))
-    closed_ms = F.when(~in_completing, F.col("closed.ts_ms"))
-    detail = F.when(known, F.col("f.cause"))
-    timeout = F.when(detail == "append_failed", F.coalesce(F.col("f.error"), F.lit("REQUEST_TIMED_OUT")))
-    who = F.when(known, F.col("f.cause_members"))
-    nobody = none_of(EVENTS, "members_before")
-    seen = F.concat(F.coalesce("f.members_before", nobody), F.coalesce("f.members_after", nobody))
-    silent = F.array_except(ids("closed.members_before", "member"), ids("closed.members_after", "member"))
-    return REBALANCES.conform(
-        found.select(
+    return TOLD.conform(
+        OFFSET_LOG.conform(log)
+        .where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
+        .select(
             "run_id",
             "group",
-            F.col("f.coordinator_partition").alias("coordinator_partition"),
-            F.when(in_completing, F.col("f.generation_from")).otherwise(F.col("closed.generation")).alias("generation"),
-            F.when(in_completing, F.col("f.generation_from") - 1)
-            .otherwise(F.coalesce(F.col("f.generation_from"), F.when(known, 0), F.col("f.generation")))
-            .alias("generation_before"),
-            *moments("started", F.when(known, F.col("f.ts_ms"))),
-            *moments("closed", closed_ms),
-            *moments("ended", ended_ms),
-            end.alias("end"),
-            F.when(known, closed_ms - F.col("f.ts_ms")).alias("preparing_ms"),
-            F.when(F.col("closed.at") != F.col("over.at"), ended_ms - closed_ms)
-            .when(F.col("over").isNull(), ended_ms - closed_ms)
-            .alias("completing_ms"),
-            F.when(end == "stable", F.coalesce("left_ms", "next_ms") - ended_ms).alias("stable_ms"),
-            F.when(detail.isNotNull(), F.coalesce(word(CAUSES, detail), F.lit("unknown"))).alias("cause"),
-            detail.alias("cause_detail"),
-            who.alias("who"),
-            _clients(who, seen, "member").alias("who_clients"),
-            timeout.alias("error"),
-            F.col("f.size_before").alias("size_before"),
-            F.when(~in_completing, F.col("closed.size_after")).alias("size_after"),
-            ids("f.members_before", "member").alias("members_before"),
-            F.when(~in_completing, ids("closed.members_after", "member")).alias("members_after"),
-            F.when(F.col("closed.cause") == "timer", silent)
-            .when(F.col("closed").isNotNull(), F.array())
-            .alias("timed_out"),
-            F.when(known, F.coalesce(F.col("f.size_before"), F.lit(0)) == 0).alias("from_empty"),
-            known.alias("whole"),
-            F.lit("journal").alias("source"),
-        )
-    )
-
-
-def _clients(who: SparkColumn, members: SparkColumn, name: str) -> SparkColumn:
-    """The client ids of those whose ids are ``who``."""
-    from pyspark.sql import functions as F
-
-    def client(one: SparkColumn) -> SparkColumn:
-        return F.get(F.filter(members, lambda member: member[name] == one), F.lit(0))["client_id"]
-
-    return F.transform(who, client)
-
-
-# ------------------------------------------------------------------------------------------------ from the log
-
-
-def _of_log(log: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    of_group = Window.partitionBy("run_id", "group").orderBy("log_offset")
-    records = (
-        log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
-        .withColumn("before", F.lag(F.struct("kind", "generation", "members")).over(of_group))
-        .withColumn(
-            "left_ms", F.first(_over(), ignorenulls=True).over(of_group.rowsBetween(1, Window.unboundedFollowing))
-        )
-        .withColumn("fresh", F.col("before.kind") == "group_tombstone")
-        .where((F.col("kind") == "group") & (F.col("generation") > 0))
-        .where(F.col("before").isNull() | F.col("fresh") | (F.col("generation") != F.col("before.generation")))
-    )
-    none = none_of(OFFSET_LOG, "members")
-    known = F.col("before.generation").isNotNull()
-    first = F.col("generation") == 1
-    records = (
-        records.withColumn("old", F.when(known, F.coalesce("before.members", none)).when(first | F.col("fresh"), none))
-        .withColumn("new", F.coalesce("members", none))
-        .withColumn("came", F.array_except(ids("new", "member_id"), ids("old", "member_id")))
-        .withColumn("gone", F.array_except(ids("old", "member_id"), ids("new", "member_id")))
-    )
-    return _logged(records, known)
-
-
-def _over() -> SparkColumn:
-    """When what the group was before this record was over, at the latest: null unless it is of another generation, without members, or
-    the group's tombstone.
-
-    That record tells since when the group is in its state, which is nearer to the truth than when it was written; before it the group
-    may have been preparing already, which a log does not show.
-    """
-    from pyspark.sql import functions as F
-
-    return F.when(
-        (F.col("kind") == "group_tombstone")
-        | (F.size(F.coalesce("members", none_of(OFFSET_LOG, "members"))) == 0)
-        | ~F.col("generation").eqNullSafe(F.col("before.generation")),
-        F.least(F.coalesce("state_ts_ms", "record_ts_ms"), "record_ts_ms"),
-    )
-
-
-def _logged(records: DataFrame, known: SparkColumn) -> DataFrame:
-    """The table's columns."""
-    from pyspark.sql import functions as F
-
-    instances = F.array_intersect(_instances("new", "came"), _instances("old", "gone"))
-    instances = F.filter(instances, lambda one: one.isNotNull())
-    same = (F.size("came") == 0) & (F.size("gone") == 0)
-    cause = (
-        F.when(F.col("old").isNull(), "unknown")
-        .when((F.size("came") > 0) & ((F.size("gone") == 0) | (F.size(instances) > 0)), "join")
-        .when((F.size("gone") > 0) & (F.size("came") == 0), "gone")
-        .when(same & (_subscribed("old") != _subscribed("new")), "metadata change")
-        .when(same & (_assigned("old") != _assigned("new")), "metadata change")
-        .when(same, "rejoin")
-        .otherwise("unknown")
-    )
-    who = (
-        F.when(cause == "join", F.col("came")).when(cause == "gone", F.col("gone")).otherwise(F.concat("came", "gone"))
-    )
-    seen = F.concat("old", "new")
-    empty = F.size("new") == 0
-    closed_ms = F.when(empty, F.coalesce("state_ts_ms", "record_ts_ms")).otherwise(F.col("state_ts_ms"))
-    before = F.when(known, F.col("before.generation")).when(F.col("generation") == 1, 0)
-    return REBALANCES.conform(
-        records.select(
-            "run_id",
-            "group",
+            F.lit(True).alias("of_log"),
+            F.lit(0).alias("journal"),
+            F.col("log_offset").alias("place"),
+            F.col("record_ts_ms").alias("ts_ms"),
             F.col("log_partition").alias("coordinator_partition"),
-            "generation",
-            before.alias("generation_before"),
-            *moments("closed", closed_ms),
-            *moments("ended", F.col("record_ts_ms")),
-            F.when(empty, "empty").otherwise("stable").alias("end"),
-            F.when(~empty, F.greatest(F.col("record_ts_ms") - F.col("state_ts_ms"), F.lit(0))).alias("completing_ms"),
-            F.when(
-                ~empty & F.col("left_ms").isNotNull(), F.greatest(F.col("left_ms") - F.col("record_ts_ms"), F.lit(0))
-            ).alias("stable_ms"),
-            cause.alias("cause"),
-            who.alias("who"),
-            _clients(who, seen, "member_id").alias("who_clients"),
-            F.size("old").alias("size_before"),
-            F.size("new").alias("size_after"),
-            ids("old", "member_id").alias("members_before"),
-            ids("new", "member_id").alias("members_after"),
-            (F.size("old") == 0).alias("from_empty"),
-            (F.col("old").isNotNull() & (F.col("generation") == before + 1)).alias("whole"),
-            F.when(before.isNotNull(), F.greatest(F.col("generation") - before - 1, F.lit(0))).alias("missing_before"),
-            F.lit("log").alias("source"),
+            F.when(F.col("kind") == "group", F.col("generation")).alias("generation"),
+            _members("members", "member_id", "group_instance_id", "topics", "assigned").alias("members_after"),
+            F.col("state_ts_ms").alias("state_ms"),
         )
     )
 
 
-def _instances(members: str, ids: str) -> SparkColumn:
-    """The instance ids of those of the members that have one of these ids."""
+def _members(members: str, member: str, instance: str, *more: str) -> SparkColumn:
+    """An array of members with the fields of `_MEMBER`; of its last two those that are named."""
     from pyspark.sql import functions as F
 
-    wanted = F.filter(F.col(members), lambda one: F.array_contains(F.col(ids), one["member_id"]))
-    return F.transform(wanted, lambda one: one["group_instance_id"])
+    def each(one: SparkColumn) -> SparkColumn:
+        last = [(one[name] if name in more else F.lit(None)).alias(name) for name in ("topics", "assigned")]
+        known = (one[member].alias("member"), one["client_id"].alias("client_id"), one[instance].alias("instance"))
+        return F.struct(*known, *last)
+
+    return F.transform(F.col(members), each)
 
 
-def _subscribed(members: str) -> SparkColumn:
-    """All topics that members subscribe to."""
-    from pyspark.sql import functions as F
+def _batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """On the workers: Arrow batches of `TOLD`, in order, to those of `_FOUND`."""
+    import pyarrow
 
-    return F.array_sort(
-        F.array_distinct(F.flatten(F.transform(F.col(members), lambda one: F.coalesce(one["topics"], F.array()))))
-    )
-
-
-def _assigned(members: str) -> SparkColumn:
-    """All partitions that members were given, of groups of consumers."""
-    from pyspark.sql import functions as F
-
-    def of_topic(topic: SparkColumn) -> SparkColumn:
-        return F.transform(topic["partitions"], lambda index: F.concat_ws("-", topic["topic"], index.cast("string")))
-
-    def of_member(member: SparkColumn) -> SparkColumn:
-        return F.flatten(F.transform(F.coalesce(member["assigned"], F.array()), of_topic))
-
-    return F.array_sort(F.flatten(F.transform(F.col(members), of_member)))
+    schema = _FOUND.arrow()
+    rows = rebalances_of(row for batch in batches for row in batch.to_pylist())
+    while some := list(islice(rows, _ROWS)):
+        yield pyarrow.RecordBatch.from_pylist(some, schema)

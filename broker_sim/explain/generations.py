@@ -1,0 +1,140 @@
+"""What a group's records in ``__consumer_offsets`` tell of its rebalances, where no journal tells more: one ``Generation`` for each.
+
+    reader = Generations()
+    for record in records:                   # the group's, tombstones among them, in the order of the log
+        reader.take(record)
+    reader.found
+
+Rules:
+1. A record is a generation if it is of another one than the record before, or the first after a tombstone; generation 0 is a group that
+   has only committed. A rebalance whose assignment was never stored left no record, and compaction takes records away: ``missing`` says
+   how many generations there were in between.
+2. A record tells since when the group is in its state: that is when the window closed. When it opened is not in it, nor is why members
+   are gone.
+3. A generation lasted until the next record of another one, or of a group without members, or the tombstone: at most. That record tells
+   since when the group is so, which is nearer to the truth than when it was written; before it the group may have been preparing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Change", "Generation", "Generations", "GroupRecord", "StoredMember"]
+
+Change = Literal["joined", "gone", "changed", "rejoined", "unknown"]
+"""What differs from the record before: members came (static ones may be back under a new id), members are gone, the same ones with
+other subscriptions or assignments, the same ones again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member as a group's record holds it; ``topics`` and ``assigned`` (``orders-0``) are empty unless it is a consumer."""
+
+    member: str
+    client_id: str | None = None
+    instance: str | None = None
+    topics: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's record: when it was written, since when the group is in its state (None before value v2), its generation (None: a
+    tombstone) and its members."""
+
+    ts_ms: int | None
+    state_ms: int | None
+    generation: int | None
+    members: tuple[StoredMember, ...] = ()
+
+    @property
+    def since_ms(self) -> int | None:
+        """Rule 3."""
+        return min((at for at in (self.state_ms, self.ts_ms) if at is not None), default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """A generation that left a record. ``before``, ``old``: the generation and the members that the log knew before it, None where it
+    knew none. ``closed_ms``: when its window closed; ``stored_ms``: when its record was written; ``left_ms``: rule 3."""
+
+    generation: int
+    before: int | None
+    old: tuple[StoredMember, ...] | None
+    new: tuple[StoredMember, ...]
+    change: Change
+    who: list[str] | None
+    closed_ms: int | None
+    stored_ms: int | None
+    left_ms: int | None = None
+
+    @property
+    def missing(self) -> int | None:
+        """How many generations before it left no record; None where that isn't known."""
+        return None if self.before is None else max(self.generation - self.before - 1, 0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the log holds the one before."""
+        return self.old is not None and self.generation - 1 == self.before
+
+
+class Generations:
+    """Reads the records of one group."""
+
+    def __init__(self) -> None:
+        self.found: list[Generation] = []
+        self._last: GroupRecord | None = None
+        self._lasting: list[Generation] = []  # of which it isn't known until when
+
+    def take(self, record: GroupRecord) -> None:
+        """The next record."""
+        last, self._last = self._last, record
+        another = last is None or record.generation != last.generation
+        if (another or not record.members) and record.since_ms is not None:
+            for one in self._lasting:
+                one.left_ms = record.since_ms
+            self._lasting.clear()
+        if another and record.generation is not None and record.generation > 0:
+            self.found.append(_generation(last, record, record.generation))
+            self._lasting.append(self.found[-1])
+
+
+def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) -> Generation:
+    before = 0 if generation == 1 else None
+    old: tuple[StoredMember, ...] | None = None
+    if last is not None and last.generation is not None:
+        before, old = last.generation, last.members
+    elif last is not None or generation == 1:
+        old = ()  # it begins anew
+    change: Change = "unknown"
+    who: list[str] | None = None
+    if old is not None:
+        change, who = _change(old, record.members)
+    closed_ms = record.state_ms
+    if closed_ms is None and not record.members:
+        closed_ms = record.ts_ms
+    return Generation(generation, before, old, record.members, change, who, closed_ms, record.ts_ms)
+
+
+def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[Change, list[str]]:
+    """What is another one, and who did it."""
+    was, now = {one.member: one for one in old}, {one.member: one for one in new}
+    came, gone = [name for name in now if name not in was], [name for name in was if name not in now]
+    if came:
+        back = {now[name].instance for name in came} & {was[name].instance for name in gone} - {None}
+        return ("joined", came) if back or not gone else ("unknown", came + gone)
+    if gone:
+        return "gone", gone
+    same = _topics(was.values()) == _topics(now.values()) and _assigned(was.values()) == _assigned(now.values())
+    return "rejoined" if same else "changed", []
+
+
+def _topics(members: Iterable[StoredMember]) -> set[str]:
+    return {topic for one in members for topic in one.topics}
+
+
+def _assigned(members: Iterable[StoredMember]) -> list[str]:
+    return sorted(partition for one in members for partition in one.assigned)

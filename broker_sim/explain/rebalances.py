@@ -1,0 +1,195 @@
+"""What a rebalance is. Whoever tells of one - explanations, pictures, the tables of the pipeline - asks here and nowhere else.
+
+    reader = Rebalances(Rebalance)
+    for step in steps:                       # all steps of one group, in order
+        for turn, rebalance in reader.take(step):
+            ...                              # "began", "closed", "ended": what the step did, for those who add to it
+    reader.found                             # all rebalances of the group, the last one perhaps unfinished
+
+Rules:
+1. A rebalance begins where a step enters PreparingRebalance, or passes through it: the generation went up. Its window closes with the
+   first of CompletingRebalance, Stable and Empty.
+2. It ends at Stable or Empty; "dead" when the group is gone; "moved" when its coordinator was unloaded, or when the group is loaded
+   and nobody told that it had been unloaded: a broker that was killed tells nothing; "failed" when the next one begins before.
+3. The first step that is known of a group may find it within a rebalance. That one is not ``whole``: when and why it began, and in
+   CompletingRebalance when its window closed, happened before anything is known.
+4. Nothing here knows requests, and a step is read from itself and the steps before it alone: no step changes what an earlier one meant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+from broker_sim.explain.events import Call, Snapshot
+from kafka_wire.group_states import GROUP_STATES
+
+__all__ = ["COMPLETING", "DEAD", "EMPTY", "PREPARING", "STABLE", "Cause", "End", "Kind", "Phases", "Rebalances", "Step"]
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GROUP_STATES
+
+Kind = Literal[
+    "first",  # joined an empty group
+    "joined",
+    "left",
+    "expired",  # its session
+    "pending_expired",  # had an id, and never came to join with it
+    "changed",  # a follower with another subscription
+    "leader_rejoined",
+    "rejoined",
+    "replaced",  # a static member under a new id
+    "no_room",
+    "sync_timeout",  # owed a SyncGroup for too long
+    "append_failed",  # the log did not take the assignment
+    "appended",
+    "timer",  # the window's
+    "loaded",
+    "too_large",  # loaded, with more members than are allowed now
+    "unloaded",
+    "deleted",
+    "unknown",
+]
+"""Why a step of the coordinator happened."""
+
+End = Literal["", "stable", "empty", "failed", "moved", "dead"]
+"""How a rebalance ended; "" while it goes on."""
+
+Turn = Literal["found", "began", "within", "closed", "ended"]
+"""What a step did to a rebalance: the first step found it under way, began it, happened while its window was open, closed the window,
+ended it. One step may do several of these, in the order in which they are told."""
+
+
+@dataclass(slots=True)
+class Cause:
+    """Why a rebalance began, or what else happened while its window was open. What is not about ``kind`` may be unknown."""
+
+    kind: Kind
+    ts_ms: int
+    members: list[str] = field(default_factory=list)
+    error: str | None = None  # append_failed: the log's
+    reason: str | None = None  # what the client itself gave as its reason
+    call: Call | None = None
+    added_topics: list[str] = field(default_factory=list)
+    lost_topics: list[str] = field(default_factory=list)
+    grown_topics: list[str] = field(default_factory=list)  # "orders (2 to 6 partitions)": what grew before
+    last_call: Call | None = None  # expired: the last that was heard of the member
+    closed_ms: int | None = None  # expired: when its connection closed
+    after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of a coordinator with one group; None: the group is not there, in that coordinator at least.
+
+    A journal that is begun late shows the groups that it finds as loaded: ``before`` is the same as ``after`` then.
+    """
+
+    ts_ms: int
+    before: Snapshot | None
+    after: Snapshot | None
+    cause: Cause
+
+
+@dataclass(slots=True, eq=False)
+class Phases:
+    """The phases of a rebalance, ms of the broker's clock. ``found_in``: the state in which the first step found it, "" where its
+    beginning was seen (rule 3); else ``began_ms`` is the first moment that is known."""
+
+    began_ms: int
+    generation_before: int
+    cause: Cause
+    from_empty: bool = False
+    found_in: str = ""
+    closed_ms: int | None = None
+    generation: int | None = None  # that it led to; None: its window did not close
+    end: End = ""
+    ended_ms: int | None = None
+    ended_by: Cause | None = None
+    left_ms: int | None = field(default=None, repr=False)  # since when the group, Stable at the end, is Stable no more
+
+    @property
+    def whole(self) -> bool:
+        """Whether its beginning was seen."""
+        return not self.found_in
+
+
+R = TypeVar("R", bound=Phases)
+
+
+class Rebalances(Generic[R]):
+    """Reads the steps of one group. ``kind``: what it makes, ``Phases`` or a class with more to it, whose own fields have defaults."""
+
+    def __init__(self, kind: type[R]) -> None:
+        self._kind = kind
+        self.found: list[R] = []
+        self.open: R | None = None
+        """The one that goes on."""
+        self.since_ms: int | None = None
+        """When that began in which steps are read; the first step's moment, unless told. What is found under way begins there."""
+        self._first = True
+
+    def take(self, step: Step) -> list[tuple[Turn, R]]:
+        """The next step; returns what it did."""
+        turns: list[tuple[Turn, R]] = []
+        before, after, kind = step.before, step.after, step.cause.kind
+        if self._first:
+            self._first = False
+            if before is not None and before.state in (PREPARING, COMPLETING):
+                turns.append(("found", self._under_way(before, step)))
+        if self.open is not None and (kind == "unloaded" or (kind == "loaded" and not turns)):
+            turns.append(("ended", self._end("moved", step)))
+        begun = begins(before, after)
+        last = self.found[-1] if self.found else None
+        if last is not None and last.end == "stable" and last.left_ms is None:
+            last.left_ms = step.ts_ms if begun or after is None or after.state != STABLE else None
+        if after is None or after.state == DEAD:
+            if self.open is not None:
+                turns.append(("ended", self._end("dead", step)))
+            return turns
+        if begun:
+            if self.open is not None:
+                turns.append(("ended", self._end("failed", step)))
+            turns.append(("began", self._begin(before, step)))
+        elif self.open is not None and self.open.closed_ms is None:
+            turns.append(("within", self.open))
+        if self.open is None:
+            return turns
+        if after.state in (COMPLETING, STABLE, EMPTY) and self.open.closed_ms is None:
+            self.open.closed_ms, self.open.generation = step.ts_ms, after.generation
+            turns.append(("closed", self.open))
+        if after.state == STABLE:
+            turns.append(("ended", self._end("stable", step)))
+        elif after.state == EMPTY:
+            turns.append(("ended", self._end("empty", step)))
+        return turns
+
+    def _under_way(self, before: Snapshot, step: Step) -> R:
+        since_ms = step.ts_ms if self.since_ms is None else self.since_ms
+        found = self._kind(since_ms, before.generation, Cause("unknown", since_ms), found_in=before.state)
+        if before.state == COMPLETING:
+            found.generation_before = before.generation - 1
+            found.generation, found.closed_ms = before.generation, since_ms
+        self.found.append(found)
+        self.open = found
+        return found
+
+    def _begin(self, before: Snapshot | None, step: Step) -> R:
+        generation = 0 if before is None else before.generation
+        from_empty = before is None or before.state in (EMPTY, DEAD)
+        self.open = self._kind(step.ts_ms, generation, step.cause, from_empty)
+        self.found.append(self.open)
+        return self.open
+
+    def _end(self, end: End, step: Step) -> R:
+        assert self.open is not None
+        ended, self.open = self.open, None
+        ended.end, ended.ended_ms, ended.ended_by = end, step.ts_ms, step.cause
+        return ended
+
+
+def begins(before: Snapshot | None, after: Snapshot | None) -> bool:
+    """Rule 1: whether a rebalance begins with a step."""
+    if after is None:
+        return False
+    went_up = before is not None and after.generation > before.generation
+    return (after.state == PREPARING or went_up) and (before is None or before.state != PREPARING)
