@@ -43,7 +43,7 @@ class Blocking:
 
     __slots__ = ("_target", "_thread")
 
-    def __init__(self, thread: LoopThread, target: Any) -> None:
+    def __init__(self, thread: LoopThread, target: object) -> None:
         object.__setattr__(self, "_thread", thread)
         object.__setattr__(self, "_target", target)
 
@@ -54,7 +54,7 @@ class Blocking:
             return self._method(getattr(target, name))
         return self._do(lambda: getattr(target, name))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         target = self._target
         self._do(lambda: setattr(target, name, value))
 
@@ -80,7 +80,7 @@ class Blocking:
         target = self._target
         return iter(self._do(lambda: list(target)))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         target = self._target
         return self._do(lambda: target[key])
 
@@ -144,7 +144,7 @@ def plain(value: object) -> bool:
     return dataclasses.is_dataclass(value) and bool(frozen)
 
 
-def _carried(value: Any, thread: LoopThread) -> Any:
+def _carried(value: object, thread: LoopThread) -> Any:
     """What is brought over, made on the cluster's thread: copies of containers, a `Blocking` for what must stay there."""
     if plain(value) or isinstance(value, Blocking):
         return value
@@ -162,12 +162,12 @@ def _carried(value: Any, thread: LoopThread) -> Any:
     return kind(thread, value)
 
 
-def _brought(value: Any, owner: Blocking) -> Any:
+def _brought(value: object, owner: Blocking) -> Any:
     """A function that was returned is called over there, too."""
     if isinstance(value, Blocking) and inspect.isroutine(value._target):
         return owner._method(value._target)
     return value
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: object) -> Any:
     return value._target if isinstance(value, Blocking) else value

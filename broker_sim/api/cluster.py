@@ -373,7 +373,7 @@ class Cluster:
             self._observation.watch(runtime)
         return runtime
 
-    def _is_open(self, connection: Any) -> bool:
+    def _is_open(self, connection: object) -> bool:
         return any(connection in server.connections for server in self.servers)
 
     def _rng_for(self, what: str) -> random.Random | None:

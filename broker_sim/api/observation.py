@@ -49,9 +49,9 @@ class Observation:
         from broker_sim.faults.tap import RequestTap
 
         self.journal = journal
-        checks: Any = {"as_version": state.as_version, "brokers": lambda: list(state.brokers)}
-        self.faults = Faults(state.clock, self._rng_for("faults") or random.Random(), journal, **checks)
-        self.order = Order(journal, **checks)
+        as_version, rng = state.as_version, self._rng_for("faults") or random.Random()
+        self.faults = Faults(state.clock, rng, journal, as_version=as_version, brokers=lambda: list(state.brokers))
+        self.order = Order(journal, as_version=as_version, brokers=lambda: list(state.brokers))
         self.tap = RequestTap(state, state.clock, journal, self.faults, self.order)
         self.tap.host_of = host_of
         for server in servers:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.commandline import Parser, add_command, complain, setting
+from broker_sim.common.commandline import Commands, Parser, add_command, complain, setting
 from broker_sim.common.text import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _grouped() -> str:
     return "\n\n".join(groups)
 
 
-def _add_serve(commands: Any) -> None:
+def _add_serve(commands: Commands) -> None:
     serve = add_command(
         commands,
         "serve",
@@ -257,7 +257,7 @@ def _add_serve(commands: Any) -> None:
     add("--seed", type=int, metavar="N", help="of what is left to chance (default: another one each time)")
 
 
-def _add_where(commands: Any) -> None:
+def _add_where(commands: Commands) -> None:
     where = add_command(
         commands,
         "where",
@@ -272,7 +272,7 @@ def _add_where(commands: Any) -> None:
     where.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def _add_demo(commands: Any) -> None:
+def _add_demo(commands: Commands) -> None:
     demo = add_command(
         commands,
         "demo",
@@ -286,7 +286,7 @@ def _add_demo(commands: Any) -> None:
     )
 
 
-def _add_completion(commands: Any) -> None:
+def _add_completion(commands: Commands) -> None:
     from broker_sim.cli.completion import SHELLS
 
     completion = add_command(

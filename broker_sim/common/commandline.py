@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from broker_sim.common.text import nearest, visible
 
@@ -29,6 +29,7 @@ __all__ = [
     "DEADLINE",
     "DONE",
     "USAGE",
+    "Commands",
     "Parser",
     "add_command",
     "complain",
@@ -49,7 +50,7 @@ CONTROL_PORT = 9099
 class Parser(argparse.ArgumentParser):
     """Errors are one line, not the whole usage; a word that is nearly right is told the one that was probably meant."""
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = action.choices
         if choices is not None and value not in choices:
             names = list(map(str, choices))
@@ -61,8 +62,12 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
 
 
-def add_command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], **options: Any) -> Parser:
-    """A parser below ``commands`` (what ``add_subparsers`` gave); ``run(arguments)`` does it and returns the exit code.
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+"""What ``add_subparsers`` gave: verbs are added to it."""
+
+
+def add_command(commands: Commands, name: str, run: Callable[[argparse.Namespace], int], **options: Any) -> Parser:
+    """A parser below ``commands``; ``run(arguments)`` does it and returns the exit code.
 
     ``options`` are those of `argparse.ArgumentParser`. ``arguments.parser`` is the parser. One with a positional ``words`` (nargs="*")
     gets the words between and behind its options, too.

@@ -107,7 +107,7 @@ class ControlClient:
 
 
 def _query(given: Mapping[str, Any]) -> dict[str, Any]:
-    def text(value: Any) -> Any:
+    def text(value: object) -> Any:
         return json.dumps(value) if isinstance(value, bool | Mapping) else value
 
     return {key: text(value) for key, value in given.items()}

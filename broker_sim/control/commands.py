@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, add_command
+from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, Commands, add_command
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
@@ -194,7 +194,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
     return [noun, *([verb] if verb else []), *rest]
 
 
-def register(commands: Any, name: str) -> None:
+def register(commands: Commands, name: str) -> None:
     """Add the parser of one of these commands."""
     verbs = VERBS[name]
     if "" in verbs:
@@ -216,7 +216,7 @@ def _examples(lines: Sequence[str]) -> str:
     return "examples:\n" + "".join(f"  broker-sim {line}\n" for line in lines)
 
 
-def _leaf(commands: Any, name: str, verb: Verb) -> None:
+def _leaf(commands: Commands, name: str, verb: Verb) -> None:
     operation = find(verb.operation)
     summary = " ".join(operation.doc.split())
     parser = add_command(
@@ -365,7 +365,7 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _show(arguments: argparse.Namespace, operation: str, answer: Any) -> None:
+def _show(arguments: argparse.Namespace, operation: str, answer: object) -> None:
     _print(json.dumps(answer) if arguments.json else render.text(operation, answer))
 
 

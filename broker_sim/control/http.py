@@ -170,7 +170,7 @@ class ControlServer:
             return _picture(answer[asked.form], FORMS[asked.operation.name][asked.form])
         return _json(answer, 201 if asked.operation.name in CREATES else 200)
 
-    async def _performed(self, target: Any, asked: Route, given: dict[str, Any]) -> Any:
+    async def _performed(self, target: object, asked: Route, given: dict[str, Any]) -> Any:
         name = asked.operation.name
         if asked.form:
             given = {**given, "form": asked.form}
@@ -251,7 +251,7 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     text = json.dumps(body, ensure_ascii=True, indent=2) + "\n"
     return web.Response(text=text, status=status, content_type="application/json", headers={**_SAFE, **(headers or {})})
 

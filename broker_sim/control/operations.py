@@ -42,7 +42,7 @@ def check(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return find(name).checked(params)
 
 
-async def perform(target: Any, name: str, params: Mapping[str, Any] | None = None) -> Any:
+async def perform(target: object, name: str, params: Mapping[str, Any] | None = None) -> Any:
     """Do it, on a started `Cluster` (for ``cluster.*`` operations: on the process's `Clusters`). Raises as told above."""
     found = find(name)
     return await found.handler(target, found.checked(params or {}))

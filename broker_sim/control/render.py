@@ -13,7 +13,7 @@ __all__ = ["event_line", "group_line", "text"]
 WIDTH = 160
 
 
-def text(operation: str, answer: Any) -> str:
+def text(operation: str, answer: object) -> str:
     """What an operation answered, in lines."""
     shown = _FORMS.get(operation)
     return shown(answer) if shown is not None else _fields(answer)
@@ -39,7 +39,7 @@ def _plain(value: object) -> str:
     return visible(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _fields(answer: Any) -> str:
+def _fields(answer: object) -> str:
     if not isinstance(answer, Mapping):
         return _plain(answer)
     width = max(map(len, answer), default=0)
@@ -189,7 +189,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
-def _short(snapshot: Any) -> Any:
+def _short(snapshot: object) -> Any:
     if not isinstance(snapshot, Mapping):
         return snapshot
     return f"{snapshot.get('state')}/{snapshot.get('generation')}/{len(snapshot.get('members', ()))}"

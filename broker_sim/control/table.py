@@ -69,7 +69,7 @@ OPERATIONS: dict[str, Operation] = {}
 """Every operation by its name; filled by importing operations.py."""
 
 
-def operation(name: str, http: str, *parameters: Field, answer: Any, **options: Any) -> Callable[[Handler], Handler]:
+def operation(name: str, http: str, *parameters: Field, answer: object, **options: Any) -> Callable[[Handler], Handler]:
     """Declare the decorated function as an operation; its docstring is the operation's. ``http``: ``"POST /faults"``."""
     method, _, path = http.partition(" ")
 

@@ -66,7 +66,7 @@ class _Plan:
 _plans: dict[tuple[type, int], _Plan] = {}
 
 
-def to_json(message: Any, version: int) -> dict[str, Any] | None:
+def to_json(message: object, version: int) -> dict[str, Any] | None:
     """The body of a message for the journal; None for no message."""
     return None if message is None else _struct(message, version, _Budget())
 

@@ -25,7 +25,7 @@ __all__ = ["error_response", "first_error", "plain_answer"]
 
 
 def error_response(
-    request: Any, api_key: int, version: int, err: Err, *, held: Held = (), well: WellRow | None = None
+    request: object, api_key: int, version: int, err: Err, *, held: Held = (), well: WellRow | None = None
 ) -> Any | None:
     """The response to ``request`` when all of it fails with ``err``; None where Kafka sends none but closes (Produce, acks=0).
 
@@ -37,7 +37,7 @@ def error_response(
     return plain_answer(message_class(api_key, "Response"), failing) if failed is None else failed(failing)
 
 
-def plain_answer(cls: Any, failing: Failing) -> Any:
+def plain_answer(cls: type, failing: Failing) -> Any:
     """The response of this class that follows from the entities in it and in the request."""
     return _answer(cls, failing.request, failing)
 
@@ -113,7 +113,7 @@ _Finder = Callable[[Any], int]
 _finders: dict[type, _Finder | None] = {}
 
 
-def first_error(response: Any) -> Err | None:
+def first_error(response: object) -> Err | None:
     """The first error in a response that is not NONE: at the top, else in the order of its rows. None where there is none."""
     if response is None:
         return None
@@ -144,7 +144,7 @@ def _made_finder(cls: Any) -> _Finder | None:
     if not own and not inner:
         return None
 
-    def find(value: Any) -> int:
+    def find(value: object) -> int:
         code = getattr(value, own) if own else 0
         if code:
             return int(code)

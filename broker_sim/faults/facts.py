@@ -58,7 +58,7 @@ SELECTABLE = ("group", "member", "transactional_id", "topic", "partition")
 """What requests can be selected by, besides who sends them where."""
 
 
-def facts_of(request: Any, version: int, *, names: TopicNames | None = None, held: Held = ()) -> Facts:
+def facts_of(request: object, version: int, *, names: TopicNames | None = None, held: Held = ()) -> Facts:
     """What ``request`` is about. ``names`` resolves topic ids; ``held``: the partitions of a session that it goes on with."""
     if request is None:
         return NOTHING
@@ -95,7 +95,7 @@ _Reader = Callable[[Any], tuple[_Texts, _Texts, _Texts, tuple[tuple[str | None, 
 
 
 @cache
-def _reader(cls: Any, version: int) -> _Reader:
+def _reader(cls: type, version: int) -> _Reader:
     places = _Places(cls, version)
     lists = [places.groups, places.members, places.instances, places.topics, places.transactional_ids]
     parts = [f"({''.join(f'{one}, ' for one in found)})" for found in lists]
@@ -107,7 +107,7 @@ def _reader(cls: Any, version: int) -> _Reader:
 class _Places:
     """Where the entities stand in a message: what goes into the display of a tuple, out of the message ``m``."""
 
-    def __init__(self, cls: Any, version: int) -> None:
+    def __init__(self, cls: type, version: int) -> None:
         self.version = version
         self.groups: list[str] = []
         self.members: list[str] = []

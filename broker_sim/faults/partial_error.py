@@ -34,7 +34,7 @@ class _Shape:
     partitions: str
     index: str
 
-    def of(self, topic: Any) -> tuple[str, bytes]:
+    def of(self, topic: object) -> tuple[str, bytes]:
         """A topic's name and id."""
         name = getattr(topic, self.name) if self.name else ""
         return name or "", getattr(topic, self.topic_id) if self.topic_id else ZERO_UUID
@@ -44,12 +44,12 @@ class _Shape:
         index: int = getattr(row, self.index) if self.index else row
         return index
 
-    def rows(self, topic: Any) -> list[Any]:
+    def rows(self, topic: object) -> list[Any]:
         rows: list[Any] = getattr(topic, self.partitions)
         return rows
 
 
-def _shape(message: Any) -> _Shape:
+def _shape(message: object) -> _Shape:
     """Raises StopIteration for a message that names no topics in any version."""
     cls: Any = type(message)
     return _shape_of(cls)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults, Journal
-    from broker_sim.handlers.context import TappedContext
+    from broker_sim.handlers.context import ConnectionLike, TappedContext
     from broker_sim.handlers.traits import Held
     from broker_sim.metadata.cluster_state import ClusterState
 
@@ -48,7 +48,7 @@ class _Open:
 
     __slots__ = ("asked", "ctx", "failed", "fault", "request", "started_ms", "timer")
 
-    def __init__(self, ctx: TappedContext, request: Any, asked: Asked, started_ms: int) -> None:
+    def __init__(self, ctx: TappedContext, request: object, asked: Asked, started_ms: int) -> None:
         self.ctx, self.request, self.asked, self.started_ms = ctx, request, asked, started_ms
         self.fault: Fault | None = None
         self.timer: Timer | None = None
@@ -84,12 +84,12 @@ class RequestTap:
 
     # --- what the connections call ------------------------------------------------------------------------------------
 
-    def opened(self, connection: Any) -> None:
+    def opened(self, connection: ConnectionLike) -> None:
         """A client connected, or is seen for the first time: it was there before the tap."""
         connection.number = next(self._connections)
         self._tell_connection(connection, "opened")
 
-    def closed(self, connection: Any) -> None:
+    def closed(self, connection: ConnectionLike) -> None:
         """A connection is gone."""
         if connection.number:
             timer = self._muted.pop(connection.number, None)
@@ -97,7 +97,7 @@ class RequestTap:
                 timer.cancel()
             self._tell_connection(connection, "closed")
 
-    def receive(self, ctx: TappedContext, request: Any) -> None:
+    def receive(self, ctx: TappedContext, request: object) -> None:
         """A request has come."""
         request_id = ctx.request_id = next(self._requests)
         if not ctx.connection.number:
@@ -112,7 +112,7 @@ class RequestTap:
             return
         self._judge(opened)
 
-    def send(self, ctx: TappedContext, response: Any | None) -> None:
+    def send(self, ctx: TappedContext, response: object | None) -> None:
         """Its handler has answered; None where nothing is to be written."""
         opened = self._open.get(ctx.request_id)
         if opened is None:
@@ -184,7 +184,7 @@ class RequestTap:
             else:
                 opened.ctx.run(rest)
 
-    def _error_after(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+    def _error_after(self, opened: _Open, response: object, verdict: Verdict) -> None:
         """That error in place of the answer, or of those partitions' rows of it."""
         parts = self._parts(opened, verdict)
         if parts is None or response is None:
@@ -193,7 +193,7 @@ class RequestTap:
             opened.failed = self._error_response(opened, parts[0], verdict)
             self._answer_both(opened, response)
 
-    def _answer_both(self, opened: _Open, response: Any) -> None:
+    def _answer_both(self, opened: _Open, response: object) -> None:
         asked, failed = opened.asked, opened.failed
         if asked.facts.every_topic:
             assert opened.fault is not None
@@ -201,14 +201,14 @@ class RequestTap:
             failed = self._error_response(opened, failing, opened.fault.rule.verdict)
         self._finish(opened, merged(response, failed))
 
-    def _finish_error(self, opened: _Open, response: Any | None) -> None:
+    def _finish_error(self, opened: _Open, response: object | None) -> None:
         """Where the client waits for no answer (acks=0) Kafka closes the connection instead."""
         if response is None:
             self._drop(opened)
         else:
             self._finish(opened, response)
 
-    def _error_response(self, opened: _Open, request: Any, verdict: Verdict) -> Any | None:
+    def _error_response(self, opened: _Open, request: object, verdict: Verdict) -> Any | None:
         asked = opened.asked
         held = self._held(opened.ctx, request)
         well = partial(self._offsets_of_others, opened)
@@ -232,13 +232,13 @@ class RequestTap:
         partition = None if self._is_chosen(opened, name, topic_id, index) else self.state.partition(name, index)
         return None if partition is None else (partition.log_start_offset, partition.high_watermark)
 
-    def _reply_late(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+    def _reply_late(self, opened: _Open, response: object, verdict: Verdict) -> None:
         self._keep(opened, partial(self._finish, opened, response), verdict.number)
 
-    def _drop_after(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+    def _drop_after(self, opened: _Open, response: object, verdict: Verdict) -> None:
         self._drop(opened)
 
-    def _truncate(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+    def _truncate(self, opened: _Open, response: object, verdict: Verdict) -> None:
         ctx = opened.ctx
         data = b"" if response is None else b"".join(ctx.frames_of(response))[: verdict.number]
         self._close(opened)
@@ -247,7 +247,7 @@ class RequestTap:
             ctx.write_part(data)
         ctx.connection.close()
 
-    def _split(self, opened: _Open, response: Any, verdict: Verdict) -> None:
+    def _split(self, opened: _Open, response: object, verdict: Verdict) -> None:
         data = b"" if response is None else b"".join(opened.ctx.frames_of(response))
         if len(data) <= verdict.number:
             self._finish(opened, response)
@@ -255,7 +255,7 @@ class RequestTap:
         opened.ctx.write_part(data[: verdict.number])
         self._keep(opened, partial(self._finish_split, opened, response, data[verdict.number :]), verdict.gap_ms)
 
-    def _finish_split(self, opened: _Open, response: Any, rest: bytes) -> None:
+    def _finish_split(self, opened: _Open, response: object, rest: bytes) -> None:
         self._close(opened)
         self._tell_response(opened, response)
         opened.ctx.finish_frames([rest])
@@ -270,11 +270,11 @@ class RequestTap:
         self._muted[connection.number] = self.clock.call_at_ms(until_ms, self._unmute, connection)
         self._finish(opened, response)
 
-    def _unmute(self, connection: Any) -> None:
+    def _unmute(self, connection: ConnectionLike) -> None:
         self._muted.pop(connection.number, None)
         connection.mute(False)
 
-    def _finish(self, opened: _Open, response: Any | None) -> None:
+    def _finish(self, opened: _Open, response: object | None) -> None:
         self._close(opened)
         self._tell_response(opened, response)
         opened.ctx.finish(response)
@@ -322,14 +322,14 @@ class RequestTap:
         topic = self.state.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _held(self, ctx: TappedContext, request: Any) -> Held:
+    def _held(self, ctx: TappedContext, request: object) -> Held:
         """The partitions that a request is about by its session."""
         held = ctx.route.traits.held
         return () if held is None or request is None else held(ctx.broker, request)
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def _tell_connection(self, connection: Any, action: str) -> None:
+    def _tell_connection(self, connection: ConnectionLike, action: str) -> None:
         if self.journal is not None:
             host = self.host_of(connection.client_host)
             self.journal.write(
@@ -370,7 +370,7 @@ class RequestTap:
             body=to_json(opened.request, asked.version),
         )
 
-    def _tell_response(self, opened: _Open, response: Any | None, action: str | None = None) -> None:
+    def _tell_response(self, opened: _Open, response: object | None, action: str | None = None) -> None:
         if self.journal is None:
             return
         error = first_error(response)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -369,7 +369,7 @@ def _map_of(text: str) -> object:
     return {name.strip(): rest.strip() for name, _, rest in pairs}
 
 
-def _few(entries: Any, what: str) -> None:
+def _few(entries: Sized, what: str) -> None:
     if len(entries) > MAX_ITEMS:
         raise error_about(what, f"{len(entries)} entries are too many, at most {MAX_ITEMS}")
 

@@ -104,7 +104,7 @@ class Route:
         """What goes before a response body of ``body_size`` bytes: the frame's size and the response header."""
         return encode_response_head(self._tagged, correlation_id, body_size)
 
-    def frames_of(self, correlation_id: int, response: Any) -> list[bytes]:
+    def frames_of(self, correlation_id: int, response: object) -> list[bytes]:
         """The whole reply, in pieces to be written one after the other. Raises EncodeError."""
         frames: list[bytes] = []
         try:
@@ -118,7 +118,7 @@ class Route:
         body = b"".join(frames)
         return [encode_response_head(self._tagged, correlation_id, len(body)) + body]
 
-    def encoding(self, correlation_id: int, response: Any) -> Generator[None, None, list[bytes]]:
+    def encoding(self, correlation_id: int, response: object) -> Generator[None, None, list[bytes]]:
         """As `frames_of`, in pieces."""
         frames: list[bytes] = []
         small: list[bytes] = []

@@ -105,6 +105,9 @@ class ConnectionLike(Protocol):
     number: int
     """The tap's number for it; 0 before a tap has seen it."""
 
+    reason: str
+    """Why we closed it, where we did."""
+
     @property
     def client_host(self) -> str: ...
 
@@ -128,7 +131,7 @@ class ConnectionLike(Protocol):
     def replied(self, context: RequestContext | None = None) -> None:
         """For RequestContext: the reply is there."""
 
-    def run_handler(self, context: RequestContext, request: Any) -> None:
+    def run_handler(self, context: RequestContext, request: object) -> None:
         """For TappedContext: handle a request, now or long after it came."""
 
     def write_now(self, data: bytes) -> None:
@@ -218,7 +221,7 @@ class RequestContext:
         """The client's address as Kafka shows it in group descriptions: ``/127.0.0.1``."""
         return self.connection.client_host
 
-    def reply(self, response: Any) -> None:
+    def reply(self, response: object) -> None:
         """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
 
         A response that can't be encoded is our mistake, not that of whoever is answering: it is logged and costs the
@@ -235,7 +238,7 @@ class RequestContext:
                 self.connection.failed(self)
             self.connection.replied(self)
 
-    def _encode_in_pieces(self, response: Any) -> None:
+    def _encode_in_pieces(self, response: object) -> None:
         self._on_disconnect = None  # whoever waited has answered
         job = self.route.encoding(self.correlation_id, response)
         if not self._encode_piece(job):
@@ -263,7 +266,7 @@ class RequestContext:
             self.frames = []
             self.connection.replied(self)
 
-    def reply_made(self, made: Any) -> None:
+    def reply_made(self, made: object) -> None:
         """Answer with a response, or with that of a job that makes it, now where its first piece is all of it."""
         response = self.in_pieces(made) if isinstance(made, Generator) else made
         if response is not None:
@@ -318,7 +321,7 @@ class RequestContext:
             self.connection.broken(error)
         return True
 
-    def _take(self, request: Any) -> None:
+    def _take(self, request: object) -> None:
         self.connection.run_handler(self, request)
 
     def _open(self) -> bool:
@@ -347,17 +350,17 @@ class RequestContext:
 class Tap(Protocol):
     """Whoever watches or breaks requests; see the module's text. One for all brokers of a cluster."""
 
-    def opened(self, connection: Any) -> None:
+    def opened(self, connection: ConnectionLike) -> None:
         """A client connected."""
 
-    def closed(self, connection: Any) -> None:
+    def closed(self, connection: ConnectionLike) -> None:
         """A connection is gone; ``connection.reason`` says why, where we closed it."""
 
-    def receive(self, ctx: TappedContext, request: Any) -> None:
+    def receive(self, ctx: TappedContext, request: object) -> None:
         """In place of the handler. Sooner or later one of ``ctx.run(request)``, ``ctx.finish(response)``, ``ctx.drop()``, or never
         anything. ``request`` is None for an ApiVersions of a version that is not known."""
 
-    def send(self, ctx: TappedContext, response: Any | None) -> None:
+    def send(self, ctx: TappedContext, response: object | None) -> None:
         """In place of the reply; None where Kafka sends none (acks=0). Sooner or later one of ``ctx.finish(response)``,
         ``ctx.finish_frames(pieces)``, ``ctx.drop()``, or never anything."""
 
@@ -383,15 +386,15 @@ class TappedContext(RequestContext):
         """Whether its connection is gone."""
         return self.frames is _GONE
 
-    def _take(self, request: Any) -> None:
+    def _take(self, request: object) -> None:
         self.tap.receive(self, request)
 
-    def run(self, request: Any) -> None:
+    def run(self, request: object) -> None:
         """Let the handler have it."""
         if self.frames is None:
             self.connection.run_handler(self, request)
 
-    def reply(self, response: Any) -> None:
+    def reply(self, response: object) -> None:
         """The handler's answer goes to the tap."""
         if self.frames is _GONE:
             return
@@ -403,7 +406,7 @@ class TappedContext(RequestContext):
     def no_reply(self) -> None:
         self.reply(None)
 
-    def finish(self, response: Any | None) -> None:
+    def finish(self, response: object | None) -> None:
         """Answer past the tap; None sends nothing."""
         if response is None:
             super().no_reply()
@@ -416,7 +419,7 @@ class TappedContext(RequestContext):
             self.frames = frames
             self.connection.replied(self)
 
-    def frames_of(self, response: Any) -> list[bytes]:
+    def frames_of(self, response: object) -> list[bytes]:
         """The reply as it would be written, in pieces. Raises EncodeError."""
         return self.route.frames_of(self.correlation_id, response)
 

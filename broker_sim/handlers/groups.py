@@ -26,7 +26,7 @@ def behind_timers(handle: Callable[[C, Q], R]) -> Callable[[C, Q], R | None]:
     return handled
 
 
-def waits_for_timers(ctx: RequestContext, request: Any) -> bool:
+def waits_for_timers(ctx: RequestContext, request: object) -> bool:
     """Whether timers are overdue; if so, ``request`` comes to its handler again when they have fired."""
     timers = ctx.broker.runtime.timers
     if not timers.overdue():

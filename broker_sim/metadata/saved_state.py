@@ -122,19 +122,19 @@ def _constant(name: str) -> NoReturn:
 # --- kinds of values ----------------------------------------------------------------------------------------------------
 
 
-def _object(value: Any, at: str) -> dict[str, Any]:
+def _object(value: object, at: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         _wrong(at, f"is {_shown(value)}, which is not an object")
     return value
 
 
-def _list(value: Any, at: str) -> list[Any]:
+def _list(value: object, at: str) -> list[Any]:
     if not isinstance(value, list):
         _wrong(at, f"is {_shown(value)}, which is not a list")
     return value
 
 
-def _text(value: Any, at: str) -> str:
+def _text(value: object, at: str) -> str:
     if not isinstance(value, str):
         _wrong(at, f"is {_shown(value)}, which is not a string")
     try:
@@ -144,23 +144,24 @@ def _text(value: Any, at: str) -> str:
     return value
 
 
-def _whole(value: Any, at: str, least: int, most: int) -> int:
+def _whole(value: object, at: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         shown = "a number with more digits than that" if isinstance(value, int) and abs(value) >> 64 else _shown(value)
         _wrong(at, f"is {shown}, which is not a whole number from {least} to {most}")
     return value
 
 
-def _id(value: Any, at: str) -> bytes:
-    if _UUID.fullmatch(_text(value, at)) is None:
+def _id(value: object, at: str) -> bytes:
+    text = _text(value, at)
+    if _UUID.fullmatch(text) is None:
         _wrong(at, f"is {_shown(value)}, which is no topic's id")
-    return uuid_bytes(value)
+    return uuid_bytes(text)
 
 
 # --- its parts ----------------------------------------------------------------------------------------------------------
 
 
-def _state(state: Any, config: BrokerConfig) -> SavedState:
+def _state(state: object, config: BrokerConfig) -> SavedState:
     state = _object(state, "it")
     version = state.get("format")
     if isinstance(version, bool) or version != FORMAT:
@@ -195,7 +196,7 @@ def _state(state: Any, config: BrokerConfig) -> SavedState:
     )
 
 
-def _settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str | None]:
+def _settings(values: object, at: str, config: BrokerConfig) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name, value in _object(values, at).items():
         found[name] = None if value is None else _text(value, f"{at}[{_shown(name)}]")
@@ -219,7 +220,7 @@ def _entities(state: dict[str, Any], key: str, entity: Entity) -> dict[str, dict
     return found
 
 
-def _topics(topics: Any, config: BrokerConfig) -> list[SavedTopic]:
+def _topics(topics: object, config: BrokerConfig) -> list[SavedTopic]:
     found: list[SavedTopic] = []
     ids: dict[bytes, str] = {}
     for name, entry in _object(topics, "topics").items():
@@ -247,7 +248,7 @@ def _topics(topics: Any, config: BrokerConfig) -> list[SavedTopic]:
     return found
 
 
-def _topic_settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str]:
+def _topic_settings(values: object, at: str, config: BrokerConfig) -> dict[str, str]:
     found = {name: _text(value, f"{at}[{_shown(name)}]") for name, value in _object(values, at).items()}
     try:
         config.check_topic({name: value for name, value in found.items() if name in config.topic_settings})
@@ -256,7 +257,7 @@ def _topic_settings(values: Any, at: str, config: BrokerConfig) -> dict[str, str
     return found
 
 
-def _partition(row: Any, at: str) -> SavedPartition:
+def _partition(row: object, at: str) -> SavedPartition:
     row = _object(row, at)
     for name in ("replicas", "isr"):
         nodes = [

@@ -320,7 +320,7 @@ def _read_json(text: str, imported: Imported) -> Imported:
     return imported
 
 
-def _keys(data: Any, known: Mapping[str, str], needed: str, at: str) -> dict[str, Any]:
+def _keys(data: object, known: Mapping[str, str], needed: str, at: str) -> dict[str, Any]:
     """The object at a place of the JSON, its keys and their types checked."""
     if not isinstance(data, dict):
         raise UsageError(f"{at} is not an object")
@@ -343,7 +343,7 @@ def _within(data: Mapping[str, Any], key: str, default: int, least: int, most: i
     return int(value)
 
 
-def _group_of(imported: Imported, data: Any, at: str) -> None:
+def _group_of(imported: Imported, data: object, at: str) -> None:
     data = _keys(data, _GROUP_KEYS, "group", at)
     if data["group"] in imported.groups:
         raise UsageError(f"{at}: the group {data['group']!r} is there twice")
@@ -362,7 +362,7 @@ def _group_of(imported: Imported, data: Any, at: str) -> None:
         _offset_of(group, one, f"{at}.offsets[{index}]")
 
 
-def _member_of(group: ImportedGroup, data: Any, at: str) -> None:
+def _member_of(group: ImportedGroup, data: object, at: str) -> None:
     data = _keys(data, _MEMBER_KEYS, "member", at)
     if data["member"] in group.members:
         raise UsageError(f"{at}: the member {data['member']!r} is there twice")
@@ -383,7 +383,7 @@ def _member_of(group: ImportedGroup, data: Any, at: str) -> None:
         member.assignment[topic] = list(dict.fromkeys(partitions))
 
 
-def _offset_of(group: ImportedGroup, data: Any, at: str) -> None:
+def _offset_of(group: ImportedGroup, data: object, at: str) -> None:
     data = _keys(data, _OFFSET_KEYS, "topic partition", at)
     _checked_topic(data["topic"], lambda why: UsageError(f"{at}.topic: {why}"))
     key = data["topic"], _within(data, "partition", 0, 0, LAST_PARTITION, at)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_sim.scenario.runner import Options, Outcome
     from broker_sim.simulation.virtual.recording import Recording
 
-from broker_sim.common.commandline import add_command, complain, seeds, terminable, whole
+from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
 from broker_sim.common.text import visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
@@ -87,7 +87,7 @@ def _attached(text: str) -> list[str]:
     return command
 
 
-def register(commands: Any, name: str) -> None:
+def register(commands: Commands, name: str) -> None:
     """Add the parser of one of the two."""
     if name == "run":
         _add_run(commands)
@@ -95,7 +95,7 @@ def register(commands: Any, name: str) -> None:
         _add_scenario(commands)
 
 
-def _add_run(commands: Any) -> None:
+def _add_run(commands: Commands) -> None:
     verb = add_command(
         commands,
         "run",
@@ -134,7 +134,7 @@ def _add_run(commands: Any) -> None:
     )
 
 
-def _add_scenario(commands: Any) -> None:
+def _add_scenario(commands: Commands) -> None:
     verb = add_command(
         commands,
         "scenario",

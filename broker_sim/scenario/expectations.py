@@ -266,7 +266,7 @@ _NAMES: dict[str, Kind[Any]] = {"api": ApiName(), "error": ErrorCode(none=True),
 def _known(key: str) -> Callable[[Any], str]:
     """Reads a field whose values are known beforehand; a pattern stays as it is."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if isinstance(value, str) and _GLOB.search(value):
             return value
         found = _NAMES[key].read(value, key)
@@ -275,7 +275,7 @@ def _known(key: str) -> Callable[[Any], str]:
     return read
 
 
-def _saying(value: Any) -> str:
+def _saying(value: object) -> str:
     word = text(value)
     close = nearest(word, _SAYINGS)
     if word not in _SAYINGS and close is not None:
@@ -285,7 +285,7 @@ def _saying(value: Any) -> str:
     return word
 
 
-def _matches(value: Any, wanted: Any) -> bool:
+def _matches(value: object, wanted: object) -> bool:
     if isinstance(wanted, str) and isinstance(value, str):
         return fnmatchcase(value, wanted)
     if isinstance(value, list) and not isinstance(wanted, list):
@@ -293,6 +293,6 @@ def _matches(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _offsets(value: Any) -> dict[str, int]:
+def _offsets(value: object) -> dict[str, int]:
     table = table_of(value, "committed")
     return {log: table.take(log, Count(0)) for log in table.names()}

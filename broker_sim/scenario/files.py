@@ -231,7 +231,7 @@ class _Reader:
         return f"{self._name}:{node.start_mark.line + 1}"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Tables as dicts."""
     if isinstance(value, Table):
         return value.plain()
@@ -243,7 +243,7 @@ def plain(value: Any) -> Any:
 text, texts, number, flag, duration = Text(0), ListOf(Text(0)), Count(), Flag(), Duration()
 
 
-def count(value: Any) -> Callable[[int], bool]:
+def count(value: object) -> Callable[[int], bool]:
     """``3``, ``">=3"``, ``"<=3"``, ``">3"``, ``"<3"``: a test of a number."""
     spelled = text(value).replace(" ", "")
     for sign, holds in (
@@ -261,19 +261,19 @@ def count(value: Any) -> Callable[[int], bool]:
     raise UsageError(f"{shown(value)} is not a number with a comparison, as in 3 or '>=3'")
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: object) -> list[Any]:
     if not isinstance(value, list):
         raise UsageError(f"{shown(value)} is not a list")
     return value
 
 
-def table_of(value: Any, what: str) -> Table:
+def table_of(value: object, what: str) -> Table:
     if not isinstance(value, Table):
         raise UsageError(f"{shown(value)} is not a map of keys to values")
     value.what = what
     return value
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     words = repr(plain(value))
     return words if len(words) <= 60 else words[:57] + "..."

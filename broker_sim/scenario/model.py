@@ -299,14 +299,14 @@ def _topic(table: Table) -> TopicPlan:
     return plan
 
 
-def _clock(value: Any) -> str:
+def _clock(value: object) -> str:
     from broker_sim.common.clock import clock_of
 
     clock_of(text(value))
     return text(value)
 
 
-def _rate(value: Any) -> float:
+def _rate(value: object) -> float:
     spelled = text(value).replace(" ", "")
     digits = spelled[:-2] if spelled.endswith("/s") else spelled
     try:

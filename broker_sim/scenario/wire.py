@@ -26,7 +26,7 @@ class Wire:
         self.close()
         self._reader, self._writer = await asyncio.open_connection(host, port)
 
-    async def ask(self, api: int, version: int, request: Any, answer: type[Any]) -> Any:
+    async def ask(self, api: int, version: int, request: object, answer: type[Any]) -> Any:
         """The response. Raises OSError or EOFError where the connection is lost."""
         assert self._reader is not None
         assert self._writer is not None

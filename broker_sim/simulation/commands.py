@@ -12,9 +12,9 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, seeds, terminable, whole
+from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_command, seeds, terminable, whole
 from broker_sim.common.text import duration_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _EVERY_RUNS = 100
 """Where stderr is no terminal, a line after so many runs."""
 
 
-def register(commands: Any, name: str) -> None:
+def register(commands: Commands, name: str) -> None:
     """Add the parser."""
     verb = add_command(
         commands,

@@ -81,7 +81,7 @@ def is_ours(item: pytest.Item, fixture: Callable[..., object]) -> bool:
     return bool(found) and _function_of(found[-1]) is _function_of(fixture)  # type: ignore[index]
 
 
-def _function_of(fixture: Any) -> Any:
+def _function_of(fixture: object) -> Any:
     for name in ("func", "_fixture_function", "__pytest_wrapped__", "obj"):
         fixture = getattr(fixture, name, fixture)
     return fixture

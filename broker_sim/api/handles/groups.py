@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker_sim.coordinator.group import Group
     from broker_sim.explain.model import History
     from broker_sim.journal import Journal
-    from broker_sim.metadata.cluster_state import Partition
+    from broker_sim.metadata.cluster_state import Broker, Partition
 
 __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 
@@ -299,7 +299,7 @@ class GroupHandle:
             await ask(self.cluster, broker, ApiKey.DELETE_GROUPS, 2, delete, timeout=timeout, what=what)
         return CommitProbe(error, name, log.name)
 
-    async def _probe(self, broker: Any, name: str, timeout: object, what: str) -> Err:
+    async def _probe(self, broker: Broker, name: str, timeout: object, what: str) -> Err:
         from kafka_wire.messages.k08_offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,

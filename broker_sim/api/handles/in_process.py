@@ -44,14 +44,14 @@ class _Context(RequestContext):
         super().__init__(_Inside(broker), route, 0)  # type: ignore[arg-type]
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def reply(self, response: Any) -> None:
+    def reply(self, response: object) -> None:
         if self._open() and not self.answer.done():
             self.frames = []
             self.answer.set_result(response)
 
 
 async def ask(
-    cluster: Cluster, broker: Broker, api_key: ApiKey, version: int, request: Any, *, timeout: object, what: str
+    cluster: Cluster, broker: Broker, api_key: ApiKey, version: int, request: object, *, timeout: object, what: str
 ) -> Any:
     """The response of ``broker``'s handler. Raises WaitTimeout where there is none after ``timeout`` of real time: it waits for a log
     or for other members."""

@@ -88,11 +88,11 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         else:
             self.tell("committed", offsets={f"{one.topic}-{one.partition}": at.offset for one, at in offsets.items()})
 
-    def on_partitions_revoked(self, revoked: Any) -> None:
+    def on_partitions_revoked(self, revoked: object) -> None:
         """A rebalance begins."""
         self.tell("revoked", partitions=_logs(revoked))
 
-    def on_partitions_assigned(self, assigned: Any) -> None:
+    def on_partitions_assigned(self, assigned: object) -> None:
         """It is over."""
         self.tell("assigned", partitions=_logs(assigned))
 

@@ -65,14 +65,14 @@ def offsets_partition(group: str, partitions: int) -> int:
     return 0 if value == 2**31 else value % partitions
 
 
-def _partitions(body: Any) -> Iterator[tuple[tuple[str, int], Any]]:
+def _partitions(body: object) -> Iterator[tuple[tuple[str, int], Any]]:
     """Topic and index of each partition of a message, with what it says of it."""
     for topic in _of(body, "topics") or ():
         for each in _of(topic, "partitions"):
             yield (_of(topic, "name"), _of(each, "partition_index")), each
 
 
-def _of(body: Any, name: str, default: Any = None) -> Any:
+def _of(body: object, name: str, default: object = None) -> Any:
     """A field of a message, or of one that the journal has decoded."""
     return body.get(name, default) if isinstance(body, dict) else getattr(body, name, default)
 
@@ -185,7 +185,7 @@ class Answers:
         topic = self.state.topics.get(OFFSETS)
         return None if topic is None else topic.partitions[offsets_partition(group, len(topic.partitions))]
 
-    def sent(self, api: str, body: Any, version: int, broker: int) -> Ask:
+    def sent(self, api: str, body: object, version: int, broker: int) -> Ask:
         """A request goes out."""
         self.tick += 1
         now_s = self._now_s()
@@ -256,7 +256,7 @@ class Answers:
         self.open.pop(ask, None)
         self._asks.pop((ask.group, ask.member), None)  # it may come through yet, a sign of life
 
-    def answered(self, ask: Ask, body: Any) -> None:
+    def answered(self, ask: Ask, body: object) -> None:
         """The response to a request."""
         self.tick += 1
         ask.got, ask.got_s = self.tick, self._now_s()
@@ -381,7 +381,7 @@ class Answers:
         """Whether nothing else is under way that may be a sign of the member's life."""
         return all(other.member != ask.member for other in self.open if other.group == ask.group)
 
-    def _joined(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _joined(self, ask: Ask, body: object, life: _Life | None) -> None:
         member_id, generation = _of(body, "member_id", ""), _of(body, "generation_id", -1)
         unnamed = ask.member == ""
         if ask.error is Err.MEMBER_ID_REQUIRED or (ask.error is Err.NONE and unnamed):
@@ -415,7 +415,7 @@ class Answers:
         if known is not None and (leader not in known or member_id not in known):
             self.fail("the leader is a member", ask, f"{leader} and {member_id} in {sorted(known)}")
 
-    def _synced(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _synced(self, ask: Ask, body: object, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         self._check_generation(ask, life, ask.generation)
@@ -434,7 +434,7 @@ class Answers:
                 if owner != mine:
                     self.fail("one owner of a partition", ask, f"{topic}-{index} is {owner}'s in {ask.generation}")
 
-    def _check_given(self, ask: Ask, given: Any) -> None:
+    def _check_given(self, ask: Ask, given: object) -> None:
         """An assignment is what a leader of this generation has said, to the byte, or nothing."""
         said = self._said.get((ask.group, ask.generation))
         if said is None or not given or ask.group in self._static:  # a static member may have another one's place
@@ -450,7 +450,7 @@ class Answers:
         ):
             self.fail("a replaced static member is fenced", ask, f"taken, though {issued[-1][0]} has its place")
 
-    def _beaten(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _beaten(self, ask: Ask, body: object, life: _Life | None) -> None:
         if life is None or ask.error not in (Err.NONE, Err.REBALANCE_IN_PROGRESS):
             return
         self._check_generation(ask, life, ask.generation)
@@ -470,7 +470,7 @@ class Answers:
         if generation == ask.generation and owes and ask.sent_s > limit_s and ask.instance is None:
             self.fail("who owes a SyncGroup goes", ask, f"told of {generation} at {told_s:.3f} s, has never synced")
 
-    def _left(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _left(self, ask: Ask, body: object, life: _Life | None) -> None:
         if ask.error is not Err.NONE or life is None:
             return
         answers = _of(body, "members") or ()
@@ -481,7 +481,7 @@ class Answers:
             if member_id:
                 life.left[member_id] = self.tick
 
-    def _committed(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _committed(self, ask: Ask, body: object, life: _Life | None) -> None:
         if ask.error is Err.NONE:
             for write in ask.writes:
                 write.done, write.acked = min(write.done, self.tick), True
@@ -494,7 +494,7 @@ class Answers:
             for write in ask.writes:
                 write.refused()
 
-    def _deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _deleted(self, ask: Ask, body: object, life: _Life | None) -> None:
         fine = {key for key, each in _partitions(body) if _of(each, "error_code") == 0}
         for (key, _), write in zip(_partitions(ask.body), ask.writes, strict=True):
             if ask.error is Err.NONE and key in fine:
@@ -503,14 +503,14 @@ class Answers:
             elif ask.error is Err.NONE:
                 write.refused()
 
-    def _group_deleted(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _group_deleted(self, ask: Ask, body: object, life: _Life | None) -> None:
         for write in ask.writes:
             if ask.error is Err.NONE and self._awaits_tombstones:
                 write.done, write.acked = self.tick, True
             elif ask.error in (Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND):
                 write.refused()
 
-    def _fetched(self, ask: Ask, body: Any, life: _Life | None) -> None:
+    def _fetched(self, ask: Ask, body: object, life: _Life | None) -> None:
         # 3.x loads its log to the end, committed or not: what it shows then may yet be cut off
         log = self.partition(ask.group)
         sure = self._awaits_tombstones or log is None or log.high_watermark == log.log_end_offset
@@ -589,7 +589,7 @@ def _names(ask: Ask) -> set[str]:
     return named - {""}
 
 
-def _error_of(ask: Ask, body: Any) -> Err:
+def _error_of(ask: Ask, body: object) -> Err:
     code = _of(body, "error_code", 0)
     if not code and ask.api == "DeleteGroups":
         code = next((_of(each, "error_code") for each in _of(body, "results") or ()), 0)

@@ -20,6 +20,7 @@ from broker_sim.simulation.virtual.process import context_of
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.faults.swarm import Targets
     from broker_sim.simulation.seams import Breakable
 
 __all__ = ["DRAWS", "FAULTS", "OFTEN", "is_of_the_disk", "revive"]
@@ -118,7 +119,7 @@ def is_of_the_disk(record: logging.LogRecord) -> bool:
 
 # --- how a seed draws them --------------------------------------------------------------------------------------------------
 
-Draw = Callable[[random.Random, Any], dict[str, Any] | None]
+Draw = Callable[[random.Random, "Targets"], dict[str, Any] | None]
 
 
 def _span(chance: random.Random, least: float, most: float) -> float:
@@ -126,7 +127,7 @@ def _span(chance: random.Random, least: float, most: float) -> float:
 
 
 def _death(needs: str) -> Draw:
-    def draw(chance: random.Random, targets: Any) -> dict[str, Any] | None:
+    def draw(chance: random.Random, targets: Targets) -> dict[str, Any] | None:
         args: dict[str, Any] = {"for_s": _span(chance, 0.05, 8)}
         if chance.random() < 0.6:
             args["at_call"] = int(_span(chance, 1, 60))
@@ -141,7 +142,7 @@ _PATHS = ("*", "*", "*/orders-*", "*/__consumer_offsets-*", "*/cluster.json*", "
 
 
 def _broken(what: str) -> Draw:
-    def draw(chance: random.Random, targets: Any) -> dict[str, Any] | None:
+    def draw(chance: random.Random, targets: Targets) -> dict[str, Any] | None:
         args: dict[str, Any] = {"what": what, "paths": chance.choice(_PATHS), "for_s": _span(chance, 0.1, 10)}
         if what == "full":
             args["free_bytes"] = int(_span(chance, 1, 5000))

@@ -84,10 +84,10 @@ class Admin(Client):
             with contextlib.suppress(OSError):
                 await self.rng.choices(deeds, weights)[0]()
 
-    async def _to_any(self, request: Any) -> Any:
+    async def _to_any(self, request: object) -> Any:
         return await self.ask(request, self.rng.randint(1, self.workload.brokers))
 
-    async def _to_coordinator(self, request: Any, group: str) -> Any:
+    async def _to_coordinator(self, request: object, group: str) -> Any:
         partition = self.scene.kafka.runtime.partition_of(group)
         if partition is None or partition.leader < 0:
             return None

@@ -66,7 +66,7 @@ class Hostile(Client):
     """It has done its worst."""
     _owing: asyncio.Task[None] | None = None
 
-    def _choose(self, request: Any) -> int:
+    def _choose(self, request: object) -> int:
         return self.rng.randint(*self._spans[type(request)]) if self.rng.random() < 0.3 else super()._choose(request)
 
     async def run(self) -> None:

@@ -197,7 +197,7 @@ class Consumer:
         ledger = self
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-            async def on_partitions_revoked(self, revoked: Any) -> None:
+            async def on_partitions_revoked(self, revoked: object) -> None:
                 ledger.rebalances += 1
 
             async def on_partitions_assigned(self, assigned: Any) -> None:

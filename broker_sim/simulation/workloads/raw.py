@@ -89,12 +89,12 @@ VERSIONS = {
 class Unheard(Answers):
     """Checks nothing: for clients among others whom it does not see."""
 
-    def sent(self, api: str, body: Any, version: int, broker: int) -> Ask:
+    def sent(self, api: str, body: object, version: int, broker: int) -> Ask:
         """As `Answers.sent`."""
         now_s = self._now_s()
         return Ask(api, version, body, broker, "", "", None, -1, 0, now_s, -1, False, now_s)
 
-    def answered(self, ask: Ask, body: Any) -> None:
+    def answered(self, ask: Ask, body: object) -> None:
         """Nothing is looked at."""
 
     def lost(self, ask: Ask) -> None:
@@ -229,12 +229,12 @@ class Client:
         self.forget()
         self._lines.clear()
 
-    def version(self, request: Any) -> int:
+    def version(self, request: object) -> int:
         """Most clients stay with one version of each API; static members need one that knows them."""
         least = 0 if getattr(request, "group_instance_id", None) is None else _STATIC_SINCE[type(request)]
         return max(least, self._choose(request))
 
-    def _choose(self, request: Any) -> int:
+    def _choose(self, request: object) -> int:
         return self._versions[type(request)]
 
     async def line(self, broker: int, number: int = 0) -> Line:
@@ -248,7 +248,7 @@ class Client:
             line = self._lines[broker, number] = made
         return line
 
-    async def ask(self, request: Any, broker: int, number: int = 0) -> Any:
+    async def ask(self, request: object, broker: int, number: int = 0) -> Any:
         """Send and wait for the response; hang up where none comes. Raises OSError."""
         line = await self.line(broker, number)
         try:
@@ -361,7 +361,7 @@ class Member(Client):
         members = [each.member_id for each in answer.members]
         return sync_request(self.member, self.instance, self.generation, members, self.scene.partitions)
 
-    def _synced(self, answer: Any) -> list[int] | None:
+    def _synced(self, answer: object) -> list[int] | None:
         """The partitions to commit; None where it is to join again at once."""
         return list(range(self.scene.partitions))
 
