@@ -315,7 +315,8 @@ async def _until_terminated(playing: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 def _progress(line: str) -> None:
-    print(visible(line), file=sys.stderr, flush=True)
+    sys.stderr.write(f"{visible(line)}\n")  # at once: an interrupt does not come between a line and its end
+    sys.stderr.flush()
 
 
 def _clients(given: list[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ import inspect
 import json
 import logging
 import random
+import signal
 import tempfile
 import traceback
 import warnings
@@ -28,6 +29,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.commandline import handling
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.apps.common import Line, Live, Obey, Settings, told
 from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind_or_command, need, settings_of
@@ -39,7 +41,7 @@ from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
-    from broker_sim.simulation.virtual.loop import SimTask
+    from broker_sim.simulation.virtual.loop import SimLoop, SimTask
     from broker_sim.simulation.world import Simulation
 
 __all__ = ["APPS", "check", "play"]
@@ -49,6 +51,8 @@ APPS = {"aiokafka": "aiokafka_app", "kafka-python": "kafka_python_app", "crowd":
 
 _PATIENCE = "10m"
 """Real time without a step: the code is ours, but who reads what we tell may take his time."""
+
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 
 _LONGEST = "3650d"
 """No scenario is longer; each of its waits has a limit of its own."""
@@ -69,7 +73,7 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
         seed = arguments.pop("seed")
         if seed is not None:
             arguments["seed"] = seed
-        with _logs() as logs, simulate(seed or 0, **simulation) as sim:
+        with _logs() as logs, simulate(seed or 0, **simulation) as sim, _interruptible(sim.loop):
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
             def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
@@ -80,6 +84,23 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
             outcome = sim.run(play_on(kafka, scenario, options, clients, virtual=True), within=_LONGEST)
             outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
             return outcome
+
+
+@contextmanager
+def _interruptible(loop: SimLoop) -> Iterator[None]:
+    """Who ends a run is heard: the loop raises the interrupt again where a finaliser or the callback of a weak reference, in the middle
+    of which the signal came, has swallowed it."""
+
+    def interrupt(number: int, frame: object) -> None:
+        loop.forbidden = KeyboardInterrupt()
+        raise loop.forbidden
+
+    with handling(interrupt, *(one for one in _ENDS if signal.getsignal(one) is signal.default_int_handler)):
+        try:
+            yield
+        finally:
+            if isinstance(loop.forbidden, KeyboardInterrupt):
+                loop.forbidden = None  # it is on its way
 
 
 def check(scenario: Scenario, options: Options) -> None:

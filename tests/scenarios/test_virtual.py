@@ -54,7 +54,10 @@ def expected_code(name: str) -> int:
 # --- verdicts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in WITHOUT_CLIENTS else name for name in NAMES],  # 500 members
+)
 def test_the_verdict_is_that_of_real_time(name: str) -> None:
     outcome = play(shipped_one(name))
     assert outcome.ended == {}, outcome.report()
@@ -385,6 +388,26 @@ def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
         told = process.communicate(timeout=30)[1]
         assert told.splitlines()[-1] == "broker-sim run: interrupted"
         assert process.returncode in (130, -signal.SIGINT), "the latter is Python's own, where exec() was interrupted"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_a_finaliser_swallows_ends_the_run_all_the_same() -> None:
+    class Interrupts:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    told: list[str] = []
+
+    def progress(line: str) -> None:
+        told.append(line)
+        if "Stable" in line:
+            Interrupts()
+
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        play_text(CONSUMER.replace("expect", "  - {name: years, after: 10000h}\nexpect"), progress=progress)
+    assert "Stable" in told[-1]
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # --- pytest --------------------------------------------------------------------------------------------------------------
