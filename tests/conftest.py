@@ -58,6 +58,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             return path if path.startswith(_WHOLE) else nodeid
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """What is done is dropped: xdist looks through all that a process was ever given, after each test."""
+            super().mark_test_complete(node, item_index, duration)
+            given = self.assigned_work[node]
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(given[scope].values()):
+                del given[scope]
+
     return Scheduling(config, log)
 
 
