@@ -6,9 +6,29 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.control.outside import Outside
+from broker_sim.control.client import ControlClient
+from tests.control.outside import Brokers, Outside
 
 FAST_GROUPS = ("--config", "group.initial.rebalance.delay.ms=0")
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Outside]:
+    """A process that ends with the module, cleanly."""
+    one = Outside()
+    yield one
+    code, _, errors = one.close()
+    assert code == 0, errors
+    assert "Traceback" not in errors, errors
+
+
+@pytest.fixture
+def cluster(process: Outside) -> Iterator[Brokers]:
+    """A virtual cluster of that process as ``kafka`` is one; it starts in milliseconds, a process in half a second."""
+    config = {"group.initial.rebalance.delay.ms": 0}
+    made = process.client.perform("cluster.create", brokers=2, topics={"orders": 2}, config=config)
+    yield Brokers(made["bootstrap"], ControlClient(process.url, cluster=made["id"]))
+    process.client.perform("cluster.delete", cluster=made["id"])
 
 
 @pytest.fixture

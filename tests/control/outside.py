@@ -41,7 +41,28 @@ def camel(operation: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-class Outside:
+class Brokers:
+    """Brokers of another process, as their users have them: where they are, and a client of the control server."""
+
+    def __init__(self, bootstrap: str, client: ControlClient) -> None:
+        self.bootstrap, self.client = bootstrap, client
+
+    async def do(self, operation: str, **params: Any) -> Any:
+        """An operation over HTTP; see `ControlClient.perform`. The answer is what the OpenAPI document says."""
+        answer = await asyncio.to_thread(self.client.perform, operation, **params)
+        jsonschema.validate(answer, answer_schema(operation))
+        return answer
+
+    async def refused(self, operation: str, **params: Any) -> ControlFailed:
+        """The error of an operation that must fail."""
+        try:
+            answer = await self.do(operation, **params)
+        except ControlFailed as failed:
+            return failed
+        pytest.fail(f"{operation} {params} was done: {answer}")
+
+
+class Outside(Brokers):
     """``broker-sim serve --control 0`` with more arguments; ends with ``close``."""
 
     def __init__(self, *arguments: str, control: str = "0", token: str | None = None) -> None:
@@ -50,9 +71,9 @@ class Outside:
             serve, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
         )
         deadline = time.monotonic() + DEADLINE_S
-        self.bootstrap = self._line(READY, deadline)
+        bootstrap = self._line(READY, deadline)
         self.url = self._line(CONTROL, deadline)
-        self.client = ControlClient(self.url, token)
+        super().__init__(bootstrap, ControlClient(self.url, token))
 
     def _line(self, wanted: re.Pattern[str], deadline: float) -> str:
         assert self.process.stdout is not None
@@ -68,20 +89,6 @@ class Outside:
             self.process.kill()
             pytest.fail(f"no line like {wanted.pattern!r} but {text!r}; stderr:\n{self.process.communicate()[1]}")
         return match[1]
-
-    async def do(self, operation: str, **params: Any) -> Any:
-        """An operation over HTTP; see `ControlClient.perform`. The answer is what the OpenAPI document says."""
-        answer = await asyncio.to_thread(self.client.perform, operation, **params)
-        jsonschema.validate(answer, answer_schema(operation))
-        return answer
-
-    async def refused(self, operation: str, **params: Any) -> ControlFailed:
-        """The error of an operation that must fail."""
-        try:
-            answer = await self.do(operation, **params)
-        except ControlFailed as failed:
-            return failed
-        pytest.fail(f"{operation} {params} was done: {answer}")
 
     def run(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A command against this broker."""

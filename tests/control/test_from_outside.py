@@ -22,7 +22,7 @@ from kafka_wire.messages.k08_offset_commit import (
 from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from kafka_wire.record_batch import build_batch
 from tests.control.conftest import FAST_GROUPS
-from tests.control.outside import Outside
+from tests.control.outside import Brokers, Outside
 from tests.support.wire import Wire, WireClosedError
 
 DEADLINE_S = 20.0
@@ -40,12 +40,17 @@ def commit(group: str = GROUP, offset: int = 5) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
 
 
-async def connected(kafka: Outside, broker: int) -> Wire:
+async def connected(kafka: Brokers, broker: int) -> Wire:
     return await Wire.connect(kafka.bootstrap.split(",")[broker - 1])
 
 
 @pytest.fixture
-async def wire(kafka: Outside) -> AsyncIterator[Wire]:
+def kafka(cluster: Brokers) -> Brokers:
+    return cluster
+
+
+@pytest.fixture
+async def wire(kafka: Brokers) -> AsyncIterator[Wire]:
     """A connection to the leader of orders-0."""
     one = await connected(kafka, (await kafka.do("log.get", log="orders-0"))["leader"])
     yield one
@@ -53,7 +58,7 @@ async def wire(kafka: Outside) -> AsyncIterator[Wire]:
 
 
 @pytest.fixture
-async def coordinator(kafka: Outside) -> AsyncIterator[Wire]:
+async def coordinator(kafka: Brokers) -> AsyncIterator[Wire]:
     """A connection to the coordinator of the group."""
     one = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["leader"])
     yield one
@@ -72,7 +77,7 @@ def commit_error(response: Any) -> Err:
 
 
 async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_later(
-    kafka: Outside, coordinator: Wire
+    kafka: Brokers, coordinator: Wire
 ) -> None:
     wrong = {
         "state.set": {"log": "offsets(biling)", "state": "stuck"},
@@ -103,7 +108,7 @@ async def test_the_log_of_a_group_that_is_not_there_is_no_log_unless_it_comes_la
         await kafka.do("state.set", log=f"offsets({GROUP})", state=state)  # while it loads nobody can see the group
 
 
-async def test_nothing_is_told_of_a_group_that_nobody_knows(kafka: Outside, coordinator: Wire) -> None:
+async def test_nothing_is_told_of_a_group_that_nobody_knows(kafka: Brokers, coordinator: Wire) -> None:
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     for operation in ("group.explain", "group.timeline"):
         failed = await kafka.refused(operation, group="biling")
@@ -111,7 +116,7 @@ async def test_nothing_is_told_of_a_group_that_nobody_knows(kafka: Outside, coor
         assert await kafka.do(operation, group=GROUP)
 
 
-async def test_a_rule_for_somebody_who_was_never_here_is_told_so(kafka: Outside, coordinator: Wire) -> None:
+async def test_a_rule_for_somebody_who_was_never_here_is_told_so(kafka: Brokers, coordinator: Wire) -> None:
     assert "note" not in await kafka.do("fault.add", api="Heartbeat", group="whoever", hang=True), "nobody was here yet"
     assert commit_error(await coordinator.send(commit(), 8)) is Err.NONE
     rule = {"api": "Heartbeat", "hang": True}
@@ -142,7 +147,7 @@ def test_every_state_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("state", REFUSED)
-async def test_a_state_refuses_what_is_written_until_it_is_healed(kafka: Outside, wire: Wire, state: str) -> None:
+async def test_a_state_refuses_what_is_written_until_it_is_healed(kafka: Brokers, wire: Wire, state: str) -> None:
     told = await kafka.do("state.set", log="orders-0", state=state)
     assert [one["state"] for one in told["states"]] == [state]
     assert (await kafka.do("state.list"))["states"] == told["states"]
@@ -153,7 +158,7 @@ async def test_a_state_refuses_what_is_written_until_it_is_healed(kafka: Outside
 
 
 @pytest.mark.parametrize("state", WAITS)
-async def test_a_state_keeps_writers_waiting_until_it_is_healed(kafka: Outside, wire: Wire, state: str) -> None:
+async def test_a_state_keeps_writers_waiting_until_it_is_healed(kafka: Brokers, wire: Wire, state: str) -> None:
     await kafka.do("state.set", log="orders-0", state=state, **WAITS[state])
     answer = wire.start(produced(), 9)
     pending = await kafka.do("log.wait", log="orders-0", pending=1)
@@ -165,7 +170,7 @@ async def test_a_state_keeps_writers_waiting_until_it_is_healed(kafka: Outside, 
         assert error_of(await answer) is Err.NONE
 
 
-async def test_loading_is_a_state_of_offsets_partitions(kafka: Outside, coordinator: Wire) -> None:
+async def test_loading_is_a_state_of_offsets_partitions(kafka: Brokers, coordinator: Wire) -> None:
     log = f"offsets({GROUP})"
     await kafka.do("state.set", log=log, state="loading", ahead=True)
     assert commit_error(await coordinator.send(commit(), 8)) is Err.COORDINATOR_LOAD_IN_PROGRESS
@@ -178,7 +183,7 @@ async def test_loading_is_a_state_of_offsets_partitions(kafka: Outside, coordina
     assert (failed.status, failed.told["kind"]) == (400, "UsageError")
 
 
-async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: Outside) -> None:
+async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: Brokers) -> None:
     await kafka.do("state.set", log="orders-0", state="stuck", **{"for": "1h"})
     failed = await kafka.refused("state.set", log="orders-0", state="slow", latency="1s")
     assert failed.status == 400
@@ -189,7 +194,7 @@ async def test_a_state_ends_by_itself_and_excludes_others_of_its_aspect(kafka: O
     assert str(failed) == "orders-0 is not stuck; it is slow"
 
 
-async def test_a_state_is_healed_by_its_id_however_often(kafka: Outside) -> None:
+async def test_a_state_is_healed_by_its_id_however_often(kafka: Brokers) -> None:
     stuck = (await kafka.do("state.set", log="orders-0", state="stuck"))["states"][0]["id"]
     full = (await kafka.do("state.set", log="orders-0", state="full"))["states"][1]["id"]
     for _ in range(2):
@@ -224,7 +229,7 @@ def test_every_verdict_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("verdict", FAULTS)
-async def test_a_fault_breaks_the_request_that_it_means(kafka: Outside, coordinator: Wire, verdict: str) -> None:
+async def test_a_fault_breaks_the_request_that_it_means(kafka: Brokers, coordinator: Wire, verdict: str) -> None:
     fault = await kafka.do("fault.add", api="offsetcommit", group=GROUP, times=1, **FAULTS[verdict])
     assert (fault["hits"], fault["removed"]) == (0, False)
     answer = coordinator.start(commit(), 8)
@@ -248,7 +253,7 @@ async def test_a_fault_breaks_the_request_that_it_means(kafka: Outside, coordina
         assert (await kafka.refused("group.get", group=GROUP)).status == 404
 
 
-async def test_a_request_that_hangs_can_be_let_go(kafka: Outside, coordinator: Wire) -> None:
+async def test_a_request_that_hangs_can_be_let_go(kafka: Brokers, coordinator: Wire) -> None:
     fault = await kafka.do("fault.add", api="ListGroups", hang=True)
     answer = coordinator.start(ListGroupsRequest(), 4)
     await kafka.do("fault.get", fault=fault["id"], wait_hits=1)
@@ -257,7 +262,7 @@ async def test_a_request_that_hangs_can_be_let_go(kafka: Outside, coordinator: W
         assert (await answer).error_code == 0
 
 
-async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Outside) -> None:
+async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Brokers) -> None:
     rules = [
         (await kafka.do("fault.add", api="DeleteGroups", hang=True, **more))["id"]
         for more in ({}, {"must_hit": False}, {})
@@ -269,7 +274,7 @@ async def test_a_rule_that_never_hit_is_an_error_unless_told_otherwise(kafka: Ou
     assert (await kafka.do("fault.list"))["faults"] == []
 
 
-async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Outside) -> None:
+async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Brokers) -> None:
     fault = await kafka.do("fault.add", api="DeleteGroups", hang=True)
     failed = await kafka.refused("fault.wait", fault=fault["id"], timeout="50ms")
     assert (failed.status, failed.told["kind"]) == (408, "WaitTimeout")
@@ -283,7 +288,7 @@ async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Outside
 # --- with real consumers ----------------------------------------------------------------------------------------------
 
 
-def consumer(kafka: Outside, client_id: str = "app", **options: Any) -> aiokafka.AIOKafkaConsumer:
+def consumer(kafka: Brokers, client_id: str = "app", **options: Any) -> aiokafka.AIOKafkaConsumer:
     return aiokafka.AIOKafkaConsumer(
         "orders",
         bootstrap_servers=kafka.bootstrap,
@@ -295,7 +300,7 @@ def consumer(kafka: Outside, client_id: str = "app", **options: Any) -> aiokafka
     )
 
 
-async def test_a_consumers_commit_waits_out_a_stuck_offsets_partition(kafka: Outside) -> None:
+async def test_a_consumers_commit_waits_out_a_stuck_offsets_partition(kafka: Brokers) -> None:
     await kafka.do("topic.fill", topic="orders", records=20)
     async with consumer(kafka) as app:
         async with asyncio.timeout(DEADLINE_S):
@@ -326,7 +331,7 @@ async def test_a_consumers_commit_waits_out_a_stuck_offsets_partition(kafka: Out
         assert "http" not in picture.replace("http://www.w3.org", ""), "one file that needs no other"
 
 
-async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Outside) -> None:
+async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Brokers) -> None:
     async with consumer(kafka) as app:
         group = await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
         other = 3 - group["coordinator"]
@@ -340,7 +345,7 @@ async def test_a_coordinator_moves_and_its_consumer_follows(kafka: Outside) -> N
     assert (failed.status, str(failed)) == (404, "no broker 9; there is 1, 2")
 
 
-async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Outside) -> None:
+async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Brokers) -> None:
     before = await kafka.do("broker.get", broker=1)
     down = await kafka.do("broker.down", broker=1)
     assert not down["alive"]
@@ -362,7 +367,7 @@ async def test_a_broker_goes_down_and_comes_up_on_its_port(kafka: Outside) -> No
     assert [one["alive"] for one in (await kafka.do("broker.list"))["brokers"]] == [True, True]
 
 
-async def test_an_operator_removes_a_member(kafka: Outside) -> None:
+async def test_an_operator_removes_a_member(kafka: Brokers) -> None:
     async with consumer(kafka, "app-1"):
         await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
         gone = asyncio.create_task(kafka.do("group.wait", group=GROUP, member_gone="app-1"))
@@ -376,7 +381,7 @@ async def test_an_operator_removes_a_member(kafka: Outside) -> None:
 # --- order, time, topics, journal, clusters ---------------------------------------------------------------------------
 
 
-async def test_commits_are_waited_for_and_tried(kafka: Outside, coordinator: Wire) -> None:
+async def test_commits_are_waited_for_and_tried(kafka: Brokers, coordinator: Wire) -> None:
     assert await kafka.do("group.probe", group=GROUP, ahead=True) == {
         "ok": True,
         "error": "NONE",
@@ -391,7 +396,7 @@ async def test_commits_are_waited_for_and_tried(kafka: Outside, coordinator: Wir
     assert not (await kafka.do("group.probe", group=GROUP))["ok"]
 
 
-async def test_requests_are_held_and_let_go_one_by_one(kafka: Outside, coordinator: Wire) -> None:
+async def test_requests_are_held_and_let_go_one_by_one(kafka: Brokers, coordinator: Wire) -> None:
     hold = await kafka.do("order.hold", api="OffsetCommit", group=GROUP)
     other = await connected(kafka, (await kafka.do("log.get", log=f"offsets({GROUP})", ahead=True))["leader"])
     first = coordinator.start(commit(offset=1), 8)
@@ -426,13 +431,13 @@ async def test_time_is_moved_by_hand(outside: Callable[..., Outside]) -> None:
     assert failed.status == 400
 
 
-async def test_a_clock_that_moves_by_itself_is_not_moved(kafka: Outside) -> None:
+async def test_a_clock_that_moves_by_itself_is_not_moved(kafka: Brokers) -> None:
     failed = await kafka.refused("clock.advance", by="1s")
     assert failed.status == 400
     assert "manual" in str(failed)
 
 
-async def test_topics_are_made_filled_grown_and_deleted(kafka: Outside) -> None:
+async def test_topics_are_made_filled_grown_and_deleted(kafka: Brokers) -> None:
     made = await kafka.do("topic.create", topic="audit", partitions=2, configs={"retention.ms": "1000"})
     assert (made["partitions"], made["records"]) == (2, 0)
     assert (await kafka.do("topic.fill", topic="audit", records=7, value_bytes=100))["records"] == 7
@@ -451,7 +456,7 @@ def until_answered(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]
             return
 
 
-async def test_the_journal_is_read_and_followed(kafka: Outside, coordinator: Wire) -> None:
+async def test_the_journal_is_read_and_followed(kafka: Brokers, coordinator: Wire) -> None:
     mark = await kafka.do("journal.mark", text="deploy began")
     follow = kafka.client.journal(follow=True, since=mark["seq"], api="OffsetCommit", group=GROUP)
     later = asyncio.create_task(asyncio.to_thread(lambda: list(until_answered(follow))))
@@ -475,7 +480,7 @@ async def test_the_journal_is_read_and_followed(kafka: Outside, coordinator: Wir
     assert numbers == list(range(mark["seq"] + 1, mark["seq"] + 1 + len(numbers)))
 
 
-async def test_an_event_of_the_journal_is_waited_for(kafka: Outside, coordinator: Wire) -> None:
+async def test_an_event_of_the_journal_is_waited_for(kafka: Brokers, coordinator: Wire) -> None:
     wanted = {"api": "OffsetCommit", "group": GROUP}
     waiting = asyncio.create_task(kafka.do("journal.next", **wanted, timeout="20s"))
     await coordinator.send(commit("audit"), 8)
@@ -502,7 +507,7 @@ async def test_an_event_of_the_journal_is_waited_for(kafka: Outside, coordinator
     assert "OffsetCommit" in late.told["error"]
 
 
-async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafka: Outside, coordinator: Wire) -> None:
+async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafka: Brokers, coordinator: Wire) -> None:
     assert (await kafka.do("journal.story"))["text"] == ""
     await coordinator.send(commit(), 8)
     log = f"offsets({GROUP})"
@@ -528,13 +533,14 @@ async def test_a_failed_test_hears_of_every_group_and_of_what_is_unanswered(kafk
         ({"event": "timer", "error": "NONE"}, "an event 'timer' has none"),
     ],
 )
-async def test_an_event_that_can_not_come_is_not_waited_for(kafka: Outside, params: dict[str, Any], told: str) -> None:
+async def test_an_event_that_can_not_come_is_not_waited_for(kafka: Brokers, params: dict[str, Any], told: str) -> None:
     failed = await kafka.refused("journal.next", **params)
     assert failed.status == 400
     assert told in str(failed)
 
 
-async def test_virtual_clusters_live_side_by_side(kafka: Outside) -> None:
+async def test_virtual_clusters_live_side_by_side(outside: Callable[..., Outside]) -> None:
+    kafka = outside()
     made = await kafka.do(
         "cluster.create", id="old", brokers=3, topics={"a": 3}, as_version="3.9", clock="manual", seed=1
     )
@@ -554,7 +560,7 @@ async def test_virtual_clusters_live_side_by_side(kafka: Outside) -> None:
     assert (await kafka.refused("cluster.delete", cluster="default")).status == 400
 
 
-async def test_an_order_is_recorded_and_played_again(kafka: Outside, coordinator: Wire) -> None:
+async def test_an_order_is_recorded_and_played_again(kafka: Brokers, coordinator: Wire) -> None:
     assert (await kafka.refused("order.recorded")).status == 404
     await kafka.do("order.record")
     assert (await kafka.refused("order.record")).status == 400
@@ -583,7 +589,7 @@ async def test_an_order_is_recorded_and_played_again(kafka: Outside, coordinator
     await other.close()
 
 
-async def test_an_order_that_does_not_come_again_has_diverged(kafka: Outside, coordinator: Wire) -> None:
+async def test_an_order_that_does_not_come_again_has_diverged(kafka: Brokers, coordinator: Wire) -> None:
     entries = [{"n": 1, "api": "OffsetCommit", "client_id": "wire", "group": "audit", "topics": ["orders"]}]
     await kafka.do("order.replay", entries=entries, deadline="50ms")
     answer = coordinator.start(commit(GROUP), 8)

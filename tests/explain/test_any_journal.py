@@ -38,7 +38,7 @@ def test_the_journals_of_these_tests_keep_to_the_vocabulary() -> None:
     assert [problem for problem in found if not problem.endswith(allowed)] == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_slice(data: st.DataObject) -> None:
     events = data.draw(st.sampled_from(JOURNALS))
@@ -46,7 +46,7 @@ def test_any_slice(data: st.DataObject) -> None:
     everything(events[start : data.draw(st.integers(start, len(events)))], events[-1].get("group") or "billing")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_events_missing(data: st.DataObject) -> None:
     events = data.draw(st.sampled_from(JOURNALS[:3]))
@@ -57,7 +57,7 @@ def test_any_events_missing(data: st.DataObject) -> None:
 JUNK = st.sampled_from([None, True, -1, 3.5, float("nan"), 10**30, "", "x", [], ["x", 1, None], {}, {"x": 1}, "Stable"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.data())
 def test_any_fields_missing_or_of_another_type(data: st.DataObject) -> None:
     events: list[Any] = copy.deepcopy(data.draw(st.sampled_from(JOURNALS[:3])))

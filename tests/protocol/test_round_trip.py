@@ -17,7 +17,7 @@ from tests.protocol.generate import MESSAGES, random_message, versions
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_message_survives_its_bytes(cls: type, data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(versions(cls)), label="version")

@@ -94,10 +94,12 @@ def test_a_turn_of_the_loop_is_short_whatever_is_asked(broker: ClusterThread, na
     host, _, port = broker.bootstrap.rpartition(":")
     thread = broker.run(lambda _: threading.get_ident())
     with socket.create_connection((host, int(port)), timeout=60) as sock:
-        _ask(sock, data)  # what is imported and compiled once is not counted
-        with Work(thread).counted() as work:
-            _ask(sock, data)
-    assert work.most <= _AT_ONCE.get(name, MOST), f"{work.most} lines in {work.at}"
+        for _ in range(2):  # the first time something may be imported or compiled, once for all
+            with Work(thread).counted() as work:
+                _ask(sock, data)
+            if work.most <= _AT_ONCE.get(name, MOST):
+                return
+    pytest.fail(f"{work.most} lines in {work.at}")
 
 
 def _ask(sock: socket.socket, data: bytes) -> None:
