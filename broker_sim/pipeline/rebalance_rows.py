@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -73,7 +74,7 @@ class _Account:
     def take(self, row: Row) -> None:
         self.partition = row["coordinator_partition"]
         if row["of_log"]:
-            members = tuple(_stored(one) for one in row["members_after"] or ())
+            members = tuple(_stored(one) for one in _parsed(row["members_after"]))
             self.records.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
             return
         step = _step(row, fresh=self._fresh)
@@ -105,21 +106,27 @@ def _step(row: Row, *, fresh: bool) -> Step:
     shown = fresh and before is None and row["cause"] in ("loaded", "too_large")
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
-    cause = Cause(row["cause"] or "unknown", row["ts_ms"], row["cause_members"] or [], row["error"])
+    cause = Cause(row["cause"] or "unknown", row["ts_ms"], _parsed(row["cause_members"]), row["error"])
     return Step(row["ts_ms"], before, after, cause)
 
 
-def _snapshot(
-    state: str | None, generation: int | None, size: int | None, members: Iterable[Row] | None
-) -> Snapshot | None:
+def _snapshot(state: str | None, generation: int | None, size: int | None, members: str | None) -> Snapshot | None:
     if state is None:
         return None
-    return Snapshot(state, generation or 0, None, None, {one["member"]: one for one in members or ()}, [], size or 0)
+    return Snapshot(state, generation or 0, None, None, {one["member"]: one for one in _parsed(members)}, [], size or 0)
+
+
+def _parsed(array: str | None) -> list[Any]:
+    """Of JSON. What is null in an object is not in it."""
+    found: list[Any] = json.loads(array) if array else []
+    return found
 
 
 def _stored(one: Row) -> StoredMember:
-    assigned = (f"{topic['topic']}-{index}" for topic in one["assigned"] or () for index in topic["partitions"] or ())
-    return StoredMember(one["member"], one["client_id"], one["instance"], tuple(one["topics"] or ()), tuple(assigned))
+    assigned = (f"{each['topic']}-{index}" for each in one.get("assigned", ()) for index in each.get("partitions", ()))
+    return StoredMember(
+        one["member"], one.get("client_id"), one.get("instance"), tuple(one.get("topics", ())), tuple(assigned)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ out
@@ -130,7 +137,9 @@ def _of_steps(one: _Told) -> dict[str, Any]:
     before, after = one.first.before, one.first.after
     kind = one.cause.kind if one.whole else None
     who = one.cause.members if one.whole else None
-    clients = {name: each["client_id"] for at in (after, before) if at is not None for name, each in at.members.items()}
+    clients = {
+        name: each.get("client_id") for at in (after, before) if at is not None for name, each in at.members.items()
+    }
     closed_ms = None if one.found_in == COMPLETING else one.closed_ms  # that was before anything is known
     row = {
         "coordinator_partition": one.partition,
