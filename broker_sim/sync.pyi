@@ -3,7 +3,7 @@
 # fmt: off
 import os
 from broker_sim.api.handles.groups import CommitProbe, Lag, MemberView, Offsets
-from broker_sim.api.handles.topics import Value
+from broker_sim.api.handles.partitions import Value
 from broker_sim.common.clock import Clock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.explain.model import History

@@ -21,6 +21,7 @@ import broker_sim
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
 from broker_sim.handlers import handler_modules
+from tests.support.imports import Modules
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION_LINES = 70
@@ -43,6 +44,41 @@ IMPURE = {
     *("tempfile", "threading", "time", "uuid"),
 }
 """What would make the coordinator depend on more than its events."""
+
+OPTIONAL = frozenset(
+    (
+        "aiohttp",
+        "aiokafka",
+        "cramjam",
+        "kafka",
+        "pandas",
+        "py4j",
+        "pyarrow",
+        "pyspark",
+        "pytest_asyncio",
+        "uvloop",
+        "yaml",
+    )
+)
+"""Libraries that a user may not have, or most uses do without."""
+
+DEFERRED = {
+    "broker_sim/cli/": "a verb loads what it needs: the others, and --help, are there at once",
+    "broker_sim/scenario/commands.py": "likewise",
+    "broker_sim/simulation/commands.py": "likewise",
+    "broker_sim/control/": "the command line knows every operation; the server alone loads what carries them out",
+    "broker_sim/testing/": "a plugin is loaded by every run of pytest on the machine",
+    "broker_sim/api/": "what watches, breaks and explains is loaded when somebody asks for it",
+    "broker_sim/scenario/": "a scenario is read and checked without a cluster",
+    "broker_sim/demo/": "its processes load one part each",
+    "broker_sim/pipeline/": "drivers and executors load what their step needs",
+    "broker_sim/simulation/sweeps/": "executors likewise, and pictures are drawn of failures alone",
+    "broker_sim/simulation/sync/programs.py": "most simulations have no program that blocks",
+    "broker_sim/metadata/persistence.py": "directories of other brokers are rare",
+    "broker_sim/storage/log.py": "few logs are ever compacted",
+    "broker_sim/common/text.py": "errors are rare, and every command loads this module",
+}
+"""Where a function may import what everybody has, and why: the time of a start."""
 
 SLEEPS = {
     "tests/clients/python/aiokafka_driver.py": "an application that pauses after an error",
@@ -175,6 +211,47 @@ def test_only_the_clock_reads_the_time() -> None:
         if function in readers
     ]
     assert found == []
+
+
+@cache
+def program() -> Modules:
+    sources = {}
+    for path in modules("broker_sim", "protocol"):
+        parts = path.relative_to(ROOT / "protocol" if "protocol" in path.parts else ROOT).with_suffix("").parts
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
+    return Modules(sources)
+
+
+def may_wait(name: str) -> bool:
+    """Whether a module's functions may import what everybody has."""
+    place = name.replace(".", "/")
+    return f"{place}.py" in DEFERRED or f"{place}/".startswith(tuple(one for one in DEFERRED if one.endswith("/")))
+
+
+def test_functions_import_late_where_a_start_is_the_faster_for_it() -> None:
+    found = [
+        f"{name}:{one.line} {', '.join(one.modules) or one.library}"
+        for name, imports in program().late.items()
+        for one in imports
+        if one.library not in OPTIONAL and not may_wait(name)
+    ]
+    assert found == [], "import it at the top (or give the place its reason in DEFERRED)"
+
+
+def test_no_import_inside_a_function_hides_a_circle_or_is_there_for_nothing() -> None:
+    assert program().circles() == [], "move what both need to a third module, or say what is needed in a protocol"
+    assert program().idle() == [], "it is loaded when the module is: import it at the top"
+
+
+def test_hidden_circles_are_seen() -> None:
+    late = "def f():\n    from p import b\n"
+    planted = {"p": "", "p.a": late, "p.b": "import p.c", "p.c": "if 1:\n    from p.a import f"}
+    assert Modules(planted).circles() == ["p.a:2 p.b"]
+    assert (
+        Modules(planted | {"p.c": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a"}).circles()
+        == []
+    )
+    assert Modules({"p.a": f"import p.c\n{late}", "p.b": "", "p.c": "import p.b"}).idle() == ["p.a:3 p.b"]
 
 
 def sleeps(tree: ast.AST) -> set[int]:

@@ -38,7 +38,13 @@ from broker_sim.api.time_control import TimeControl
 from broker_sim.common.clock import Clock, Timer, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.handlers import Routes
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
+from broker_sim.metadata.meta_files import StoreError
+from broker_sim.metadata.topics import TRANSACTION_TOPIC
 from broker_sim.network.server import BrokerServer, bind_error, listen
+from broker_sim.storage import StorageError
+from broker_sim.storage.files import FILES
 
 if TYPE_CHECKING:
     import socket
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.rules import RuleKeys
     from broker_sim.faults.selectors import ApiName
     from broker_sim.journal import Journal
-    from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition, Topic
+    from broker_sim.metadata.cluster_state import Broker, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.storage.files import Closable, Files
 
@@ -288,18 +294,10 @@ class Cluster:
 
     def _files(self) -> Files:
         """The disk that ``data_dir`` is on."""
-        from broker_sim.storage.files import FILES
-
         return FILES
 
     def _open(self, sockets: list[socket.socket]) -> None:
         """State, coordinators and servers, everything but listening. Raises ClusterError."""
-        from broker_sim.handlers import Routes
-        from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
-        from broker_sim.metadata.meta_files import StoreError
-        from broker_sim.metadata.topics import TRANSACTION_TOPIC
-        from broker_sim.storage import StorageError
-
         clock, files = self._clock, self._files()
         if clock is None or isinstance(clock, str):
             clock = clock_of(clock or "real", now_ms=self._stopped_ms)()
@@ -353,7 +351,6 @@ class Cluster:
 
     def _make_runtime(self) -> GroupCoordinator:
         from broker_sim.coordinator.outcome import TopicsChanged
-        from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
         from broker_sim.runtime.group_coordinator import GroupCoordinator
 
         state = self.state
@@ -460,7 +457,7 @@ class Cluster:
     def log(self, topic: str, partition: int = 0) -> LogHandle:
         """A partition's log. Raises UsageError where there is none."""
         from broker_sim.api.handles import LogHandle
-        from broker_sim.api.handles.topics import find_partition
+        from broker_sim.api.handles.partitions import find_partition
 
         return LogHandle(self, find_partition(self.state, topic, partition))
 

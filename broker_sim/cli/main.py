@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.commandline import Commands, Parser, add_command, complain, setting
-from broker_sim.common.text import visible, visible_lines
+from broker_sim.common.text import UsageError, installing, visible, visible_lines
 
 if TYPE_CHECKING:
     import asyncio
@@ -118,8 +118,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except ModuleNotFoundError as missing:  # of an extra: the rest works without it
-        from broker_sim.common.text import installing
-
         remedy = installing(missing.name)
         if remedy is None:
             raise
@@ -395,7 +393,6 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     from broker_sim.api.cluster import Cluster, ClusterError
     from broker_sim.common.process_memory import keep_freed
-    from broker_sim.common.text import UsageError
 
     class Visible(logging.Formatter):
         """Nothing that a client chose does something to a terminal."""
@@ -453,7 +450,6 @@ def _control(cluster: Cluster, arguments: argparse.Namespace) -> ControlServer:
     """The control server that --control asks for, not started yet. Raises UsageError."""
     from pathlib import Path
 
-    from broker_sim.common.text import UsageError
     from broker_sim.control import token
 
     try:

@@ -26,9 +26,11 @@ from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, 
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
 from broker_sim.control import on_groups, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
+from broker_sim.control.on_journal import Wanted
 from broker_sim.control.operations import Operation, find
 from broker_sim.fields.field import Field
 from broker_sim.fields.kinds import Flag
+from broker_sim.journal import JournalError, read
 
 __all__ = ["register", "spelled_out"]
 
@@ -430,8 +432,6 @@ def _replay_order(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 def _events(path: str) -> list[dict[str, Any]]:
-    from broker_sim.journal import JournalError, read
-
     try:
         return list(read(path))
     except JournalError as error:
@@ -483,8 +483,6 @@ def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     if arguments.journal is None:
         events = _client(arguments).journal(**given)
     else:
-        from broker_sim.control.on_journal import Wanted
-
         wanted = Wanted(find("journal.read").checked(given))
         events = iter(wanted.of(_events(arguments.journal)))
     none = True

@@ -28,6 +28,7 @@ from urllib.parse import parse_qsl
 
 from broker_sim.common.text import UsageError, installing
 from broker_sim.control.clusters import DEFAULT, Clusters
+from broker_sim.control.on_journal import lines
 from broker_sim.control.operations import perform
 from broker_sim.control.routes import CREATES, FORMS, MethodNotAllowed, Route, problem, route
 from broker_sim.control.table import LONGEST_WAIT_S
@@ -213,8 +214,6 @@ class ControlServer:
     # --- other forms --------------------------------------------------------------------------------------------------
 
     async def _journal(self, request: web.Request, cluster: Cluster, given: dict[str, Any]) -> web.StreamResponse:
-        from broker_sim.control.on_journal import lines
-
         stream = lines(cluster, given, until=self._stopping)  # what is wrong with the parameters is raised here
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         async with contextlib.aclosing(stream):

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.control.shapes import EVENT
-from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.control.table import OPERATIONS, TIMEOUT, operation
 from broker_sim.fields.field import Field
 from broker_sim.fields.kafka import ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, Flag, Text
-from broker_sim.journal import groups_in
+from broker_sim.journal import EVENTS, groups_in, request_text
+from broker_sim.journal.files import plain
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -28,8 +29,6 @@ _CHUNK = 500
 
 
 def _event_names() -> Iterable[str]:
-    from broker_sim.journal import EVENTS
-
     return EVENTS
 
 
@@ -106,7 +105,6 @@ def groups_of(events: Iterable[Event]) -> list[str]:
 def story(journal: Journal) -> str:
     """What happened to each group lately, and the requests that still wait: what a test that failed has to tell."""
     from broker_sim.explain import recent
-    from broker_sim.journal import request_text
 
     lines = [recent(journal.events, group) for group in groups_of(journal.events)]
     waiting = [request_text(request) for request in journal.open_requests.values() if request["api"] != "Fetch"]
@@ -172,14 +170,12 @@ def _groups(event: Event) -> list[str]:
 
 
 def _fits(glob: str, value: str) -> bool:
-    from broker_sim.faults.selectors import fits
+    from broker_sim.faults.selectors import fits  # not before somebody looks for something
 
     return fits(glob, value)
 
 
 def _line(event: Mapping[str, Any]) -> str:
-    from broker_sim.journal.files import plain
-
     return json.dumps(event, default=plain, separators=(",", ":"))
 
 
@@ -188,9 +184,7 @@ def lines(cluster: Cluster, given: Mapping[str, Any], until: asyncio.Event) -> A
 
     A reader that is too slow gets an ``error`` line, and the end. Raises UsageError at once.
     """
-    from broker_sim.control.operations import check
-
-    checked = check("journal.read", given)
+    checked = OPERATIONS["journal.read"].checked(given)
     return _lines(cluster, Wanted(checked), bool(checked.get("follow")), until)
 
 

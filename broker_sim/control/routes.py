@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from broker_sim.api.time_control import Livelock
 from broker_sim.common.text import UsageError
 from broker_sim.control.clusters import DEFAULT
 from broker_sim.control.operations import OPERATIONS, NotThere, Operation
@@ -123,7 +124,6 @@ def problem(error: BaseException) -> tuple[int, dict[str, Any]] | None:
     with its place, ``history`` for a wait in vain, ``kafka_error`` for what a broker would have refused.
     """
     from broker_sim.api.cluster import ClusterError
-    from broker_sim.api.time_control import Livelock
     from broker_sim.api.wait import WaitTimeout
     from broker_sim.faults.recorded import Diverged
     from broker_sim.faults.registry import NeverHit

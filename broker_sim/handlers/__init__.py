@@ -225,16 +225,13 @@ def _route(api_key: int, version: int) -> Route:
 
 def _unsupported_api_versions(version: int) -> Route:
     """ApiVersions of the future gets a v0 answer (KIP-511), its body unread. Not kept: no client fills the table."""
-    from broker_sim.handlers import k18_api_versions
-    from kafka_wire.messages.k18_api_versions import ApiVersionsResponse
-
     return Route(
         ApiKey.API_VERSIONS,
         version,
         "ApiVersions",
-        k18_api_versions.handle_unsupported,
+        _handler(ApiKey.API_VERSIONS).handle_unsupported,
         request_class=None,
-        response_class=ApiVersionsResponse,
+        response_class=message_class(ApiKey.API_VERSIONS, "Response"),
         response_version=0,
     )
 

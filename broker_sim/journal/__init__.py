@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.journal.files import Files, JournalError, plain, read
 from broker_sim.journal.vocabulary import ALWAYS, EVENTS, PARTS, STORIES, Event, problems
+from kafka_wire.api_keys import API_NAMES
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock
-    from kafka_wire.errors import Err
 
 __all__ = [
     "ALWAYS",
@@ -74,8 +75,6 @@ class Seen(dict[str, Any]):
     @property
     def error(self) -> Err:
         """The first error, NONE where there is none."""
-        from kafka_wire.errors import Err
-
         name = self.get("error")
         return Err.NONE if name is None else Err[name]
 
@@ -357,8 +356,6 @@ def request_text(request: Event) -> str:
 
 def api_name(name: str) -> str:
     """Kafka's name of an API, whatever its case. Raises UsageError with the nearest one."""
-    from kafka_wire.api_keys import API_NAMES
-
     found = {known.lower(): known for known in API_NAMES}.get(name.replace("_", "").lower())
     if found is None:
         raise unknown("API", name, API_NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -90,8 +91,6 @@ def _encoded(record: Event) -> bytes:
 def plain(value: object) -> object:
     """What JSON has no form for."""
     if isinstance(value, bytes | bytearray | memoryview):
-        import base64
-
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, set | frozenset | deque):
         return sorted(value, key=str) if not isinstance(value, deque) else list(value)

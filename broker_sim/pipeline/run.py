@@ -28,6 +28,7 @@ from broker_sim.pipeline.progress import Steps, tasks_of
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, LOG_SIZES, coordinator_hotspots
 from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, window_ms_for
+from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -217,7 +218,6 @@ class Run:
 
     def _read(self) -> None:
         from broker_sim.pipeline.tables import events as journal
-        from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
         run_id, skipped = self.inputs.run_id, SKIPPED.frame(self.spark)
         events = journal.EVENTS.frame(self.spark)

@@ -28,16 +28,17 @@ from broker_sim.explain.phrases import clock, count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
 from broker_sim.pipeline.output import Folder, is_remote
+from broker_sim.pipeline.progress import Steps
 from broker_sim.pipeline.run import Options as RunOptions
 from broker_sim.pipeline.run import Run, at_work
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from broker_sim.pipeline.findings import Finding
     from broker_sim.pipeline.inputs import Inputs
-    from broker_sim.pipeline.progress import Steps
 
 __all__ = ["LEDGER", "Options", "Watch"]
 
@@ -307,8 +308,6 @@ class _Again(Run):
     """`run` over what was appended, into the same folder, unless it is ``over`` meanwhile."""
 
     def __init__(self, watching: _Watching, events: DataFrame, log: DataFrame, over: Callable[[], bool]) -> None:
-        from broker_sim.pipeline.progress import Steps
-
         options = RunOptions(watching.options.out, watching.options.input, watching.options.journal)
         quiet = Steps(watching.steps.stream, quiet=True)
         super().__init__(watching.spark, watching.inputs, watching.folder, options, quiet)
@@ -316,7 +315,6 @@ class _Again(Run):
 
     def _read(self) -> None:
         from broker_sim.pipeline.tables.events import skipped
-        from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
         events, log = self._appended["events"], self._appended["offset_log"]
         gone = skipped(events)

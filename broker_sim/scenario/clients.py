@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import shlex
@@ -295,8 +296,6 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
 
 def need(kind: str) -> None:
     """Raise UsageError where a kind of client is not installed."""
-    import importlib.util
-
     module = _NEEDS[kind]
     if importlib.util.find_spec(module) is None:
         raise UsageError(f"clients of the kind {kind} need {module}, which is not installed: {installing(module)}")

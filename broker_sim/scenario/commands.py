@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.recording import Recording
 
 from broker_sim.common.commandline import Commands, add_command, complain, seeds, terminable, whole
-from broker_sim.common.text import visible, visible_lines
+from broker_sim.common.text import UsageError, nearest, visible, visible_lines
 
 __all__ = ["register", "run", "scenario"]
 
@@ -154,7 +154,6 @@ def shipped() -> Path:
 
 def find(name: str) -> Path:
     """A file by its path, or one that comes with broker-sim by its name. Raises WrongFile."""
-    from broker_sim.common.text import nearest
     from broker_sim.scenario.files import WrongFile
 
     path = Path(name)
@@ -172,7 +171,6 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from broker_sim.api.cluster import ClusterError
-    from broker_sim.common.text import UsageError
     from broker_sim.scenario.runner import Options
 
     options = Options(
@@ -257,7 +255,6 @@ def _virtual(arguments: argparse.Namespace, options: Options) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     """Many seeds."""
-    from broker_sim.common.text import UsageError
     from broker_sim.scenario.sweeping import show
 
     if not arguments.virtual:
@@ -272,7 +269,6 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """``broker-sim simulate FILE.yaml``: see ``simulation.commands``. Raises UsageError, ClusterError."""
-    from broker_sim.common.text import UsageError
     from broker_sim.scenario.sweeping import show
 
     names = [*arguments.workloads, *arguments.scenario]
@@ -354,7 +350,6 @@ def picture(outcome: Outcome, path: Path) -> None:
 
 def scenario(arguments: argparse.Namespace) -> int:
     """``broker-sim scenario``."""
-    from broker_sim.common.text import UsageError
     from broker_sim.scenario.model import read
 
     if arguments.action == "list":
@@ -380,7 +375,6 @@ def scenario(arguments: argparse.Namespace) -> int:
 
 
 def _list(directory: Path, *, as_json: bool) -> int:
-    from broker_sim.common.text import UsageError
     from broker_sim.scenario.model import read
 
     worst = 0

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.api.handles.topics import fill_partition, values
+from broker_sim.api.handles.partitions import fill_partition, values
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.control.operations import find, perform
 from broker_sim.metadata.topics import KafkaError

@@ -36,8 +36,9 @@ from broker_sim.scenario.clients import Client, Clients, Tell, check_given, kind
 from broker_sim.scenario.model import ClientPlan, Scenario
 from broker_sim.scenario.runner import SCRATCH, Options, Outcome, cluster_arguments
 from broker_sim.scenario.runner import play as play_on
-from broker_sim.simulation.sync.threads import in_thread
+from broker_sim.simulation.sync.programs import in_thread
 from broker_sim.simulation.virtual.process import DEAD, PROCESS, context_of
+from broker_sim.simulation.world import simulate
 
 if TYPE_CHECKING:
     from broker_sim.simulation.hosts import Host
@@ -62,8 +63,6 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
     """As `runner.run`, in virtual time. ``simulation``: `simulate`'s arguments (``order``, ``link``, ``recording`` ...); the seed is
     the scenario's, and invariants are watched on demand alone: a file says itself what is never to be. Raises UsageError,
     ClusterError; SimError where the simulation itself can't go on."""
-    from broker_sim.simulation.world import simulate
-
     options = options or Options()
     simulation = {"invariants": False, "patience": _PATIENCE, **simulation}
     check(scenario, options)

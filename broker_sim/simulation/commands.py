@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_command, seeds, terminable, whole
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
@@ -124,8 +124,6 @@ def _seconds(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    from broker_sim.common.text import UsageError, duration_ms
-
     try:
         return duration_ms(text, "--for") / 1000
     except UsageError as error:
@@ -135,7 +133,6 @@ def _duration(text: str) -> float:
 def simulate(arguments: argparse.Namespace) -> int:
     """See ``broker-sim simulate --help``."""
     from broker_sim.api.cluster import ClusterError
-    from broker_sim.common.text import UsageError
     from broker_sim.config.settings import ConfigError
 
     try:
@@ -177,7 +174,6 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _check_clients(names: Iterable[str]) -> None:
     """Raise UsageError where aiokafka is missing and somebody in these workloads needs it."""
-    from broker_sim.common.text import UsageError
     from broker_sim.simulation.workloads.catalogue import WORKLOADS
 
     asked = [WORKLOADS[name] for name in names if name in WORKLOADS]
@@ -189,7 +185,6 @@ def _check_clients(names: Iterable[str]) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from broker_sim.common.text import unknown
     from broker_sim.config.settings import parse_release
     from broker_sim.simulation.sweeps.sweep import Options, sweep
     from broker_sim.simulation.sweeps.trial import WORKLOADS
@@ -226,7 +221,6 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
-    from broker_sim.common.text import UsageError
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import JobFailed
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark

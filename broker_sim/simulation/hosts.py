@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.simulation.cluster import end_process
+from broker_sim.simulation.sync.programs import in_thread, prepare
 from broker_sim.simulation.virtual.process import DEAD, PAUSED, RUNNING, Process, context_of
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
     from broker_sim.simulation.seams import Ground
     from broker_sim.simulation.virtual.loop import SimTask
-    from broker_sim.simulation.virtual.network import Machine
+from broker_sim.simulation.virtual.network import Machine
 
 __all__ = ["BrokerHost", "Host", "Program"]
 
@@ -83,8 +84,6 @@ class Host:
     def spawn_sync(self, function: Callable[[], object], name: str | None = None, *, again: object = None) -> SimTask:
         """As ``spawn``, of an ordinary function that may block: it runs on a thread of the simulation, again after every restart. Its
         sleeps, sockets, locks and threads are virtual: see ``threads``. Raises UsageError where the host is down, LibraryMoved."""
-        from broker_sim.simulation.sync.threads import in_thread, prepare
-
         prepare()
         name = name or getattr(function, "__name__", None)
         return self.spawn(partial(in_thread, function, name), name, again=again)

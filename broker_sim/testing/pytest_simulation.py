@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_sim.common.text import UsageError, unknown
+from broker_sim.common.text import UsageError, duration_text, unknown
 from broker_sim.simulation.virtual.hashseed import SEED, can_pin, is_pinned, pinned_environment
 
 if TYPE_CHECKING:
@@ -239,8 +239,6 @@ class SimPlugin:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """How much was simulated."""
-        from broker_sim.common.text import duration_text
-
         counts = config.stash.get(_COUNTS, None)
         if counts is not None and config.option.verbose >= 0 and PENDING not in config.stash:
             virtual = duration_text(counts["virtual_s"] * 1000)

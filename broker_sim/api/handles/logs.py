@@ -14,7 +14,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broker_sim.api.handles.topics import Value, fill_partition, find_partition, values
+from broker_sim.api.handles.partitions import Value, fill_partition, find_partition, values
 from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.journal import about, request_text
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC

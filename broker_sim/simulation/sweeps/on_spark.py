@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.clock import stopwatch
 from broker_sim.common.text import UsageError
+from broker_sim.pipeline.packaging import check_this_machine
 from broker_sim.pipeline.tables.seed_verdicts import SEED_VERDICTS
-from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary, keep, kept_cases
+from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary, keep, kept_cases, note, shrunk
 from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
 from broker_sim.simulation.virtual.hashseed import is_pinned
 
@@ -122,8 +123,6 @@ def row_of(outcome: Outcome, plan: Plan) -> dict[str, Any]:
 
 def _fit() -> None:
     """Raises ImportError or UsageError for a worker that can't make the same runs as others."""
-    from broker_sim.pipeline.packaging import check_this_machine
-
     check_this_machine(_NEEDS, "simulations")
     if not is_pinned():
         raise UsageError(
@@ -132,8 +131,6 @@ def _fit() -> None:
 
 
 def _shrunk(world: World, case: Case, failure: str, budget: int) -> Failure:
-    from broker_sim.simulation.sweeps.sweep import shrunk
-
     _fit()
     with world():
         return shrunk(case, failure, budget)
@@ -218,8 +215,6 @@ class _Sweep:
         return Sweep(summary, per_task, again, self.where)
 
     def _corpus(self, kept: list[tuple[Any, Case]]) -> None:
-        from broker_sim.simulation.sweeps.sweep import note
-
         if not kept:
             return
         world = self.plan.world

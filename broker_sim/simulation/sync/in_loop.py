@@ -18,8 +18,9 @@ import threading
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.simulation.sync.programs import prepare
 from broker_sim.simulation.sync.sockets import LoopSocket
-from broker_sim.simulation.sync.threads import SimLock, SimRLock, prepare
+from broker_sim.simulation.sync.threads import SimLock, SimRLock
 from broker_sim.simulation.virtual.patches import current as current_patches
 from broker_sim.simulation.virtual.process import PROCESS, Process
 

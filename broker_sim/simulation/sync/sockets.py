@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import selectors
 import socket
 from collections.abc import Callable, Mapping
@@ -177,8 +178,6 @@ class _Socket(socket.socket):
 
 
 def _os_error(number: int) -> OSError:
-    import os
-
     return OSError(number, os.strerror(number))  # of the subclass that belongs to the number
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
     from broker_sim.simulation.virtual.patches import Patches
 
-__all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current", "in_thread", "prepare"]
+__all__ = ["SimLock", "SimRLock", "SimThread", "Threads", "current"]
 
 T = TypeVar("T")
 
@@ -383,25 +383,6 @@ def current() -> SimThread | None:
     """The simulation's thread that asks; None for all others."""
     patches = current_patches()
     return None if patches is None else patches.threads.get(get_ident())
-
-
-def prepare() -> Threads:
-    """Let this simulation have threads. Raises LibraryMoved."""
-    patches = current_patches()
-    assert patches is not None
-    if patches.sync is None:
-        with patches.lifted():  # what is imported here and now draws nothing
-            from broker_sim.simulation.sync.blocking import install
-        patches.sync = Threads(patches)
-        install(patches, patches.sync)
-    return patches.sync
-
-
-async def in_thread(function: Callable[[], T], name: str | None = None) -> T:
-    """What the function returns or raises, which runs on a thread of the simulation, as code of the host of whoever calls."""
-    thread = prepare().make(function, name)
-    result: T = await thread.begin()
-    return result
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
