@@ -21,10 +21,10 @@ from typing import Any
 from broker_sim.control import openapi as control_api
 from broker_sim.control.commands import VERBS
 from broker_sim.control.operations import OPERATIONS
-from broker_sim.coordinator import group as groups
 from broker_sim.coordinator import policy as policies
 from broker_sim.coordinator import shard
-from broker_sim.coordinator.group import State
+from broker_sim.coordinator.classic import group as groups
+from broker_sim.coordinator.classic.group import State
 from broker_sim.faults import rules
 from broker_sim.handlers import handler_modules
 from broker_sim.journal import vocabulary

@@ -1,99 +1,27 @@
-"""A group and its members: state, and the tables that say which request a state answers how.
+"""A group as the shard, the log and the other rooms see it, whatever its kind: `Group` is the interface, and its offsets.
 
-The states are Kafka's; ``TRANSITIONS`` lists where each may come from (GroupState.scala, ClassicGroupState.java). A group holds no
-timers and no callbacks: timers are keyed by ids, parked requests are tokens in the members.
+A kind of groups is a package beside this module (``classic``): its subclass of `Group`, the rooms of its requests, and its entry in
+``shard``. What all kinds share stands here: committed offsets, what is staged, and what a reader may see.
+
+Source: the interface of Group.java (4.x); 3.x has classic groups alone, with the same questions asked in GroupMetadataManager.scala.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
-from broker_sim.coordinator.blocks import CommitShape
-from broker_sim.coordinator.outcome import Offset
-from broker_sim.coordinator.vote import ORDERS, winner
-from kafka_wire.consumer_protocol import subscribed_topics
+from broker_sim.coordinator.outcome import CommitOffsets, Offset, RepeatedCommit, TimerKey
 from kafka_wire.errors import Err
-from kafka_wire.group_states import GroupState
-from kafka_wire.messages.k11_join_group import JoinGroupResponseMember
-from kafka_wire.messages.offsets_log import GroupMetadataValue
 
-NO_MEMBER = ""
-NO_GENERATION = -1
-CUT_OFF = -2
-"""The token of a parked request that was answered with an error though the coordinator goes on counting it as parked."""
+if TYPE_CHECKING:
+    from broker_sim.coordinator.policy import Policy
+    from broker_sim.coordinator.records import Record
+    from kafka_wire.messages.k15_describe_groups import DescribedGroup
 
-
-State = GroupState
-
-TRANSITIONS: dict[State, tuple[State, ...]] = {
-    State.EMPTY: (State.PREPARING_REBALANCE,),
-    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
-    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
-    State.STABLE: (State.COMPLETING_REBALANCE,),
-    State.DEAD: (State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD),
-}
-"""State -> the states it may be entered from."""
-
-HEARTBEAT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,
-    State.STABLE: Err.NONE,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
-}
-"""The answer to a Heartbeat of a member with the right generation."""
-
-SYNC_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.UNKNOWN_MEMBER_ID,
-    State.PREPARING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.COMPLETING_REBALANCE: Err.NONE,  # parked until the leader's assignment is stored
-    State.STABLE: Err.NONE,  # the present assignment
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
-}
-"""The answer to a SyncGroup of a member with the right generation and protocol."""
-
-COMMIT_ANSWER: dict[State, Err] = {
-    State.EMPTY: Err.NONE,
-    State.PREPARING_REBALANCE: Err.NONE,
-    State.COMPLETING_REBALANCE: Err.REBALANCE_IN_PROGRESS,
-    State.STABLE: Err.NONE,
-    State.DEAD: Err.COORDINATOR_NOT_AVAILABLE,
-}
-"""The answer to an OffsetCommit whose member and generation are right (doCommitOffsets)."""
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A member of a group. ``join_token`` and ``sync_token`` are its parked requests; the ``join_version`` is the API version of the
-    last JoinGroup, which its answer must fit."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: list[tuple[str, bytes]]
-    assignment: bytes = b""
-    join_token: int | None = None
-    join_version: int = 9
-    sync_token: int | None = None
-    is_new: bool = False
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for ``protocol``; b"" if it doesn't support it."""
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        return b""
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of it waits: its session can't expire then, unless it is new."""
-        return self.join_token is not None or self.sync_token is not None
+__all__ = ["Group", "Staged"]
 
 
 @dataclass(slots=True)
@@ -106,217 +34,90 @@ class Staged:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
-    """One group. ``offsets``, ``stored`` and ``staged`` are hard state, which ``store`` alone writes; the rest is working state."""
+class Group(ABC):
+    """One group. ``offsets``, ``staged`` and what a kind stores are hard state, which ``store`` alone writes; the rest is working
+    state."""
+
+    kind: ClassVar[str]
+    """Kafka's name of it, as ListGroups tells it: ``classic``."""
 
     group_id: str
-    state: State = State.EMPTY
-    state_ts_ms: int = (
-        0  # when the state was entered: goes into the group's record, and rules the expiry of an empty group
-    )
-    generation: int = 0
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending_members: dict[str, int] = field(default_factory=dict)  # told MEMBER_ID_REQUIRED -> session timeout ms
-    pending_sync: dict[str, None] = field(default_factory=dict)  # members that owe a SyncGroup for this generation
-    joining: int = 0  # members with a parked JoinGroup
-    supporters: dict[str, int] = field(default_factory=dict)  # protocol -> how many members support it
+    visible_from: int = 0  # the high watermark from which on readers see it, where they see what is committed alone
+    version: int = 0  # counts every change of what requests are answered by, but for the offsets
     offset_changes: int = 0  # counts every change of ``offsets``
     stuck_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and on their way for ever
-    stored: GroupMetadataValue | None = None  # the group's record as the log has it
     staged: dict[tuple[str, int], Staged] = field(default_factory=dict)  # what open transactions commit, if they do
-    new_member_added: bool = False  # somebody joined within the initial rebalance delay
-    initial_delay_left_ms: int = 0  # how much longer the initial delay may still be extended
-    in_initial_delay: bool = False
-    initial_delay_ms: int = 0  # the delay that runs now
-    was_empty: bool = False  # the state before PreparingRebalance was Empty
-    visible_from: int = 0  # the high watermark from which on readers see it, where they see what is committed alone
-    wedged: bool = False  # the join phase ended without a protocol that all support: none ends here any more
-    _said: list[bytes] | None = None  # the subscriptions that this generation began with, not looked at yet
-    _topics: frozenset[str] | None = None  # and the topics in them; None: all there are
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
-    _blocks: dict[CommitShape, tuple[Sequence[bytes], int]] | None = None
-    # committed later than what _offsets says: each shape's last chunks, and when
+    _repeated: dict[Hashable, RepeatedCommit] = field(default_factory=dict)
+    # committed later than what _offsets says: the last commit of each layout
 
-    def enter(self, state: State, now_ms: int) -> None:
-        """Change state; raises ValueError for a transition that Kafka doesn't have."""
-        if self.state not in TRANSITIONS[state]:
-            raise ValueError(f"group {self.group_id} can't go from {self.state.value} to {state.value}")
-        self.was_empty = self.state is State.EMPTY
-        self.state, self.state_ts_ms = state, now_ms
-
-    # members
-
-    def add(self, member: Member) -> None:
-        """A new member; the first one gives the group its protocol type and becomes its leader."""
-        if not self.members:
-            self.protocol_type = member.protocol_type
-        self.members[member.member_id] = member
-        self._count_protocols(member, 1)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
-        if self.leader is None:
-            self.leader = member.member_id
-        if member.join_token is not None:
-            self.joining += 1
-        self.pending_members.pop(member.member_id, None)
-
-    def remove(self, member_id: str) -> Member | None:
-        """Forget a member (its parked tokens are the caller's); the oldest remaining one leads if it was the leader."""
-        member = self.members.pop(member_id, None)
-        if member is None:
-            return None
-        self._count_protocols(member, -1)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
-        if member.join_token is not None:
-            self.joining -= 1
-        self.pending_sync.pop(member_id, None)
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
-        return member
-
-    def replace_static(self, old_id: str, new_id: str) -> Member:
-        """Give the static member ``old_id`` a new id: slot, leadership and assignment go with it."""
-        member = self.members.pop(old_id)
-        member.member_id = new_id
-        self.members[new_id] = member
-        assert member.instance_id is not None
-        self.static_members[member.instance_id] = new_id
-        if self.leader == old_id:
-            self.leader = new_id
-        if old_id in self.pending_sync:
-            del self.pending_sync[old_id]
-            self.pending_sync[new_id] = None
-        return member
-
-    def check_member(self, member_id: str, instance_id: str | None) -> Err:
-        """``validateMember``: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or NONE. A pending member is not a member."""
-        if instance_id is not None:
-            known = self.static_members.get(instance_id)
-            if known is None:
-                return Err.UNKNOWN_MEMBER_ID
-            if known != member_id:
-                return Err.FENCED_INSTANCE_ID
-        return Err.NONE if member_id in self.members else Err.UNKNOWN_MEMBER_ID
+    # what a kind answers
 
     @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest of the members'."""
-        return max([m.rebalance_timeout_ms for m in self.members.values()], default=0)
-
-    # the log
-
-    def store(self, value: GroupMetadataValue) -> None:
-        """The log has the group's record; `store` says so."""
-        self.stored = value
-
-    def assign(self) -> None:
-        """Members have the assignments that are stored."""
-        for one in self.stored.members if self.stored is not None else ():
-            member = self.members.get(one.member_id)
-            if member is not None:
-                member.assignment = one.assignment
-
-    def resume(self, value: GroupMetadataValue) -> None:
-        """Take up the work where the stored record says that the group was."""
-        self.generation, self.state_ts_ms = value.generation, value.current_state_timestamp
-        for m in value.members:
-            self.add(
-                Member(
-                    member_id=m.member_id,
-                    instance_id=m.group_instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    session_timeout_ms=m.session_timeout,
-                    rebalance_timeout_ms=m.rebalance_timeout,
-                    protocol_type=value.protocol_type,
-                    protocols=[(value.protocol or "", m.subscription)],
-                    assignment=m.assignment,
-                )
-            )
-        self.protocol_type = value.protocol_type or None
-        self.protocol = value.protocol
-        self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
-        self.state = State.STABLE if self.members else State.EMPTY
-        self.fix_subscriptions()
+    @abstractmethod
+    def state_name(self) -> str:
+        """The name of its state, as clients are told it."""
 
     @property
+    @abstractmethod
+    def listed_protocol_type(self) -> str:
+        """What ListGroups tells of its protocol type; "" for none."""
+
+    @property
+    @abstractmethod
+    def is_dead(self) -> bool:
+        """Whether it is no more, though somebody holds it."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether it has no members, so that it may be deleted and its offsets expire."""
+
+    @property
+    @abstractmethod
     def is_idle(self) -> bool:
         """Whether nobody is in it or about to be."""
-        return not self.members and not self.pending_members
 
-    def end(self) -> None:
-        """It is no more; whoever still holds it finds it Dead."""
-        self.state = State.DEAD
+    @property
+    @abstractmethod
+    def reads_topics(self) -> bool:
+        """Whether its members read topics as far as anybody can tell, so that OffsetDelete of what they don't read is safe."""
 
-    # protocols
+    @abstractmethod
+    def validate_commit(self, request: CommitOffsets) -> Err:
+        """Who may commit into it now."""
 
-    def _count_protocols(self, member: Member, step: int) -> None:
-        for name, _ in member.protocols:  # each time that it is named: Kafka counts so, too
-            self.supporters[name] = self.supporters.get(name, 0) + step
+    @abstractmethod
+    def validate_fetch(self, member_id: str, member_epoch: int) -> Err:
+        """Who may fetch its offsets: OffsetFetch v9+ names a member."""
 
-    def set_protocols(self, member: Member, protocols: list[tuple[str, bytes]]) -> None:
-        """What a member says it supports, in the order of its preference, with its metadata for each."""
-        if member.protocols == protocols:
-            return
-        if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
-            self._count_protocols(member, -1)
-            member.protocols = protocols
-            self._count_protocols(member, 1)
-        else:
-            member.protocols = protocols
+    @abstractmethod
+    def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
+        """The session that a commit of this member is a sign of life for, and its timeout in ms."""
 
-    def supports(self, protocol_type: str, names: list[str]) -> bool:
-        """Whether a joiner with these protocols fits the members that are there."""
-        if self.state is State.EMPTY:
-            return protocol_type != "" and bool(names)
-        if protocol_type != self.protocol_type:
-            return False
-        everybody, supporters = len(self.members), self.supporters
-        for name in names:  # noqa: SIM110 - a generator costs more than what it looks at
-            if (
-                supporters.get(name, 0) == everybody
-            ):  # of nobody, too, where all have left and only an id is outstanding
-                return True
-        return False
-
-    def vote(self, counted_in: str) -> str | None:
-        """The protocol with most votes among those that all members support, each of which votes for the first in its own list. Ties
-        go to the first in the order of the map that the votes are ``counted_in`` (``Policy.votes_are_counted_in``). None where members
-        support none in common: one named its protocols twice, and Kafka then counts twice.
-        """
-        common = [name for name, count in self.supporters.items() if count == len(self.members)]
-        if len(common) <= 1:
-            return common[0] if common else None
-        votes: Counter[str] = Counter()
-        for member in self.members.values():
-            votes[next((name for name, _ in member.protocols if name in common), common[0])] += 1
-        return winner(votes, ORDERS[counted_in](votes))
-
-    def fix_subscriptions(self) -> None:
-        """A generation begins, or was loaded: what its members say now is what the group reads until the next one begins, whoever
-        comes, goes or changes its mind meanwhile (computeSubscribedTopics)."""
-        self._said, self._topics = None, None
-        if self.protocol_type == "consumer" and (self.protocol is not None or not self.members):
-            self._said = [member.metadata(self.protocol) for member in self.members.values()]
-
+    @abstractmethod
     def subscribed(self, topic: str) -> bool:
-        """Whether the group reads ``topic``. One of another type, one that has not been through a generation and one with a
-        subscription that can't be parsed count as reading everything."""
-        if self._said is not None:
-            self._topics, self._said = _topics_of(self._said), None
-        return self._topics is None or topic in self._topics
+        """Whether it reads ``topic``."""
 
-    def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told: each member's metadata for the chosen protocol."""
-        return [
-            JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata(self.protocol))
-            for m in self.members.values()
-        ]
+    @abstractmethod
+    def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
+        """When the retention of a committed offset has begun; None while it doesn't run."""
+
+    @abstractmethod
+    def tombstones(self, policy: Policy) -> list[Record]:
+        """The records that end it in the log, its offsets' excepted."""
+
+    @abstractmethod
+    def described(self, policy: Policy) -> DescribedGroup:
+        """What DescribeGroups, the classic groups' request, tells of it."""
+
+    @abstractmethod
+    def resume(self) -> bool:
+        """The log has been read to its end: take up the work where it says that the group was. Whether it says anything."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """It is no more; whoever still holds it finds it dead."""
 
     # offsets
 
@@ -325,22 +126,17 @@ class Group:
         """Whether offsets count as being on their way though the log has nothing of them yet."""
         return bool(self.staged or self.stuck_commits)
 
-    def forget_coming(self, topic: str, partition: int) -> None:
-        """What is on its way to a partition's offset comes no more."""
-        self.staged.pop((topic, partition), None)
-        self.stuck_commits.pop((topic, partition), None)
-
     @property
     def offsets(self) -> dict[str, dict[int, Offset]]:
         """The committed offsets, by topic and partition; not to be changed but by `store`."""
-        if self._blocks:
-            self._settle(self._blocks)
+        if self._repeated:
+            self._settle()
         return self._offsets
 
     def put_offset(self, topic: str, partition: int, offset: Offset) -> None:
         """It is committed; `store` says so."""
-        if self._blocks:
-            self._settle(self._blocks)
+        if self._repeated:
+            self._settle()
         self.offset_changes += 1
         partitions = self._offsets.get(topic)
         if partitions is None:
@@ -349,8 +145,8 @@ class Group:
 
     def remove_offset(self, topic: str, partition: int) -> None:
         """Its tombstone is; `store` says so."""
-        if self._blocks:
-            self._settle(self._blocks)
+        if self._repeated:
+            self._settle()
         partitions = self._offsets.get(topic)
         if partitions is not None:
             self.offset_changes += 1
@@ -364,33 +160,24 @@ class Group:
             for partition in list(self._offsets[topic]):
                 self.remove_offset(topic, partition)
 
-    def take(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
-        """A commit of a shape is committed. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""
+    def take(self, commit: RepeatedCommit) -> None:
+        """It is committed; `store` says so. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""
         self.offset_changes += 1
-        blocks = self._blocks
-        if blocks is None:
-            blocks = self._blocks = {}
-        if shape not in blocks and not all(shape.partitions.isdisjoint(other.partitions) for other in blocks):
-            self._settle(blocks)  # of two shapes with a partition in common the later one's offset counts
-        blocks[shape] = chunks, commit_ts_ms
+        repeated = self._repeated
+        layout = commit.layout
+        if layout not in repeated and not all(
+            commit.partitions.isdisjoint(each.partitions) for each in repeated.values()
+        ):
+            self._settle()  # of two layouts with a partition in common the later one's offset counts
+        repeated[layout] = commit
 
-    def _settle(self, blocks: dict[CommitShape, tuple[Sequence[bytes], int]]) -> None:
-        for shape, (chunks, commit_ts_ms) in blocks.items():
-            for topic, partition, offset in shape.offsets(chunks, commit_ts_ms):
+    def _settle(self) -> None:
+        for commit in self._repeated.values():
+            for topic, partition, offset in commit.offsets():
                 self._offsets.setdefault(topic, {})[partition] = offset
-        blocks.clear()
+        self._repeated.clear()
 
     def offset(self, topic: str, partition: int) -> Offset | None:
         """The committed offset, if any."""
         partitions = self.offsets.get(topic)
         return None if partitions is None else partitions.get(partition)
-
-
-def _topics_of(subscriptions: list[bytes]) -> frozenset[str] | None:
-    topics: list[str] = []
-    for subscription in subscriptions:
-        mine = subscribed_topics(subscription)
-        if mine is None:
-            return None
-        topics += mine
-    return frozenset(topics)

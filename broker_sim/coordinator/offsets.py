@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from broker_sim.coordinator import rebalance
-from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
-from broker_sim.coordinator.group import COMMIT_ANSWER, Group, State
+from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Append,
     Client,
     CommitOffsets,
+    CommitsLogged,
+    CommitTurn,
     DeleteGroup,
     DeleteOffsets,
     Offset,
+    RepeatedCommit,
     StableFetch,
     TimerKey,
     TopicsChanged,
 )
 from broker_sim.coordinator.policy import Policy
-from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
+from broker_sim.coordinator.records import OffsetRecord, Record
 from broker_sim.coordinator.state import Held, ShardState, Write
 from kafka_wire.errors import Err
 
@@ -31,13 +33,13 @@ class CommitWrite(Write):
     mergeable = True
 
 
-class BlocksWrite(Write):
-    """The commits of a turn that repeat their layouts: the same, without an object for each record. ``tokens`` are their requests'."""
+class CommitTurnWrite(Write):
+    """Repeated commits of one turn: the same, without an object for each record. ``tokens`` are their requests'."""
 
-    __slots__ = ("blocks", "tokens")
+    __slots__ = ("commits", "tokens")
 
-    def __init__(self, tokens: Sequence[int], blocks: CommitBlocks) -> None:
-        self.token, self.tokens, self.blocks = tokens[0], tokens, blocks
+    def __init__(self, tokens: Sequence[int], commits: Sequence[RepeatedCommit]) -> None:
+        self.token, self.tokens, self.commits = tokens[0], tokens, commits
         self.last_offset = -1
         self.any_isr = False
 
@@ -45,19 +47,19 @@ class BlocksWrite(Write):
     def records(self) -> list[Record]:  # type: ignore[override]
         """For those who look at what is on its way."""
         return [
-            OffsetRecord(shape.command.group_id, topic, partition, offset)
-            for shape, chunks, *_ in self.blocks.commits
-            for topic, partition, offset in shape.offsets(chunks, self.blocks.commit_ts_ms)
+            OffsetRecord(commit.command.group_id, topic, partition, offset)
+            for commit in self.commits
+            for topic, partition, offset in commit.offsets()
         ]
 
     def append(self, ticket: int, policy: Policy) -> Append:
-        """Its records are built where the batch is."""
-        return Append(ticket, [], blocks=self.blocks)
+        """Its records are written where the batch is."""
+        return Append(ticket, [], commits=self.commits)
 
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""
-        for shape, chunks, *_ in self.blocks.commits:
-            shard.store.replay_commit(shape, chunks, self.blocks.commit_ts_ms)
+        for commit in self.commits:
+            shard.store.replay_commit(commit)
         self._answer(shard, Err.NONE)
 
     def refuse(self, shard: ShardState, error: Err) -> None:
@@ -90,7 +92,7 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         not request.offsets
     ):  # all of it was refused for its metadata; yet it makes the group, which is seen with the next write
         if request.group_id not in shard.groups:
-            shard.groups[request.group_id] = Group(
+            shard.groups[request.group_id] = ClassicGroup(
                 request.group_id, state_ts_ms=-1, visible_from=shard.last_written + 2
             )
         shard.answer(token, error)
@@ -109,51 +111,30 @@ def _stick(group: Group, request: CommitOffsets) -> None:
     group.stuck_commits.update(dict.fromkeys(request.too_long))
 
 
-def commit_blocks(shard: ShardState, token: int, client: Client, request: CommitBlocks) -> None:
-    """The same for the commits of a turn. Nothing changes the groups in between, so one look at each shape is enough."""
-    if len(request.commits) == 1:
-        refusal = _block_refusal(shard, request.commits[0][0])
-        if refusal is Err.NONE:
-            shard.write(BlocksWrite((token,), request))
+def commit_turn(shard: ShardState, token: int, client: Client, request: CommitTurn) -> None:
+    """The same for the repeated commits of a turn. Nothing changes the groups in between, so one look at each layout is enough."""
+    errors: dict[Hashable, Err] = {}
+    tokens: list[int] = []
+    commits: list[RepeatedCommit] = []
+    for each, commit in enumerate(request.commits, token):
+        error = errors.get(commit.layout)
+        if error is None:
+            error = errors[commit.layout] = _refusal(shard, commit.command)
+        if error is Err.NONE:
+            tokens.append(each)
+            commits.append(commit)
         else:
-            shard.reply(token, refusal)
-        return
-    errors = {shape: _block_refusal(shard, shape) for shape in dict.fromkeys(one[0] for one in request.commits)}
-    tokens: Sequence[int] = range(token, token + len(request.commits))
-    if any(error is not Err.NONE for error in errors.values()):
-        refusals = [errors[one[0]] for one in request.commits]
-        for each, error in zip(tokens, refusals, strict=True):
-            if error is not Err.NONE:
-                shard.reply(each, error)
-        tokens = [each for each, error in zip(tokens, refusals, strict=True) if error is Err.NONE]
-        request = CommitBlocks(
-            [one for one, error in zip(request.commits, refusals, strict=True) if error is Err.NONE],
-            request.commit_ts_ms,
-        )
+            shard.reply(each, error)
     if tokens:
-        shard.write(BlocksWrite(tokens, request))
+        shard.write(CommitTurnWrite(tokens, commits))
 
 
-def _block_refusal(shard: ShardState, shape: CommitShape) -> Err:
-    """As ``_refusal``. What has passed passes again as long as the group, its state and generation and the member are the same."""
-    command, passed = shape.command, shape.passed
-    if passed is not None:
-        group, state, generation, member, session = passed
-        if (
-            group.state is state
-            and group.generation == generation
-            and shard.groups.get(command.group_id) is group
-            and group.members.get(command.member_id) is member
-        ):
-            shard.out.timers.append((session, shard.now_ms + member.session_timeout_ms))
-            return Err.NONE
-        shape.passed = None
-    error = _refusal(shard, command)
-    known = shard.groups.get(command.group_id)
-    joined = None if known is None else known.members.get(command.member_id)
-    if error is Err.NONE and known is not None and joined is not None and command.instance_id is None:
-        shape.passed = known, known.state, known.generation, joined, rebalance.session_key(known, joined)
-    return error
+def commits_logged(shard: ShardState, event: CommitsLogged) -> None:
+    """The same where all is known: OffsetFetch shows them from here on."""
+    shard.last_written = event.last_offset
+    shard.high_watermark = max(event.high_watermark, shard.high_watermark)
+    for commit in event.commits:
+        shard.store.replay_commit(commit)
 
 
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
@@ -163,31 +144,13 @@ def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
         if request.generation >= 0:
             return shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
         if shard.settings.policy.simple_group_exists_at_once:
-            shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=-1)
+            shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=-1)
         return Err.NONE
-    error = _commit_error(group, request)
-    if error is Err.NONE:
-        member = group.members.get(request.member_id)
-        if member is not None:
-            rebalance.restart_session(shard, group, member)
+    error = group.validate_commit(request)
+    session = group.session_of(request.member_id) if error is Err.NONE else None
+    if session is not None:
+        shard.arm(*session)
     return error
-
-
-def _commit_error(group: Group, request: CommitOffsets) -> Err:
-    """doCommitOffsets: who may commit into this group now."""
-    if group.state is State.DEAD:
-        return Err.COORDINATOR_NOT_AVAILABLE
-    if request.generation < 0 and group.state is State.EMPTY:
-        return Err.NONE  # assign mode, or an admin: the member id is not looked at
-    if request.generation >= 0 or request.member_id or request.instance_id is not None:
-        error = group.check_member(request.member_id, request.instance_id)
-        if error is not Err.NONE:
-            return error
-        if request.generation != group.generation:
-            return Err.ILLEGAL_GENERATION
-    else:
-        return Err.UNKNOWN_MEMBER_ID  # assign mode on a group that has members
-    return COMMIT_ANSWER[group.state]
 
 
 def unstable(shard: ShardState, group_id: str) -> set[tuple[str, int]]:
@@ -219,21 +182,21 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
     """OffsetDelete: tombstones for what no member reads."""
     group = shard.groups.get(request.group_id)
     results: dict[tuple[str, int], Err] = {}
-    if group is None or group.state is State.DEAD:
+    if group is None or group.is_dead:
         shard.reply(token, (Err.GROUP_ID_NOT_FOUND, results))
         return
-    if group.state is not State.EMPTY and group.protocol_type != "consumer":
+    if not group.is_empty and not group.reads_topics:
         shard.reply(token, (Err.NON_EMPTY_GROUP, results))
         return
     records: list[Record] = []
     committed, more_coming = group.offsets, group.has_more_coming
     for topic, partition in request.partitions:
-        if group.state is not State.EMPTY and group.subscribed(topic):
+        if not group.is_empty and group.subscribed(topic):
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         results[topic, partition] = Err.NONE
         if more_coming:
-            group.forget_coming(topic, partition)
+            _forget_coming(shard, group, topic, partition)
         if partition in committed.get(topic, ()):
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     if Err.NONE in results.values():
@@ -246,14 +209,14 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
     group = shard.groups.get(request.group_id)
     if shard.settings.policy.deletion_begins_when_committed and shard.behind_writes:
         shard.hold(HeldDeletion(token, client, request))
-    elif group is None or group.state is State.DEAD:
+    elif group is None or group.is_dead:
         shard.reply(token, Err.GROUP_ID_NOT_FOUND)
-    elif group.state is not State.EMPTY:
+    elif not group.is_empty:
         shard.reply(token, Err.NON_EMPTY_GROUP)
     else:
         records = _offset_tombstones(group)
         shard.remove_group(group)
-        _bury(shard, TombstonesWrite(token, records + _group_tombstone(shard, group), [group]))
+        _bury(shard, TombstonesWrite(token, records + group.tombstones(shard.settings.policy), [group]))
 
 
 class TombstonesWrite(Write):
@@ -314,13 +277,19 @@ def topics_changed(shard: ShardState, event: TopicsChanged) -> None:
     records: list[Record] = []
     for group in list(shard.groups.values()) if deleted else ():
         for topic, partition in [key for key in (*group.staged, *group.stuck_commits) if key[0] in deleted]:
-            group.forget_coming(topic, partition)
+            _forget_coming(shard, group, topic, partition)
         gone: list[Record] = [
             OffsetRecord(group.group_id, topic, p, None) for topic in deleted for p in group.offsets.get(topic, ())
         ]
         records += [*gone, *_end_of_emptied(shard, group, len(gone))]
     if records:
         _bury(shard, Write(None, records))
+
+
+def _forget_coming(shard: ShardState, group: Group, topic: str, partition: int) -> None:
+    """What is on its way to a partition's offset comes no more."""
+    shard.store.forget_staged(group, topic, partition)
+    group.stuck_commits.pop((topic, partition), None)
 
 
 def _bury(shard: ShardState, write: Write) -> None:
@@ -347,20 +316,13 @@ def _forget_at_once(shard: ShardState, write: Write) -> None:
 def _end_of_emptied(shard: ShardState, group: Group, removed: int) -> list[Record]:
     """What ends a group that is empty and is left without offsets when it loses ``removed`` of them, if it has any; where that ends
     it at once."""
-    if not shard.settings.policy.clean_up_removes_group or group.state is not State.EMPTY or _count(group) > removed:
+    if not shard.settings.policy.clean_up_removes_group or not group.is_empty or _count(group) > removed:
         return []
     if group.has_more_coming or group.group_id in _in_flight(shard):
         return []  # more is on its way
-    tombstone = _group_tombstone(shard, group)
+    tombstone = group.tombstones(shard.settings.policy)
     shard.remove_group(group)
     return tombstone
-
-
-def _group_tombstone(shard: ShardState, group: Group) -> list[Record]:
-    """A group that never was through a generation has no record in Kafka 3.x."""
-    if group.generation == 0 and shard.settings.policy.empty_group_tombstone_needs_generation:
-        return []
-    return [GroupRecord(group.group_id, None)]
 
 
 def _in_flight(shard: ShardState) -> set[str]:
@@ -402,8 +364,8 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             if (topic, partition) not in group.stuck_commits and _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.state is State.EMPTY and _count(group) == len(expired) and not group.has_more_coming:
-            records += _group_tombstone(shard, group)
+        if group.is_empty and _count(group) == len(expired) and not group.has_more_coming:
+            records += group.tombstones(shard.settings.policy)
             shard.remove_group(group)
             ended.append(group)
     if records:
@@ -416,15 +378,9 @@ def expire(shard: ShardState, key: TimerKey) -> None:
 
 
 def _is_expired(shard: ShardState, group: Group, topic: str, offset: Offset) -> bool:
-    now, retention = shard.now_ms, shard.settings.offsets_retention_ms
-    if group.protocol_type is None or group.protocol_type == "":
-        since = offset.commit_ts_ms  # a simple group
-    elif group.state is State.EMPTY:
-        since = group.state_ts_ms if group.state_ts_ms >= 0 else offset.commit_ts_ms
-    elif group.protocol_type == "consumer" and group.state is State.STABLE and not group.subscribed(topic):
-        since = offset.commit_ts_ms
-    else:
+    since = group.retention_begins_ms(topic, offset)
+    if since is None:
         return False
     if offset.expire_ts_ms >= 0:
-        return now >= offset.expire_ts_ms
-    return now - since >= retention
+        return shard.now_ms >= offset.expire_ts_ms
+    return shard.now_ms - since >= shard.settings.offsets_retention_ms

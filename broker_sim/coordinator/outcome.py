@@ -17,14 +17,11 @@ The rules that hold in this package:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kafka_wire.errors import Err
-
-if TYPE_CHECKING:
-    from broker_sim.coordinator.blocks import CommitBlocks
 
 TimerKey = tuple[str | int, ...]
 """``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
@@ -85,6 +82,17 @@ class Committed:
 
 
 @dataclass(slots=True)
+class CommitsLogged:
+    """The usual turn of repeated commits in one event, in place of a ``Request`` and an ``Appended``: they would pass the checks, since
+    their groups' ``version`` is what it was when a commit of the same layout passed; the log has taken them up to ``last_offset``, and
+    they are committed; nothing was on its way before them. They are answered NONE and their members' sessions begin anew, outside."""
+
+    commits: Sequence[RepeatedCommit]
+    last_offset: int
+    high_watermark: int
+
+
+@dataclass(slots=True)
 class AppendedElsewhere:
     """What became of an append to another partition: NONE when all of it is committed there, else nothing of it was done."""
 
@@ -99,7 +107,7 @@ class TopicsChanged:
     topics: Mapping[str, int | None]
 
 
-Event = Request | TimerFired | Appended | Committed | AppendedElsewhere | TopicsChanged
+Event = Request | TimerFired | Appended | Committed | CommitsLogged | AppendedElsewhere | TopicsChanged
 
 
 # --- commands (the bodies whose wire form differs too much over the versions) -----------------------------------------
@@ -156,6 +164,32 @@ class CommitOffsets:
     too_long: Sequence[tuple[str, int]] = ()
 
 
+class RepeatedCommit(Protocol):
+    """An OffsetCommit of a layout that comes again and again; its offsets become ``Offset`` objects only where somebody looks at
+    them. ``layout`` is equal for all commits of the same partitions in the same order; ``partitions`` are these; ``command`` is the
+    commit as it was seen first, with other offsets."""
+
+    @property
+    def layout(self) -> Hashable: ...
+
+    @property
+    def partitions(self) -> frozenset[tuple[str, int]]: ...
+
+    @property
+    def command(self) -> CommitOffsets: ...
+
+    def offsets(self) -> list[tuple[str, int, Offset]]:
+        """As ``CommitOffsets.offsets``."""
+
+
+@dataclass(slots=True)
+class CommitTurn:
+    """The repeated commits of one turn, in their order, which share a batch. Each has a token of its own, counted on from the
+    request's, and is answered as the ``CommitOffsets`` of the same instant is."""
+
+    commits: Sequence[RepeatedCommit]
+
+
 @dataclass(slots=True)
 class DeleteOffsets:
     """Answer: (Err of the whole, {(topic, partition): Err})."""
@@ -196,16 +230,19 @@ NOBODY = Producer(-1, -1)
 
 @dataclass(slots=True)
 class Append:
-    """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``. ``mergeable``: the
-    batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``blocks`` bring their own records. ``any_isr``:
-    to be taken however small the ISR is. ``is_control``: the records are markers that end a transaction. ``to``: another partition
-    (topic, index) than the shard's own; the answer is ``AppendedElsewhere(ticket, ...)`` then."""
+    """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``.
+
+    ``mergeable``: the batch may be shared with other mergeable appends (see ``Policy.shares_batches``). ``commits``: in place of
+    records, which the runtime writes from what it has of these. ``any_isr``: to be taken however small the ISR is. ``is_control``: the
+    records are markers that end a transaction. ``to``: another partition (topic, index) than the shard's own; the answer is
+    ``AppendedElsewhere(ticket, ...)`` then.
+    """
 
     ticket: int
     records: list[tuple[bytes, bytes | None]]
     mergeable: bool = False
     base_sequence: int = 0
-    blocks: CommitBlocks | None = None
+    commits: Sequence[RepeatedCommit] = ()
     any_isr: bool = False
     producer: Producer = NOBODY
     is_control: bool = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker_sim.coordinator.group import Group, State
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Offset
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.state import ShardState
-from kafka_wire.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
+from kafka_wire.errors import Err
+from kafka_wire.messages.k15_describe_groups import DescribedGroup
 from kafka_wire.messages.k16_list_groups import ListedGroup
 
 
@@ -27,31 +28,18 @@ def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
     return {} if group is None else group.offsets
 
 
-def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
-    """A group as DescribeGroups shows it, None if there is none. Pending members aren't shown; what members said and were assigned
-    is shown when the group is Stable (4.x keeps showing assignments while it rebalances)."""
+def fetch_refusal(shard: ShardState, group_id: str, member_id: str | None, member_epoch: int) -> Err:
+    """What an OffsetFetch v9+ is refused with that speaks for a member, which one with neither id nor epoch does not."""
     group = visible(shard, group_id)
-    if group is None or group.state is State.DEAD:
-        return None
-    stable = group.state is State.STABLE
-    shows_assignment = stable or shard.settings.policy.assignment_shown_while_preparing
-    return DescribedGroup(
-        group_id=group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol or "") if stable else "",
-        members=[
-            DescribedGroupMember(
-                member_id=m.member_id,
-                group_instance_id=m.instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                member_metadata=m.metadata(group.protocol) if stable else b"",
-                member_assignment=m.assignment if shows_assignment else b"",
-            )
-            for m in group.members.values()
-        ],
-    )
+    if group is None or (not member_id and member_epoch < 0):
+        return Err.NONE
+    return group.validate_fetch(member_id or "", member_epoch)
+
+
+def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
+    """A group as DescribeGroups shows it, None if there is none."""
+    group = visible(shard, group_id)
+    return None if group is None or group.is_dead else group.described(shard.settings.policy)
 
 
 def filters_of(policy: Policy, states: list[str], types: list[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -67,11 +55,11 @@ def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -
     fold = shard.settings.policy.states_filter_folds_case
 
     def passes(group: Group) -> bool:
-        name = group.state.value.lower() if fold else group.state.value
-        return (not states or name in states) and (not types or "classic" in types)
+        name = group.state_name.lower() if fold else group.state_name
+        return (not states or name in states) and (not types or group.kind in types)
 
     return [
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
+        ListedGroup(group.group_id, group.listed_protocol_type, group.state_name, group.kind)
         for group in [*shard.groups.values(), *shard.store.buried.values()]
         if shard.high_watermark >= group.visible_from and passes(group)
     ]

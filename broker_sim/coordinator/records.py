@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Offset
 from kafka_wire.codec import DecodeError
-from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey
+from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from kafka_wire.offsets_log import (
     GROUP_METADATA,
     OFFSET_COMMIT,
@@ -101,29 +100,3 @@ def _version(value: bytes, later: bool) -> int:
     if version > _LAST_INFLEXIBLE and not later:
         raise DecodeError(f"a value of version {version}")
     return version
-
-
-def group_record(group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-    """The record of ``group`` as it is now, with other assignments where given."""
-    members = [
-        MemberMetadata(
-            member_id=m.member_id,
-            group_instance_id=m.instance_id,
-            client_id=m.client_id,
-            client_host=m.client_host,
-            rebalance_timeout=m.rebalance_timeout_ms,
-            session_timeout=m.session_timeout_ms,
-            subscription=m.metadata(group.protocol),
-            assignment=m.assignment if assignments is None else assignments[m.member_id],
-        )
-        for m in group.members.values()
-    ]
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.leader,
-        current_state_timestamp=group.state_ts_ms,
-        members=members,
-    )
-    return GroupRecord(group.group_id, value)

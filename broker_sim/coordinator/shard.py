@@ -1,19 +1,24 @@
-"""One shard: the groups of one ``__consumer_offsets`` partition, stepped by events.
+"""One shard: the groups of one ``__consumer_offsets`` partition, of whatever kind, stepped by events.
 
-``step`` is the only way in. It dispatches requests to the rooms of the core, answers of the log to the write that waits for
-them, and timers by the kind in their key. Queries that change nothing are in ``queries``.
+``step`` is the only way in. It dispatches requests to the rooms of the core, answers of the log to the write that waits for them, and
+timers by the kind in their key. Queries that change nothing are in ``queries``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from broker_sim.coordinator import joining, membership, offsets, rebalance, syncing
-from broker_sim.coordinator.blocks import CommitBlocks
+from broker_sim.coordinator import offsets
+from broker_sim.coordinator.classic import joining, membership, rebalance, syncing
+from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
+    CommitsLogged,
     Committed,
+    CommitTurn,
     DeleteGroup,
     DeleteOffsets,
     Event,
@@ -34,7 +39,7 @@ from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 
 
 class Shard(ShardState):
-    """The coordinator of one offsets partition: ``step`` is the only way in."""
+    """The coordinator of one offsets partition."""
 
     __slots__ = ()
 
@@ -46,6 +51,8 @@ class Shard(ShardState):
             _REQUESTS[type(event.body)](self, event.token, event.client, event.body)
         elif type(event) is Appended:
             self._appended(event)
+        elif type(event) is CommitsLogged:
+            offsets.commits_logged(self, event)
         elif type(event) is TimerFired:
             _TIMERS[event.key[0]](self, event.key)
         elif type(event) is Committed:
@@ -60,10 +67,7 @@ class Shard(ShardState):
         out = self.out = Outcome()
         self.take_over(store)
         for group in self.groups.values():
-            for member in group.members.values():
-                rebalance.restart_session(self, group, member)
-            if len(group.members) > self.settings.max_group_size:
-                rebalance.prepare_rebalance(self, group)
+            _KINDS[type(group)].begin(self, group)
         if store.transactions:
             self.arm(("transactions",), self.settings.open_transaction_timeout_ms)
         offsets.arm_expiry(self)
@@ -75,7 +79,7 @@ class Shard(ShardState):
         for write in self.writes.values():
             write.failed(self, Err.NOT_LEADER_OR_FOLLOWER)
         for group in self.groups.values():
-            membership.unload(self, group)
+            _KINDS[type(group)].unload(self, group)
         self.writes.clear()
         self.groups.clear()
         self.store.buried.clear()
@@ -125,13 +129,23 @@ class Shard(ShardState):
         write.token = None
 
 
+class GroupKind(NamedTuple):
+    """What a shard does with the groups of a kind. ``begin``: one was loaded from the log; ``unload``: the shard goes, and who waits in
+    it is told so."""
+
+    begin: Callable[[Shard, Any], None]
+    unload: Callable[[Shard, Any], None]
+
+
+_KINDS: dict[type[Group], GroupKind] = {ClassicGroup: GroupKind(membership.begin, membership.unload)}
+
 _REQUESTS: dict[type, Callable[..., None]] = {
     Heartbeat: membership.heartbeat,
     JoinGroupRequest: joining.join,
     SyncGroupRequest: syncing.sync,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
-    CommitBlocks: offsets.commit_blocks,
+    CommitTurn: offsets.commit_turn,
     DeleteOffsets: offsets.delete_offsets,
     DeleteGroup: offsets.delete_group,
     StableFetch: offsets.stable_fetch,

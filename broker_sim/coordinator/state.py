@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
 from broker_sim.coordinator.policy import Policy, Settings
@@ -47,9 +48,9 @@ class Write:
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """The records were not written, or not in time (REQUEST_TIMED_OUT: the log may have them yet); ``error`` is the log's own."""
+        self.refuse(shard, error)
         if error is not Err.REQUEST_TIMED_OUT:
             self.revert(shard)
-        self.refuse(shard, error)
 
     def revert(self, shard: ShardState) -> None:
         """Undo what was changed ahead of the log."""
@@ -114,6 +115,15 @@ class ShardState:
     def take_over(self, store: GroupStore) -> None:
         """What the log has made is this shard's from here on."""
         self.store, self.groups = store, store.groups
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """The group of that id, if there is one and it is a classic one."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def classic_groups(self) -> list[ClassicGroup]:
+        """Those of all its groups that are classic ones."""
+        return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
 
     @property
     def in_flight(self) -> bool:

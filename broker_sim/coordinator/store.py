@@ -12,12 +12,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from broker_sim.coordinator.blocks import CommitShape
+from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group, Staged
-from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.outcome import Offset, RepeatedCommit
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 
@@ -47,16 +46,16 @@ class GroupStore:
         else:
             self._stage(record, record.value, position, producer_id)
 
-    def replay_commit(self, shape: CommitShape, chunks: Sequence[bytes], commit_ts_ms: int) -> None:
-        """Apply the records of a commit that repeats a layout, in the columns that it came in."""
-        self._made(shape.command.group_id).take(shape, chunks, commit_ts_ms)
+    def replay_commit(self, commit: RepeatedCommit) -> None:
+        """Apply the records of a commit that repeats a layout, without looking at them one by one."""
+        self._made(commit.command.group_id).take(commit)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a control record: COMMIT publishes what the producer has staged, but where a later commit stands; ABORT drops it."""
         for group_id, topic, partition in self.transactions.pop(producer_id, ()):
             group = self._known(group_id)
             staged = None if group is None else group.staged.get((topic, partition))
-            if group is None or staged is None:
+            if group is None or staged is None or producer_id not in staged.by_producer:
                 continue  # deleted meanwhile
             position, offset = staged.by_producer.pop(producer_id)
             if committed and position > staged.committed_at:
@@ -64,26 +63,29 @@ class GroupStore:
             if not staged.by_producer:
                 del group.staged[topic, partition]
 
+    def forget_staged(self, group: Group, topic: str, partition: int) -> None:
+        """What open transactions commit for a partition comes no more: somebody deletes its offset. Kafka strikes it off without a
+        record, so a load finds it staged again."""
+        group.staged.pop((topic, partition), None)
+
     def abort_transactions(self) -> None:
         """Nobody has ended the transactions that are open: their coordinator does, and nothing of them shows."""
         for producer_id in list(self.transactions):
             self.end_transaction(producer_id, committed=False)
 
-    def resume(self) -> dict[str, Group]:
+    def resume(self) -> None:
         """The log has been read to its end: groups take up their work where it says they were, Stable with members and Empty without.
         In 3.x a group of which nothing is left has not been met; in 4.x its first offset has made it, even if that was removed since,
         or its transaction aborted."""
         for group in list(self.groups.values()):
-            if group.stored is not None:
-                group.resume(group.stored)
-            elif not (group.offsets or group.staged or self.policy.offset_read_makes_group):
+            if not group.resume() and not (group.offsets or group.staged or self.policy.offset_read_makes_group):
                 del self.groups[group.group_id]
-        return self.groups
 
     def bury(self, group: Group) -> None:
         """Its tombstone is on its way: it is gone for requests, and there for who reads what is committed."""
         del self.groups[group.group_id]
         self.buried.setdefault(group.group_id, group)
+        group.version += 1
 
     def dig_up(self, group: Group) -> None:
         """The log has refused the tombstone."""
@@ -103,18 +105,21 @@ class GroupStore:
         """The same; one that isn't there yet becomes a simple one."""
         group = self._known(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, state_ts_ms=-1)
+            group = self.groups[group_id] = ClassicGroup(group_id, state_ts_ms=-1)
         return group
 
     def _group(self, record: GroupRecord) -> None:
         if record.value is not None:
-            self._made(record.group_id).store(record.value)
+            made = self._made(record.group_id)
+            if isinstance(made, ClassicGroup):
+                made.store(record.value)
             return
         buried = self.buried.pop(record.group_id, None)
         group = buried or self.groups.get(record.group_id)
         if group is None:
             return
-        group.stored = None
+        if isinstance(group, ClassicGroup):
+            group.stored = None
         if self.policy.group_tombstone_ends_offsets:
             group.clear_offsets()
         if buried is not None:

@@ -42,10 +42,10 @@ leave the request to ``handle``; or ``DEFERRED`` after it took a context for the
 ``connection.defer(correlation_id)``. It may read beyond its body by mistake of the client only as far as ``frame``
 goes: struct.error, IndexError and DecodeError count as a malformed request.
 
-Repeats. Some requests come again and again with the same bytes, but for the correlation id: a member's heartbeats. A fast
-path that has answered one may ``connection.remember(frame, reply_body, again)``. For the next frame of the same bytes the
-connection calls ``again()``, which does what the handler would do and returns True where the answer is the same once
-more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
+Repeats. Some requests come again and again with the same bytes, but for the correlation id: a member's heartbeats. A handler that
+answers one at once may set ``ctx.repeats`` to a function that makes ``again()``; it is called where the same frame has come twice.
+For the next one the connection calls ``again()``, which does what the handler would do and returns True where the answer is the
+same once more, or False, *before any effect*, where it may be another: then the frame is handled as if nothing were remembered.
 
 The tap. Where somebody watches or breaks requests the server has a ``Tap``: every frame goes the general way then, through
 ``Tap.receive`` in place of its handler and ``Tap.send`` in place of its reply, with a ``TappedContext``. Fast paths, repeats and
@@ -100,8 +100,8 @@ class ConnectionLike(Protocol):
 
     broker: Broker
     client_id: str | None
-    scratch: Any
-    """For fast paths: whatever they want to remember of this connection; None at first."""
+    scratch: object | None
+    """For the fast path of OffsetCommit: the layouts that have come on this connection; None at first."""
     number: int
     """The tap's number for it; 0 before a tap has seen it."""
 
@@ -111,18 +111,8 @@ class ConnectionLike(Protocol):
     @property
     def client_host(self) -> str: ...
 
-    def seen(self, frame: bytes) -> bool:
-        """For fast paths: whether ``frame`` is, but for the correlation id, the one that was asked about before: worth remembering."""
-
-    def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
-        """For fast paths: answer frames of these bytes with the body ``reply`` as long as ``again()``; see above."""
-
     def defer(self, correlation_id: int) -> RequestContext:
         """For fast paths: the context with which ``flush_turn()`` answers this frame; return DEFERRED after it."""
-
-    def park(self, correlation_id: int) -> RequestContext:
-        """For fast paths: the context with which somebody answers this frame later, or has answered before the fast path returns;
-        return DEFERRED after it."""
 
     def late(self) -> list[bytes]:
         """For fast paths: ``flush_turn()`` will put the whole reply, size and header included, in pieces into this list; return
@@ -195,6 +185,7 @@ class RequestContext:
         "correlation_id",
         "frames",
         "long",
+        "repeats",
         "route",
     )
 
@@ -210,6 +201,8 @@ class RequestContext:
         """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
         self.long = False
         """Whether the answer may be long as well: it is encoded in pieces."""
+        self.repeats: Callable[[], Callable[[], bool] | None] | None = None
+        """Set by a handler whose answer would be the same again: makes ``again()``, or None. See above."""
         self._on_disconnect: Callable[[], object] | None = None
 
     @property

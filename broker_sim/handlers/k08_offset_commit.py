@@ -12,13 +12,12 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 
 from broker_sim.common.slices import Pace, at_once
-from broker_sim.coordinator.blocks import CHUNK_BYTES, VALUE_VERSION, CommitShape
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate, merged, waits_for_timers
-from broker_sim.handlers.scratch import scratch_of
 from broker_sim.handlers.traits import Parts, Traits
 from broker_sim.metadata.cluster_state import ClusterState
+from broker_sim.runtime.commit_batching import CHUNK_BYTES, VALUE_VERSION, CommitLayout, LateCommit
 from broker_sim.runtime.group_coordinator import GroupSlot
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.codec import decode, encode
@@ -205,7 +204,7 @@ class _Shapes(dict[int, "_Known"]):
 class _Known:
     """One layout: how to take a body apart into what must be as it was and what may change, and what comes of it."""
 
-    __slots__ = ("_version", "constants", "good", "request", "shape", "slot", "state_version", "unpack")
+    __slots__ = ("_version", "constants", "good", "layout", "request", "slot", "state_version", "unpack")
 
     def __init__(
         self, body: bytes, request: OffsetCommitRequest, version: int, slot: GroupSlot, state_version: int
@@ -222,7 +221,7 @@ class _Known:
             for topic in request.topics
             for part in topic.partitions
         ]
-        self.shape = CommitShape(_command(request, version, offsets))
+        self.layout = CommitLayout(_command(request, version, offsets))
 
     def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
         """Fill in a reply that was late."""
@@ -299,12 +298,9 @@ def _fast(version: int) -> FastHandler:
     """A commit whose bytes are those of an earlier one of the connection, but for offsets and leader epochs."""
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> Deferred | None:
-        scratch = connection.scratch
-        if scratch is None:
-            scratch = scratch_of(connection)
-        shapes = scratch.commits
-        if shapes is None:
-            shapes = scratch.commits = _Shapes()
+        shapes = connection.scratch
+        if not isinstance(shapes, _Shapes):
+            shapes = connection.scratch = _Shapes()
         known = shapes.get(len(frame) - body << 4 | version)
         if known is not None:
             pieces = known.unpack(frame, body)
@@ -313,7 +309,8 @@ def _fast(version: int) -> FastHandler:
                 slot = known.slot
                 if not slot.partition.held and slot.partition.gate is None:
                     shapes.used += 1
-                    commit = (known.shape, pieces[1::2], connection.late(), frame[8:12], known, connection)
+                    reply = connection.late()
+                    commit = LateCommit(known.layout, pieces[1::2], reply, frame[8:12], known, connection)
                     broker.runtime.commit_later(slot, commit)
                     return DEFERRED
         if len(frame) < LARGE and shapes.learned <= _SHAPES + shapes.used // _SHAPES:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
-from broker_sim.common.slices import Pace, at_once
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator import queries
+from broker_sim.coordinator.classic.vote import scala_mutable_order
 from broker_sim.coordinator.offsets import coming, unstable
 from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
-from broker_sim.coordinator.vote import scala_mutable_order
-from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
+from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
-from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -42,6 +41,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
     """Committed offsets, in the order they were asked for."""
     waiting = _behind_writes(ctx, ctx.api_version, request)
     if not waiting:
+        ctx.repeats = partial(_unchanged, ctx, ctx.api_version, request)
         response: OffsetFetchResponse | None = ctx.in_pieces(_answer(ctx, ctx.api_version, request))
         return response
     refused: dict[str, Err] = {}
@@ -58,7 +58,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
     return None
 
 
-def _behind_writes(ctx: RequestContext | ConnectionLike, version: int, request: OffsetFetchRequest) -> dict[str, Shard]:
+def _behind_writes(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> dict[str, Shard]:
     """The groups asked with require_stable whose coordinator waits for its log, and them. 4.x answers when that is done."""
     if not request.require_stable:
         return {}
@@ -81,7 +81,7 @@ _ALL_WELL: dict[str, Err] = {}
 
 
 def _answer(
-    ctx: RequestContext | ConnectionLike,
+    ctx: RequestContext,
     version: int,
     request: OffsetFetchRequest,
     refused: dict[str, Err] = _ALL_WELL,
@@ -101,6 +101,10 @@ def _answer(
             shard = refused.get(group.group_id) or gate(ctx, group.group_id, empty_id_is_legal=True)
             if isinstance(shard, Err):
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=shard))
+                continue
+            error = queries.fetch_refusal(shard, group.group_id, group.member_id, group.member_epoch)
+            if error is not Err.NONE:
+                groups.append(OffsetFetchResponseGroup(group.group_id, error_code=error))
                 continue
             asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
             rows = _rows(shard, group.group_id, asked, require_stable=request.require_stable)
@@ -178,7 +182,7 @@ def _shown(
     return topics
 
 
-def _legacy(ctx: RequestContext | ConnectionLike, request: OffsetFetchRequest) -> _Rows:
+def _legacy(ctx: RequestContext, request: OffsetFetchRequest) -> _Rows:
     """What OffsetCommit v0 stored; a partition without an offset has the error UNKNOWN_TOPIC_OR_PARTITION, as ZooKeeper's had."""
     store: dict[tuple[str, str, int], Offset] = ctx.broker.runtime.legacy_offsets
     for topic in request.topics or []:
@@ -186,50 +190,23 @@ def _legacy(ctx: RequestContext | ConnectionLike, request: OffsetFetchRequest) -
         yield topic.name, ((i, o, Err.NONE if o else Err.UNKNOWN_TOPIC_OR_PARTITION) for i, o in found)
 
 
-def _fast(version: int) -> FastHandler:
-    """The same without a context, and remembered for as long as nothing is committed: the same request gets the same bytes."""
-
-    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
-        if len(frame) >= LARGE:
-            return None
-        request = decode(OffsetFetchRequest, version, frame, body)
-        if _behind_writes(connection, version, request):
-            return None
-        response = at_once(_answer(connection, version, request))
-        if response is None:
-            return None
-        reply = encode(response, version)
-        again = _unchanged(connection, version, request) if connection.seen(frame) else None
-        if again is not None:
-            connection.remember(frame, reply, again)
-        return reply
-
-    return fast
-
-
-def _unchanged(connection: ConnectionLike, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
+def _unchanged(ctx: RequestContext, version: int, request: OffsetFetchRequest) -> Callable[[], bool] | None:
     """Tells whether all that the answer hung on is as it was: who coordinates, and the groups' offsets."""
-    if request.require_stable:
-        return None  # what is on its way counts too
-    state = connection.broker.state
+    if request.require_stable or version == 0:
+        return None  # what is on its way counts too; v0 reads the legacy store
+    state = ctx.broker.state
     known = []
     for group_id in [group.group_id for group in request.groups] if version >= 8 else [request.group_id]:
-        shard = gate(connection, group_id, empty_id_is_legal=True)
+        shard = gate(ctx, group_id, empty_id_is_legal=True)
         group = None if isinstance(shard, Err) else shard.groups.get(group_id)
         if isinstance(shard, Err) or group is None:
             return None
-        known.append((shard.groups, group_id, group, group.offset_changes))
+        known.append((group, group.version, group.offset_changes))
     state_version = state.version
 
     def again() -> bool:
         if state.version != state_version:
             return False
-        for groups, group_id, group, changes in known:
-            if group.offset_changes != changes or groups.get(group_id) is not group:
-                return False
-        return True
+        return all(group.version == version and group.offset_changes == changes for group, version, changes in known)
 
     return again
-
-
-FAST: dict[int, FastHandler] = {version: _fast(version) for version in range(1, 10)}

@@ -6,12 +6,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from broker_sim.coordinator.rebalance import join_error
-from broker_sim.handlers.context import DEFERRED, ConnectionLike, Deferred, FastHandler, RequestContext
+from broker_sim.coordinator.classic.rebalance import join_error
+from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate, waits_for_timers
-from broker_sim.handlers.scratch import LARGEST, scratch_of
-from broker_sim.runtime.repeated_requests import Place, Rejoin, rejoin
-from kafka_wire.codec import decode
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -50,35 +47,3 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
         group_id,
         twice,
     )
-
-
-class _Known:
-    """A JoinGroup that came twice."""
-
-    __slots__ = ("again", "body", "place")
-
-    def __init__(self, connection: ConnectionLike, body: bytes, version: int) -> None:
-        self.body = body
-        self.again = Rejoin(decode(JoinGroupRequest, version, body), version)
-        self.place = Place(connection.broker, self.again.group_id, self.again.member_id)
-
-
-def _fast(version: int) -> FastHandler:
-    """A member that joins again says what it said before."""
-
-    def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> Deferred | None:
-        scratch = scratch_of(connection)
-        request, known = frame[body:], scratch.rejoin
-        if known is None or known.body != request:
-            if request != scratch.seen:
-                scratch.seen = request if len(request) <= LARGEST else b""
-                return None
-            if not scratch.may_learn(len(request)):
-                return None
-            known = scratch.rejoin = _Known(connection, request, version)
-        return DEFERRED if rejoin(known.place, known.again, connection, correlation_id) else None
-
-    return fast
-
-
-FAST: dict[int, FastHandler] = {version: _fast(version) for version in range(10)}

@@ -21,7 +21,6 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from broker_sim.common.refusals import spoken
@@ -82,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self.broker = owner.broker
         self.client_id: str | None = None
-        self.scratch: Any = None
+        self.scratch: object | None = None
         self.last_active = owner.tick
         self.number = 0
         """The tap's number for it."""
@@ -325,6 +324,8 @@ class Connection(asyncio.Protocol):
                 return 0
             if response is not None:
                 context.reply(response)
+            if context.repeats is not None and context.frames:
+                self._memo.answered(frame, context.frames, context.repeats)
         except Exception:
             self.failed(context)
             return 0
@@ -364,15 +365,6 @@ class Connection(asyncio.Protocol):
         if size >= WRITE_ALONE:
             self._large = True
         return size
-
-    def seen(self, frame: bytes) -> bool:
-        """See ``context``: keeps the bytes of one request for the next call."""
-        return self._memo.seen(frame)
-
-    def remember(self, frame: bytes, reply: bytes, again: Callable[[], bool]) -> None:
-        """See ``context``: the frame in a fast path may come again."""
-        assert self._route is not None
-        self._memo.remember(frame, self._route.head_of(0, len(reply)), reply, again)
 
     def _take_client_id(self, head: bytes, size: int) -> None:
         raw = head[2:]
@@ -452,14 +444,6 @@ class Connection(asyncio.Protocol):
         assert self._route is not None
         context = RequestContext(self, self._route, correlation_id)
         self._defer(context)
-        return context
-
-    def park(self, correlation_id: int) -> RequestContext:
-        """See ``context``: a fast path has handed this frame to somebody who will answer it."""
-        assert self._route is not None
-        context = RequestContext(self, self._route, correlation_id)
-        self._stop |= _PARKED
-        self._queue(context)
         return context
 
     def late(self) -> list[bytes]:

@@ -5,7 +5,7 @@ A reply is remembered with a question, ``again()``: whether it is still the answ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 __all__ = ["RequestMemo"]
 
@@ -28,18 +28,23 @@ class RequestMemo:
         self.longest = -1
         self._last = b""
 
-    def seen(self, frame: bytes) -> bool:
-        """Whether the last call named the same request, but for its correlation id."""
-        last, self._last = self._last, frame[4:8] + frame[12:] if len(frame) <= _LONGEST else b""
-        return last == self._last and last != b""
-
-    def remember(self, frame: bytes, head: bytes, reply: bytes, again: Callable[[], bool]) -> None:
-        """The ``reply`` to a frame, with the ``head`` that goes before it."""
+    def answered(self, frame: bytes, reply: Sequence[bytes], repeats: Callable[[], Callable[[], bool] | None]) -> None:
+        """A frame has its reply, in pieces. What comes twice in a row, but for the correlation id, is remembered, if ``repeats`` can
+        tell when the reply is the same."""
         size = len(frame) - 4
-        if size > _LONGEST or len(reply) > 4 * _LONGEST:
+        if size > _LONGEST:
+            return
+        last, self._last = self._last, frame[4:8] + frame[12:]
+        if last != self._last:
+            return
+        again = repeats()
+        if again is None:
+            return
+        whole = b"".join(reply)
+        if len(whole) > 4 * _LONGEST:
             return
         if len(self.replies) >= _MOST:
             self.replies.clear()
         code = int.from_bytes(frame[4:8], "big")
-        self.replies[frame[12:]] = (code, again, head[:4], head[8:] + reply, frame[:8])
+        self.replies[frame[12:]] = (code, again, whole[:4], whole[8:], frame[:8])
         self.longest = max(self.longest, size)

@@ -1,31 +1,64 @@
-"""OffsetCommits that repeat a layout and wait for the end of the turn: what the handler hands over, and what becomes of it.
+"""OffsetCommits that repeat a layout: collected until the end of the turn, then appended as one batch and answered.
 
-A part of the runtime, apart from it for its size alone. The usual case - all of a turn's commits for an offsets partition pass as they
-did before, and the log has them at once - goes straight through (``coordinator.turns``); the rest is the shard's, event by event.
+A consumer commits the same partitions again and again; only offsets and leader epochs change. A `CommitLayout` holds what is common to
+all of its commits, encoded once; what changes is carried as the bytes it came in (`LateCommit`). Such a commit means exactly what the
+``CommitOffsets`` of its offsets means and passes the same checks.
+
+The usual case - the log has the turn's commits at once, and no group has changed since a commit of that layout passed (`Passed`) -
+is one event in place of two, without tokens: at 64 connections of one commit each, where a turn makes many batches of one or two, the
+two cost a third of a commit's processor time. All else goes event by event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from broker_sim.coordinator.blocks import CommitBlocks, CommitShape
-from broker_sim.coordinator.outcome import NO_CLIENT, Request
-from broker_sim.coordinator.turns import pass_again, publish
+from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.outcome import (
+    Client,
+    CommitOffsets,
+    CommitsLogged,
+    CommitTurn,
+    Offset,
+    RepeatedCommit,
+    Request,
+    TimerKey,
+)
+from broker_sim.runtime.timers import Armed
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
-from kafka_wire.record_batch import RecordBatchError
+from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
+from kafka_wire.record_batch import RecordBatchError, record_heads, varint
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import ConnectionLike
     from broker_sim.runtime.group_coordinator import GroupCoordinator, GroupSlot
 
-__all__ = ["LateAnswer", "LateCommit", "commit_turn"]
+__all__ = ["CHUNK_BYTES", "VALUE_VERSION", "CommitLayout", "LateAnswer", "LateCommit", "batch_of", "commit_turn"]
+
+VALUE_VERSION = 4
+"""The version of the values that blocks write: flexible, as the requests whose bytes they take over."""
+
+CHUNK_BYTES = 12
+"""What changes from commit to commit: a partition's offset (int64) and leader epoch (int32), adjacent in requests and in values."""
+
+_VALUE_HEAD = 2  # the version
+_VALUE_TAIL = 9  # commit timestamp and tags
+_BATCH_HEAD = 61
+_RECORD_HEAD = 5 + 1 + 1 + 5  # at most: length, attributes, timestamp and offset delta
+_CHUNK = struct.Struct(">qi")
+_END = struct.Struct(">q2x")  # of each record: commit timestamp, no tags, no headers
+
+
+_NOBODY = Client("", "", 0)
+"""The client of requests that don't look at it."""
 
 
 class LateAnswer(Protocol):
-    """Who knows the replies to the commits of a shape."""
+    """Who knows the replies to the commits of a layout."""
 
     @property
     def good(self) -> tuple[bytes, bytes]:
@@ -35,14 +68,151 @@ class LateAnswer(Protocol):
         """Fill in ``reply``, which has its place on the connection (``ConnectionLike.late``)."""
 
 
-LateCommit = tuple[CommitShape, Sequence[bytes], list[bytes], bytes, LateAnswer, "ConnectionLike"]
-"""One of them: its shape and chunks (``coordinator.blocks``); its reply and correlation id; who answers it, and where."""
+class Passed(NamedTuple):
+    """A commit of a layout has passed the checks of its group when that had this ``version``. ``session``: its member's, with the
+    timeout in ms."""
+
+    group: Group
+    version: int
+    session: tuple[TimerKey, int] | None
+
+
+class CommitLayout:
+    """``command``: the commit as it was seen first; its offsets give partitions and metadata, their values are ignored."""
+
+    __slots__ = (
+        "_bodies",
+        "_first",
+        "_parts",
+        "_sizes",
+        "_tails",
+        "armed",
+        "command",
+        "count",
+        "partitions",
+        "passed",
+        "size_bytes",
+    )
+
+    def __init__(self, command: CommitOffsets) -> None:
+        self.command = command
+        self.count = len(command.offsets)
+        self.passed: Passed | None = None
+        self.armed: Armed[Any] | None = None
+        """The member's session among the timers."""
+        self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
+        heads: list[bytes] = []  # of each record: key, and the value up to the chunk
+        self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata
+        self._sizes: list[int] = []  # of each record behind its offset delta
+        for topic, partition, offset in command.offsets:
+            key = offset_commit_key(command.group_id, topic, partition)
+            value = offset_commit_value(VALUE_VERSION, 0, 0, offset.metadata, 0)
+            heads.append(varint(len(key)) + key + varint(len(value)) + value[:_VALUE_HEAD])
+            self._tails.append(value[_VALUE_HEAD + CHUNK_BYTES : -_VALUE_TAIL])
+            self._sizes.append(len(heads[-1]) + len(value) - _VALUE_HEAD + 1)  # and no headers
+        self._parts = [b""] * (4 * self.count)
+        self._parts[1::4] = heads
+        self._first: list[bytes] | None = None  # where the records' heads are those of a batch that begins with them
+        if len(set(self._tails)) == 1:
+            self._first = [b""] * (3 * self.count)
+            self._first[::3] = [
+                record_heads(size, at, 1)[0] + head
+                for at, (size, head) in enumerate(zip(self._sizes, heads, strict=True))
+            ]
+        self.size_bytes = _BATCH_HEAD + sum(self._sizes) + _RECORD_HEAD * self.count
+        """More than a batch of these records alone has."""
+        self._bodies: Callable[[list[bytes], bytes, int], bytes] = (
+            self._even if len(set(self._sizes)) == 1 and len(set(self._tails)) == 1 else self._uneven
+        )
+
+    def offsets(self, chunks: Sequence[bytes], commit_ts_ms: int) -> list[tuple[str, int, Offset]]:
+        """As ``CommitOffsets.offsets``."""
+        unpack = _CHUNK.unpack
+        return [
+            (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms))
+            for (topic, partition, like), (offset, epoch) in zip(self.command.offsets, map(unpack, chunks), strict=True)
+        ]
+
+    def alone(self, chunks: Sequence[bytes], commit_ts_ms: int) -> Sequence[bytes]:
+        """The records of a commit that has a batch for itself, in pieces that are good until the next call."""
+        parts = self._first
+        if parts is None:
+            return (self.body(chunks, commit_ts_ms, 0),)
+        parts[1::3] = chunks
+        parts[2::3] = [self._tails[0] + _END.pack(commit_ts_ms)] * self.count
+        return parts
+
+    def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
+        """The records of a commit as a batch holds them, numbered from ``first`` on."""
+        end = _END.pack(commit_ts_ms)
+        parts = self._parts
+        parts[2::4] = chunks
+        return self._bodies(parts, end, first)
+
+    def _even(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+        count = self.count
+        parts[::4] = record_heads(self._sizes[0], first, count)
+        parts[3::4] = [self._tails[0] + end] * count
+        return b"".join(parts)
+
+    def _uneven(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+        parts[::4] = [head for at, size in enumerate(self._sizes, first) for head in record_heads(size, at, 1)]
+        parts[3::4] = [tail + end for tail in self._tails]
+        return b"".join(parts)
+
+
+class LateCommit:
+    """A commit of a layout (`coordinator.outcome.RepeatedCommit`): the request's bytes for each partition, in the layout's order; its
+    reply and correlation id; who answers it, and where."""
+
+    __slots__ = ("answer", "chunks", "commit_ts_ms", "connection", "correlation_id", "layout", "reply")
+
+    def __init__(
+        self,
+        layout: CommitLayout,
+        chunks: Sequence[bytes],
+        reply: list[bytes],
+        correlation_id: bytes,
+        answer: LateAnswer,
+        connection: ConnectionLike,
+    ) -> None:
+        self.layout, self.chunks = layout, chunks
+        self.reply, self.correlation_id, self.answer, self.connection = reply, correlation_id, answer, connection
+        self.commit_ts_ms = 0
+
+    @property
+    def command(self) -> CommitOffsets:
+        return self.layout.command
+
+    @property
+    def partitions(self) -> frozenset[tuple[str, int]]:
+        return self.layout.partitions
+
+    def offsets(self) -> list[tuple[str, int, Offset]]:
+        return self.layout.offsets(self.chunks, self.commit_ts_ms)
+
+
+def batch_of(commits: Sequence[RepeatedCommit]) -> tuple[Sequence[bytes], int]:
+    """The records of commits as one batch holds them, in pieces that are good until the next call, and their number."""
+    out: list[bytes] = []
+    first = 0
+    for commit in commits:
+        assert isinstance(commit, LateCommit)
+        layout = commit.layout
+        if len(commits) == 1:
+            return layout.alone(commit.chunks, commit.commit_ts_ms), layout.count
+        out.append(layout.body(commit.chunks, commit.commit_ts_ms, first))
+        first += layout.count
+    return out, first
 
 
 def commit_turn(runtime: GroupCoordinator, slot: GroupSlot, now_ms: int) -> None:
     """Append the commits that were collected for a shard, and answer them."""
+    commits: list[LateCommit]
     commits, slot.turn, slot.turn_bytes = slot.turn, [], 0
-    partition, shard, buggify = slot.partition, slot.shard, runtime.state.buggify
+    for commit in commits:
+        commit.commit_ts_ms = now_ms
+    partition, buggify = slot.partition, runtime.state.buggify
     if (
         partition.held
         or partition.gate is not None
@@ -50,56 +220,78 @@ def commit_turn(runtime: GroupCoordinator, slot: GroupSlot, now_ms: int) -> None
         or partition.deleted
         or runtime.watch is not None
         or (buggify is not None and buggify.fires("commits by events"))
-        or not pass_again(shard, commits)
+        or not _pass_again(slot, commits)
     ):
-        _by_events(runtime, slot, commits, now_ms, None)
+        _by_events(runtime, slot, commits, now_ms)
         return
-    if len(commits) == 1:
-        shape = commits[0][0]
-        bodies, count = shape.alone(commits[0][1], now_ms), shape.count
-    else:
-        bodies, count = CommitBlocks(commits, now_ms).bodies()
     error, last_offset = Err.NONE, -1
     try:
-        last_offset = partition.append_records(bodies, count, now_ms=now_ms)
+        last_offset = partition.append_records(*batch_of(commits), now_ms=now_ms)
     except (StorageError, RecordBatchError) as failure:
         error = runtime.append_failed(partition, failure)
     high_watermark = partition.high_watermark
     if error is not Err.NONE or last_offset >= high_watermark:
         _by_events(runtime, slot, commits, now_ms, (error, last_offset))
         return
-    publish(shard, commits, now_ms, last_offset, high_watermark)
-    for shape, _, reply, correlation_id, answer, connection in commits:
-        _restart_session(runtime, slot, shape, now_ms)
-        before, behind = answer.good
-        reply += (before, correlation_id, behind)
-        connection.replied()
+    slot.shard.step(CommitsLogged(commits, last_offset, high_watermark), now_ms)
+    for commit in commits:
+        _restart_session(runtime, slot, commit.layout, now_ms)
+        before, behind = commit.answer.good
+        commit.reply += (before, commit.correlation_id, behind)
+        commit.connection.replied()
 
 
-def _restart_session(runtime: GroupCoordinator, slot: GroupSlot, shape: CommitShape, now_ms: int) -> None:
+def _pass_again(slot: GroupSlot, commits: Sequence[LateCommit]) -> bool:
+    """Whether all of ``commits`` would pass, and be answered at once: no group has changed, and no earlier write is on its way."""
+    if slot.shard.writes:
+        return False
+    for commit in commits:
+        passed = commit.layout.passed
+        if passed is None or passed.group.version != passed.version:
+            return False
+    return True
+
+
+def _restart_session(runtime: GroupCoordinator, slot: GroupSlot, layout: CommitLayout, now_ms: int) -> None:
     """As the timer of its outcome would."""
-    assert shape.passed is not None
-    member, session = shape.passed[3:]
-    deadline_ms, armed = now_ms + member.session_timeout_ms, shape.armed
+    if layout.passed is None or layout.passed.session is None:
+        return
+    session, timeout_ms = layout.passed.session
+    deadline_ms, armed = now_ms + timeout_ms, layout.armed
     if armed is not None and armed.alive and armed.deadline_ms <= deadline_ms:
         armed.deadline_ms = deadline_ms
     else:
         key = (slot.shard.partition, session)
         runtime.timers.set(key, deadline_ms)
-        shape.armed = runtime.timers.armed(key)
+        layout.armed = runtime.timers.armed(key)
 
 
 def _by_events(
-    runtime: GroupCoordinator, slot: GroupSlot, commits: list[LateCommit], now_ms: int, taken: tuple[Err, int] | None
+    runtime: GroupCoordinator,
+    slot: GroupSlot,
+    commits: list[LateCommit],
+    now_ms: int,
+    taken: tuple[Err, int] | None = None,
 ) -> None:
     """Step the shard with the turn's commits. ``taken``: the log's answer, where it has been given them (they pass, then)."""
     tokens = [
-        runtime.token(partial(answer.answer, connection, reply, correlation_id))
-        for _, _, reply, correlation_id, answer, connection in commits
+        runtime.token(partial(commit.answer.answer, commit.connection, commit.reply, commit.correlation_id))
+        for commit in commits
     ]
-    outcome = runtime._stepped(slot, Request(tokens[0], NO_CLIENT, CommitBlocks(commits, now_ms)), now_ms)
+    outcome = runtime._stepped(slot, Request(tokens[0], _NOBODY, CommitTurn(commits)), now_ms)
+    for append in outcome.appends:
+        for passed in append.commits:
+            assert isinstance(passed, LateCommit)
+            _note(slot, passed.layout)
     if taken is not None:
         appends, outcome.appends = outcome.appends, []
         runtime._perform(slot, outcome)
         outcome = runtime._logged(slot, appends, *taken, now_ms)
     runtime._perform(slot, outcome)
+
+
+def _note(slot: GroupSlot, layout: CommitLayout) -> None:
+    """A commit of it has passed the checks."""
+    group = slot.shard.groups.get(layout.command.group_id)
+    if group is not None:
+        layout.passed = Passed(group, group.version, group.session_of(layout.command.member_id))

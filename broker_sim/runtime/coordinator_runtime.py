@@ -39,6 +39,7 @@ from broker_sim.coordinator.outcome import (
 )
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
+from broker_sim.runtime.commit_batching import batch_of
 from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardLoader, ShardObserver
 from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import RecordTooLarge, StorageError
@@ -87,6 +88,8 @@ class CoordinatorRuntime(Generic[S]):
         self._next_token = 0
         self.watch: ShardObserver[S] | None = None
         """Writes the journal; set by :meth:`observe`."""
+        self.hear: Callable[[Slot[S], Request, RequestContext], None] | None = None
+        """Who steps a shard with a client's request, now or later; None: it is stepped at once."""
         self._timers: KeyedTimers[tuple[int, TimerKey]] = KeyedTimers(self.clock, self._fire)
 
     # who coordinates what
@@ -202,8 +205,7 @@ class CoordinatorRuntime(Generic[S]):
         the shard)``, or that answer itself without one."""
         reply = ctx.reply if finish is None else lambda answer: ctx.reply_made(finish(answer))
         token = self.ask(shard, ctx, body, reply)
-        waiting = self._tokens
-        if token in waiting:
+        if token in self._tokens:
             if self._slots[shard.partition].open and self._shares(body):
                 return DEFERRED
             ctx.on_disconnect(partial(self.drop, token))
@@ -211,11 +213,17 @@ class CoordinatorRuntime(Generic[S]):
 
     def ask(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
         """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
-        token = self.token(answered)
-        client = Client(ctx.client_id or "", ctx.client_host, ctx.api_version)
+        token = self._next_token
+        self._next_token = token + 1
+        self._tokens[token] = answered
         if self.watch is not None:
             self.watch.asked(token, ctx)
-        self._hear(self._slots[shard.partition], Request(token, client, body), ctx)
+        slot = self._slots[shard.partition]
+        request = Request(token, Client(ctx.client_id or "", ctx.connection.client_host, ctx.api_version), body)
+        if self.hear is None:
+            self._step(slot, request)
+        else:
+            self.hear(slot, request, ctx)
         return token
 
     def token(self, answered: Callable[[Any], object]) -> int:
@@ -228,10 +236,6 @@ class CoordinatorRuntime(Generic[S]):
     def drop(self, token: int) -> None:
         """Nobody waits for it any more."""
         self._tokens.pop(token, None)
-
-    def _hear(self, slot: Slot[S], request: Request, ctx: RequestContext) -> None:
-        """A client's request has come."""
-        self._step(slot, request)
 
     def _shares(self, body: Any) -> bool:
         """Whether a request's append may wait for those of others."""
@@ -275,7 +279,11 @@ class CoordinatorRuntime(Generic[S]):
     def _step(self, slot: Slot[S], event: Event) -> None:
         if slot.turn or (slot.open and not (type(event) is Request and self._may_wait(slot, event.body))):
             self._flush(slot)
-        self._perform(slot, self._stepped(slot, event, self.clock.now_ms()))
+        now_ms, watch = self.clock.now_ms(), self.watch
+        if watch is None:
+            self._perform(slot, slot.shard.step(event, now_ms))
+        else:
+            self._perform(slot, watch.step(slot.shard, slot.partition.name, event, now_ms))
 
     def _stepped(self, slot: Slot[S], event: Event, now_ms: int) -> Outcome:
         if self.watch is None:
@@ -494,8 +502,8 @@ class CoordinatorRuntime(Generic[S]):
 def _append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
     """One record batch with the records of all ``appends``; its last offset."""
     first = appends[0]
-    if first.blocks is not None:
-        return partition.append_records(*first.blocks.bodies(), now_ms=now_ms)
+    if first.commits:
+        return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
     pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
     most = partition.log.config.max_message_bytes
     if len(pairs) > _BATCH_RECORDS and partition.gate is None and sum(len(pair[0]) for pair in pairs) > most:

@@ -2,7 +2,7 @@
 
 1. OffsetCommits of one turn of the loop are appended as one batch (where the policy shares batches); those that repeat a layout are
    collected before they are looked at (``commit_batching``).
-2. A Heartbeat that repeats the last one costs no event (``heartbeat_again``, ``repeated_requests``).
+2. A request that repeats the last one and changes nothing, as Heartbeats do, costs no event (``unchanged``).
 3. While somebody moves the clock by hand, members that could heartbeat are kept alive (``session_keepalive``).
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.loader import Loader
-from broker_sim.coordinator.outcome import NO_CLIENT, CommitOffsets, Heartbeat, Offset, Request, TimerKey
+from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Settings, policy_of
 from broker_sim.coordinator.shard import Shard
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
@@ -26,10 +26,9 @@ from broker_sim.runtime.journal_observer import GroupWatch
 from broker_sim.runtime.session_keepalive import Presence
 from broker_sim.storage import partition_for
 from kafka_wire.api_keys import release
-from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
-    from broker_sim.handlers.context import RequestContext
+    pass
 
 _AT_ONCE = -1
 """The token of requests whose answer is read from the outcome, or that have none."""
@@ -73,7 +72,10 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
 
     def keep_members_alive(self, is_open: Callable[[Any], bool]) -> None:
         """The clock is going to be moved by hand: see ``session_keepalive``. ``is_open`` tells whether a connection still is."""
-        self.presence = Presence(is_open, self.loaded, self._timers)
+        presence = self.presence = Presence(is_open, self.loaded, self._timers)
+        self.hear = lambda slot, request, ctx: presence.heard(
+            slot.shard, request.body, ctx, partial(self._step, slot, request)
+        )
 
     def pending(self, partition: Partition) -> int:
         """How many requests wait until what was appended to an offsets partition is committed."""
@@ -84,17 +86,11 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         waiting = {
             token for write in writes for token in getattr(write, "tokens", (write.token,)) if token in self._tokens
         }
-        for group in slot.shard.groups.values() if slot.shard.writes else ():
+        for group in slot.shard.classic_groups() if slot.shard.writes else ():
             waiting |= {m.sync_token for m in group.members.values() if m.sync_token in self._tokens}
         return len(waiting)
 
     # what the runtime asks
-
-    def _hear(self, slot: GroupSlot, request: Request, ctx: RequestContext) -> None:
-        if self.presence is None:
-            self._step(slot, request)
-        else:
-            self.presence.heard(slot.shard, request.body, ctx, partial(self._step, slot, request))
 
     def _shares(self, body: Any) -> bool:
         return type(body) is CommitOffsets
@@ -115,53 +111,36 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
 
     # requests that come again and again
 
-    def heartbeat(self, shard: Shard, request: Heartbeat) -> Err | None:
-        """Step ``shard`` with a Heartbeat that is answered at once; None, and nothing done, where it may have to wait."""
-        slot = self._slots[shard.partition]
-        if slot.turn or slot.open:
-            self._flush(slot)
-        if shard.writes or self.watch is not None or self.presence is not None:
-            return None
-        outcome = shard.step(Request(_AT_ONCE, NO_CLIENT, request), self.clock.now_ms())
-        self._perform(slot, outcome)
-        error: Err = outcome.replies[0][1]
-        return error
+    def unchanged(self, shard: Shard, group_id: str, member_id: str) -> Callable[[], bool] | None:
+        """For an answer to a member that hangs on nothing but its group, and was given at once: a function that returns True while the
+        same request would be answered so again, and restarts the member's session; else it returns False and has done nothing. None
+        where there is no such member, or somebody watches.
 
-    def heartbeat_again(self, shard: Shard, node_id: int, request: Heartbeat) -> Callable[[], bool] | None:
-        """For a Heartbeat that was just answered, and that comes again and again: a function that restarts the member's session and
-        returns True while all that the answer hung on - who coordinates, the group's state and generation, the member - is as it
-        was; else it returns False and has done nothing. None where there is no such member.
+        ``Group.version`` counts all that the group's requests are answered by; what is outside of the group - who coordinates, that
+        nothing is on its way into the log, behind which answers wait - is looked at here.
         """
-        group = shard.groups.get(request.group_id)
-        member = None if group is None else group.members.get(request.member_id)
-        if group is None or member is None:
+        group = shard.groups.get(group_id)
+        session = None if group is None else group.session_of(member_id)
+        if group is None or session is None or self.watch is not None or self.presence is not None:
             return None
-        slot = self._slots[shard.partition]
-        group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
-        partition, slots, groups, writes = slot.partition, self._slots, shard.groups, shard.writes
-        index, state, generation = partition.index, group.state, group.generation
-        session = self._timers.armed((index, ("session", group_id, member_id)))
-        timeout_ms, now_ms = member.session_timeout_ms, self.clock.now_ms
-        if session is None:
+        slot, state = self._slots[shard.partition], self.state
+        armed = self._timers.armed((shard.partition, session[0]))
+        if armed is None:
             return None
+        version, state_version = group.version, state.version
+        timeout_ms, now_ms, writes = session[1], self.clock.now_ms, shard.writes
 
         def again() -> bool:
             if (
-                group.state is not state
-                or group.generation != generation
-                or groups.get(group_id) is not group
-                or group.members.get(member_id) is not member
-                or partition.leader != node_id
-                or slots.get(index) is not slot
-                or not session.alive
-                or member.session_timeout_ms != timeout_ms
+                group.version != version
+                or state.version != state_version
+                or not armed.alive
                 or slot.open
                 or slot.turn
                 or writes
-                or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             ):
                 return False
-            session.deadline_ms = now_ms() + timeout_ms
+            armed.deadline_ms = now_ms() + timeout_ms
             return True
 
         return again
@@ -173,7 +152,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
     def commit_later(self, slot: GroupSlot, commit: LateCommit) -> None:
         """Collect a commit that repeats a layout for this turn; it is answered from :meth:`flush_turn`, or later where the log holds
         it up by then."""
-        size_bytes = commit[0].size_bytes
+        size_bytes = commit.layout.size_bytes
         if slot.open or slot.turn_bytes + size_bytes > slot.partition.log.config.max_message_bytes:
             self._flush(slot)
         if not slot.turn:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.blocks import CommitBlocks
-from broker_sim.coordinator.group import CUT_OFF, Group, Member
+from broker_sim.coordinator.classic.group import CUT_OFF, ClassicGroup, Member
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
     Committed,
+    CommitTurn,
     Event,
     Heartbeat,
     Outcome,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WHOLE = 64
 """Members that a snapshot shows all of."""
 
-_QUIET = (Heartbeat, CommitOffsets, CommitBlocks, StableFetch)
+_QUIET = (Heartbeat, CommitOffsets, CommitTurn, StableFetch)
 _APIS = {JoinGroupRequest: "JoinGroup", SyncGroupRequest: "SyncGroup"}
 
 Snapshot = dict[str, Any]
@@ -83,7 +83,7 @@ class GroupWatch:
         """Write what is no longer as it was last seen."""
         for group_id in groups:
             key = (shard.partition, group_id)
-            group = shard.groups.get(group_id)
+            group = shard.classic(group_id)
             before = self._known.get(key)
             after = None if group is None else snapshot(group)
             if before == after:
@@ -205,7 +205,7 @@ def tokens_of(write: Write) -> list[int]:
     return [] if write.token is None else [write.token]
 
 
-def snapshot(group: Group) -> Snapshot:
+def snapshot(group: ClassicGroup) -> Snapshot:
     """A group as the journal shows it."""
     return {
         "state": group.state.value,
@@ -218,7 +218,7 @@ def snapshot(group: Group) -> Snapshot:
     }
 
 
-def _member(group: Group, member: Member) -> dict[str, Any]:
+def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
     parked = {"JoinGroup": member.join_token, "SyncGroup": member.sync_token}
     waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
     consumer = member.protocol_type == "consumer"

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import unknown
-from broker_sim.coordinator.group import Group, Member, State
+from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.shard import Shard
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
@@ -104,7 +104,7 @@ class Presence:
 
     def _note(self, shard: Shard, body: Any, connection: Any) -> None:
         group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
-        group = None if group_id is None else shard.groups.get(group_id)
+        group = None if group_id is None else shard.classic(group_id)
         if group is None or member_id is None:
             return
         if not member_id:
@@ -114,7 +114,7 @@ class Presence:
                 self._prune()
             self._heard[group.group_id, member_id] = connection
 
-    def _new_id(self, group: Group, body: Any) -> str | None:
+    def _new_id(self, group: ClassicGroup, body: Any) -> str | None:
         """The id that a JoinGroup without one was given, which is the last one of its kind."""
         if type(body) is not JoinGroupRequest:
             return None
@@ -130,7 +130,7 @@ class Presence:
         live = {
             (group.group_id, member)
             for _, shard in self._shards()
-            for group in shard.groups.values()
+            for group in shard.classic_groups()
             for member in (*group.members, *group.pending_members)
         }
         self._heard = {key: connection for key, connection in self._heard.items() if key in live}
@@ -150,7 +150,7 @@ class Presence:
         if key[0] not in ("session", "pending"):
             return None
         group_id, member_id = str(key[1]), str(key[2])
-        group = shard.groups.get(group_id)
+        group = shard.classic(group_id)
         who = group_id, member_id
         if group is None or not self._is_there(who):
             return None
@@ -177,7 +177,7 @@ class Presence:
         nobody has."""
         known: dict[str, None] = {}
         for _, shard in self._shards():
-            for group in shard.groups.values():
+            for group in shard.classic_groups():
                 known.update(dict.fromkeys(group.pending_members))
                 for member in group.members.values():
                     known.update(dict.fromkeys((member.member_id, member.client_id)))
@@ -190,7 +190,7 @@ class Presence:
         members = [
             member
             for _, shard in self._shards()
-            for group in shard.groups.values()
+            for group in shard.classic_groups()
             for member in group.members.values()
         ]
         self._silent_members = tuple(member.member_id for member in members if self._is_silent(member))
@@ -217,7 +217,7 @@ class Presence:
 
     def _silent_sessions(self) -> Iterator[tuple[_Key, int]]:
         for index, shard in self._shards():
-            for group in shard.groups.values():
+            for group in shard.classic_groups():
                 for member in group.members.values():
                     if self._is_silent(member):
                         yield (index, ("session", group.group_id, member.member_id)), group.generation
@@ -227,11 +227,11 @@ class Presence:
         return [
             each
             for index, shard in self._shards()
-            for group in shard.groups.values()
+            for group in shard.classic_groups()
             for each in self._owed(index, group, by_ms)
         ]
 
-    def _owed(self, index: int, group: Group, by_ms: int) -> Iterator[Owed]:
+    def _owed(self, index: int, group: ClassicGroup, by_ms: int) -> Iterator[Owed]:
         if group.state is State.PREPARING_REBALANCE and not group.in_initial_delay:
             kind, api, owing = "rebalance", "JoinGroup", [m for m in group.members.values() if m.join_token is None]
         else:
@@ -246,7 +246,7 @@ class Presence:
 
     def thrown_out(self, owed: Iterable[Owed]) -> list[Owed]:
         """Those of them whose members are in their groups no more."""
-        groups = {group.group_id: group for _, shard in self._shards() for group in shard.groups.values()}
+        groups = {group.group_id: group for _, shard in self._shards() for group in shard.classic_groups()}
         return [
             each for each in owed if each.group_id not in groups or each.member_id not in groups[each.group_id].members
         ]
@@ -260,7 +260,7 @@ class Presence:
         return kept_out
 
 
-def _name_in(group: Group, member: Member) -> str:
+def _name_in(group: ClassicGroup, member: Member) -> str:
     """What people call a member: its instance id, its client id where no other has it, else its member id."""
     alone = sum(each.client_id == member.client_id for each in group.members.values()) == 1
     return member.instance_id or (member.client_id if alone and member.client_id else member.member_id)
@@ -276,7 +276,7 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
     if kind == "sync":
         return f"SyncGroup timeout of {rest[0]}"
     if kind == "rebalance":
-        group = None if shard is None else shard.groups.get(str(rest[0]))
+        group = None if shard is None else shard.classic(str(rest[0]))
         initial = group is not None and group.in_initial_delay
         return f"{'initial join window' if initial else 'rebalance timeout'} of {rest[0]}"
     return f"{'append timeout' if kind == 'append' else 'offset expiry'} of __consumer_offsets-{index}"

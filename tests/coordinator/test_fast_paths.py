@@ -21,6 +21,7 @@ from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Route, Routes
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState
 from broker_sim.network.connection import Connection
+from broker_sim.network.request_memo import RequestMemo
 from broker_sim.network.server import BrokerServer
 from broker_sim.runtime.coordinator_runtime import log_records
 from broker_sim.runtime.group_coordinator import GroupCoordinator
@@ -58,6 +59,15 @@ class SlowRoutes(Routes):
         route = super().__missing__(code)
         route.fast = None
         return route
+
+
+class Forgetful(RequestMemo):
+    """A memo that remembers nothing."""
+
+    __slots__ = ()
+
+    def answered(self, frame: bytes, reply: Any, repeats: Any) -> None:
+        pass
 
 
 class Wire(asyncio.Transport):
@@ -103,6 +113,8 @@ class Side:
             self.wires.append(Wire())
             self.connections.append(Connection(self.server))
             self.connections[-1].connection_made(self.wires[-1])
+            if routes is SlowRoutes:
+                self.connections[-1]._memo = Forgetful()
 
     def taken(self) -> list[bytes]:
         """What was written on each connection since the last call."""
@@ -399,7 +411,7 @@ async def test_a_repeated_commit_and_heartbeat_take_the_fast_path() -> None:
             both.send(1, HeartbeatRequest("g1", generation, member_id), 4)
             await both.settle()
         connections = both.fast.connections
-        assert connections[0].scratch.commits.used == 4
+        assert connections[0].scratch.used == 4
         assert len(connections[1]._memo.replies) == 1
         assert both.slow.connections[0].scratch is None
         both.compare()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.coordinator.group import State
+from broker_sim.coordinator.classic.group import State
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import Heartbeat, LeaveGroup, Leaver, Outcome
 from broker_sim.coordinator.policy import JAVA, SCALA, Settings

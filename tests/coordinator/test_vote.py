@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.coordinator.classic.vote import java_order, scala_order, winner
 from broker_sim.coordinator.policy import JAVA, SCALA
-from broker_sim.coordinator.vote import java_order, scala_order, winner
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from tests.conformance.targets import prepare

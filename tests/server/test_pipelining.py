@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
-from kafka_wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 from .fakes import Bench, heartbeat, request_frame, response_in
 
@@ -302,22 +302,21 @@ class TestFastPath:
 
 
 class TestRepeats:
-    """Frames that come again with the same bytes, but for the correlation id."""
+    """Frames that come again with the same bytes, but for the correlation id: what has come twice in a row is remembered."""
 
     class Remembered:
         """A heartbeat handler whose answer, error code 7, is remembered and holds as long as ``same``."""
 
         def __init__(self, bench: Bench) -> None:
             self.same = True
-            self.fast_calls = self.asked = 0
+            self.calls = self.asked = 0
 
-            def fast(connection: Any, frame: bytes, body: int, correlation_id: int) -> bytes:
-                self.fast_calls += 1
-                reply = b"\0\0\0\0\0\x07\0"
-                connection.remember(frame, reply, self.again)
-                return reply
+            def handle(context: RequestContext, request: Any) -> HeartbeatResponse:
+                self.calls += 1
+                context.repeats = lambda: self.again
+                return HeartbeatResponse(error_code=7)
 
-            bench.answer(ok, fast)
+            bench.answer(handle)
 
         def again(self) -> bool:
             self.asked += 1
@@ -333,25 +332,26 @@ class TestRepeats:
         assert [number for number, _ in replies] == [1, 2, -3, 4]
         assert len({rest for _, rest in replies}) == 1
         assert response_in(HeartbeatResponse, 4, replies[3][1], 12).error_code == 7
-        assert (remembered.fast_calls, remembered.asked) == (1, 3)
+        assert (remembered.calls, remembered.asked) == (2, 2)
 
     async def test_what_may_have_changed_is_handled_anew(self) -> None:
         bench = Bench()
         remembered = self.Remembered(bench)
         connection, transport = bench.connect()
-        connection.data_received(heartbeat(1))
+        connection.data_received(heartbeat(1) + heartbeat(2))
         remembered.same = False
-        connection.data_received(heartbeat(2))
-        assert remembered.fast_calls == 2
-        assert transport.ids() == [1, 2]
+        connection.data_received(heartbeat(3))
+        assert (remembered.calls, remembered.asked) == (3, 1)
+        assert transport.ids() == [1, 2, 3]
 
     async def test_one_byte_of_difference_is_another_request(self) -> None:
         bench = Bench()
         remembered = self.Remembered(bench)
         connection, transport = bench.connect()
+        connection.data_received(heartbeat(-1) + heartbeat(0))
         connection.data_received(heartbeat(1) + heartbeat(2, "h") + heartbeat(3, client_id="my") + heartbeat(4, more=1))
-        assert (remembered.fast_calls, remembered.asked) == (4, 0)
-        assert transport.ids() == [1, 2, 3, 4]
+        assert (remembered.calls, remembered.asked) == (5, 1)
+        assert transport.ids() == [-1, 0, 1, 2, 3, 4]
 
     async def test_the_same_bytes_of_another_api_are_another_request(self) -> None:
         bench = Bench()
@@ -359,9 +359,9 @@ class TestRepeats:
         bench.answer(lambda context, request: ListGroupsResponse(), other=True)
         connection, transport = bench.connect()
         frame = heartbeat(1)
-        connection.data_received(frame + frame[:4] + b"\0\x10\0\x04" + frame[8:])
-        assert remembered.asked == 0
-        assert transport.ids() == [1]
+        connection.data_received(frame + frame + frame[:4] + b"\0\x10\0\x04" + frame[8:])
+        assert (remembered.calls, remembered.asked) == (2, 0)
+        assert transport.ids() == [1, 1]
         assert transport.closed, "a heartbeat's body is no ListGroups"
 
     async def test_other_connections_remember_for_themselves(self) -> None:
@@ -369,30 +369,39 @@ class TestRepeats:
         remembered = self.Remembered(bench)
         for _ in range(2):
             connection, _ = bench.connect()
-            connection.data_received(heartbeat(1))
-        assert (remembered.fast_calls, remembered.asked) == (2, 0)
+            connection.data_received(heartbeat(1) + heartbeat(2))
+        assert (remembered.calls, remembered.asked) == (4, 0)
 
     async def test_they_wait_behind_a_parked_request(self) -> None:
         bench = Bench()
-        self.Remembered(bench)
+        remembered = self.Remembered(bench)
         bench.answer(bench.park, other=True)
         connection, transport = bench.connect()
-        connection.data_received(heartbeat(1) + request_frame(ListGroupsRequest(), 4, 2) + heartbeat(3))
-        assert transport.ids() == [1]
+        connection.data_received(
+            heartbeat(0) + heartbeat(1) + request_frame(ListGroupsRequest(), 4, 2) + heartbeat(3) + heartbeat(4)
+        )
+        assert transport.ids() == [0, 1]
         bench.parked[0].reply(ListGroupsResponse())
         await spin()
-        assert transport.ids() == [2, 3]
+        assert transport.ids() == [2, 3, 4]
+        assert remembered.asked == 2
 
     async def test_a_client_that_does_not_read_is_not_answered_further(self) -> None:
         bench = Bench()
-        body = bytes(4000)
+        asked = 0
 
-        def fast(connection: Any, frame: bytes, body_at: int, correlation_id: int) -> bytes:
-            connection.remember(frame, body, lambda: True)
-            return body
+        def again() -> bool:
+            nonlocal asked
+            asked += 1
+            return True
 
-        bench.answer(ok, fast)
+        def handle(context: RequestContext, request: Any) -> ListGroupsResponse:
+            context.repeats = lambda: again
+            return ListGroupsResponse(groups=[ListedGroup("g" * 4000)])
+
+        bench.answer(handle, other=True)
         connection, transport = bench.connect()
         transport.pause_after = 65_536
-        connection.data_received(heartbeat(1) * 5000)
+        connection.data_received(request_frame(ListGroupsRequest(), 4, 1) * 5000)
         assert len(transport.written) < 300_000
+        assert 50 < asked < 80

@@ -9,15 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from broker_sim.coordinator import joining, loader, membership, offsets, shard, syncing
-from broker_sim.coordinator.group import Group, State
-from broker_sim.coordinator.outcome import CommitOffsets
+from broker_sim.coordinator import loader, offsets, shard
+from broker_sim.coordinator.classic import joining, membership, syncing
+from broker_sim.coordinator.classic.group import ClassicGroup, State
+from broker_sim.coordinator.outcome import CommitOffsets, CommitsLogged
 from broker_sim.coordinator.records import OffsetRecord
 from broker_sim.coordinator.state import ShardState
-from broker_sim.runtime import commit_batching, coordinator_runtime, group_coordinator, repeated_requests
+from broker_sim.runtime import commit_batching, coordinator_runtime, group_coordinator
 from broker_sim.storage.partition_for import java_hash
 from kafka_wire.errors import Err
 
@@ -95,18 +96,18 @@ def _nothing(*args: Any, **kwargs: Any) -> None: ...
 
 @mutation(5)
 def zombie_commits_are_taken(p: Patches) -> None:
-    p.put(offsets, "_commit_error", lambda group, request: Err.NONE)
+    p.put(ClassicGroup, "validate_commit", lambda self, request: Err.NONE)
 
 
 @mutation(5)
 def commits_of_an_older_generation_are_taken(p: Patches) -> None:
-    real = offsets._commit_error
+    real = ClassicGroup.validate_commit
 
-    def lenient(group: Group, request: CommitOffsets) -> Err:
+    def lenient(group: ClassicGroup, request: CommitOffsets) -> Err:
         error = real(group, request)
         return Err.NONE if error is Err.ILLEGAL_GENERATION and request.generation < group.generation else error
 
-    p.put(offsets, "_commit_error", lenient)
+    p.put(ClassicGroup, "validate_commit", lenient)
 
 
 @mutation(60)
@@ -115,14 +116,14 @@ def an_acked_commit_is_dropped_when_the_generation_moves_during_the_append(p: Pa
     write = ShardState.write
 
     def noted(self: ShardState, one: Any) -> None:
-        if isinstance(one, offsets.CommitWrite | offsets.BlocksWrite):
-            group = self.groups.get(one.records[0].group_id)
+        if isinstance(one, offsets.CommitWrite | offsets.CommitTurnWrite):
+            group = self.classic(one.records[0].group_id)
             begun[id(one)] = one, -1 if group is None else group.generation
         write(self, one)
 
     def dropping(real: Callable[..., None], answer: Callable[..., None]) -> Callable[..., None]:
         def done(self: Any, shard: ShardState) -> None:
-            group = shard.groups.get(self.records[0].group_id)
+            group = shard.classic(self.records[0].group_id)
             generation = begun.pop(id(self), (None, -1))[1]
             if group is not None and generation >= 0 and group.generation != generation:
                 answer(self, shard)
@@ -134,7 +135,11 @@ def an_acked_commit_is_dropped_when_the_generation_moves_during_the_append(p: Pa
     p.put(ShardState, "write", noted)
     told = lambda self, shard: shard.reply(self.token, Err.NONE)  # noqa: E731
     p.put(offsets.CommitWrite, "done", dropping(offsets.CommitWrite.done, told))
-    p.put(offsets.BlocksWrite, "done", dropping(offsets.BlocksWrite.done, lambda self, s: self._answer(s, Err.NONE)))
+    p.put(
+        offsets.CommitTurnWrite,
+        "done",
+        dropping(offsets.CommitTurnWrite.done, lambda self, s: self._answer(s, Err.NONE)),
+    )
 
 
 @mutation(60)
@@ -152,13 +157,13 @@ def a_commit_shows_before_it_is_committed(p: Patches) -> None:
 
 @mutation(20, journal=False)
 def of_two_repeated_commits_in_a_turn_one_is_forgotten(p: Patches) -> None:
-    real, calls = commit_batching.publish, [0]
+    real, calls = offsets.commits_logged, [0]
 
-    def forgetful(shard: Any, commits: Any, *args: Any) -> None:
+    def forgetful(shard: ShardState, event: CommitsLogged) -> None:
         calls[0] += 1
-        real(shard, commits if calls[0] % 7 else commits[:-1], *args)
+        real(shard, event if calls[0] % 7 else replace(event, commits=event.commits[:-1]))
 
-    p.put(commit_batching, "publish", forgetful)
+    p.put(offsets, "commits_logged", forgetful)
 
 
 # --- generations and members
@@ -166,14 +171,14 @@ def of_two_repeated_commits_in_a_turn_one_is_forgotten(p: Patches) -> None:
 
 @mutation(5)
 def the_generation_is_not_bumped(p: Patches) -> None:
-    real = Group.enter
+    real = ClassicGroup.enter
 
-    def enter(self: Group, state: State, now_ms: int) -> None:
+    def enter(self: ClassicGroup, state: State, now_ms: int) -> None:
         real(self, state, now_ms)
         if state is State.COMPLETING_REBALANCE and self.generation > 1:
             self.generation -= 1
 
-    p.put(Group, "enter", enter)
+    p.put(ClassicGroup, "enter", enter)
 
 
 @mutation(5)
@@ -181,7 +186,7 @@ def the_others_parked_syncs_are_forgotten(p: Patches) -> None:
     real = syncing.answer_sync
 
     def forgetful(shard: ShardState, member: Any, answer: Any) -> bool:
-        leads = any(group.leader == member.member_id for group in shard.groups.values())
+        leads = any(group.leader == member.member_id for group in shard.classic_groups())
         return real(shard, member, answer) if leads else False
 
     p.put(syncing, "answer_sync", forgetful)
@@ -190,18 +195,17 @@ def the_others_parked_syncs_are_forgotten(p: Patches) -> None:
 @mutation(5, journal=True)
 def heartbeats_do_not_restart_the_session(p: Patches) -> None:
     p.put(membership, "restart_session", _nothing)
-    p.put(offsets.rebalance, "restart_session", _nothing)
+    p.put(ClassicGroup, "session_of", _nothing)
 
 
 @mutation(20, journal=False)
 def repeated_requests_do_not_restart_the_session(p: Patches) -> None:
-    p.put(repeated_requests.Place, "restart_session", _nothing)
     p.put(commit_batching, "_restart_session", _nothing)
-    real = group_coordinator.GroupCoordinator.heartbeat_again
+    real = group_coordinator.GroupCoordinator.unchanged
 
-    def heartbeat_again(self: Any, shard: Any, node_id: int, request: Any) -> Any:
-        function = real(self, shard, node_id, request)
-        session = self._timers.armed((shard.partition, ("session", request.group_id, request.member_id)))
+    def unchanged(self: Any, shard: Any, group_id: str, member_id: str) -> Any:
+        function = real(self, shard, group_id, member_id)
+        session = self._timers.armed((shard.partition, ("session", group_id, member_id)))
         if function is None:
             return None
 
@@ -213,7 +217,7 @@ def repeated_requests_do_not_restart_the_session(p: Patches) -> None:
 
         return repeated
 
-    p.put(group_coordinator.GroupCoordinator, "heartbeat_again", heartbeat_again)
+    p.put(group_coordinator.GroupCoordinator, "unchanged", unchanged)
 
 
 @mutation(20)
@@ -228,13 +232,13 @@ def who_owes_a_sync_may_owe_it_for_ever(p: Patches) -> None:
 
 @mutation(40)
 def a_replaced_static_member_is_not_fenced(p: Patches) -> None:
-    real = offsets._commit_error
+    real = ClassicGroup.validate_commit
 
-    def unfenced(group: Group, request: CommitOffsets) -> Err:
+    def unfenced(group: ClassicGroup, request: CommitOffsets) -> Err:
         error = real(group, request)
         return Err.NONE if error is Err.FENCED_INSTANCE_ID else error
 
-    p.put(offsets, "_commit_error", unfenced)
+    p.put(ClassicGroup, "validate_commit", unfenced)
 
 
 @mutation(5)
@@ -249,8 +253,8 @@ def who_leaves_is_told_so_and_stays(p: Patches) -> None:
 
 @mutation(5)
 def the_leader_is_not_told_of_itself(p: Patches) -> None:
-    real = Group.described_members
-    p.put(Group, "described_members", lambda self: [m for m in real(self) if m.member_id != self.leader])
+    real = ClassicGroup.described_members
+    p.put(ClassicGroup, "described_members", lambda self: [m for m in real(self) if m.member_id != self.leader])
 
 
 @mutation(10)
@@ -274,7 +278,7 @@ def member_ids_are_given_again(p: Patches) -> None:
 def syncs_of_an_older_generation_are_taken(p: Patches) -> None:
     real = syncing._sync_refusal
 
-    def lenient(group: Group, request: Any) -> Err:
+    def lenient(group: ClassicGroup, request: Any) -> Err:
         error = real(group, request)
         if error is Err.ILLEGAL_GENERATION and request.generation_id < group.generation and group.state is State.STABLE:
             return Err.NONE
@@ -333,7 +337,7 @@ def the_last_records_of_a_log_are_not_loaded(p: Patches) -> None:
 
 @mutation(40)
 def who_is_parked_is_forgotten_when_the_coordinator_moves(p: Patches) -> None:
-    def unload(shard: ShardState, group: Group) -> None:
-        group.state = State.DEAD
+    def unload(shard: ShardState, group: ClassicGroup) -> None:
+        group.end()
 
-    p.put(membership, "unload", unload)
+    p.item(shard._KINDS, ClassicGroup, shard._KINDS[ClassicGroup]._replace(unload=unload))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.coordinator import joining
-from broker_sim.coordinator.group import State
+from broker_sim.coordinator.classic import joining
+from broker_sim.coordinator.classic.group import State
 from broker_sim.handlers import k09_offset_fetch
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.trial import Case, run

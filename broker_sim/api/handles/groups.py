@@ -16,7 +16,7 @@ from broker_sim.api.handles.logs import LogHandle
 from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import queries
-from broker_sim.coordinator.group import State
+from broker_sim.coordinator.classic.group import State
 from broker_sim.coordinator.shard import Shard
 from broker_sim.fields.kafka import GROUP_STATE
 from broker_sim.journal import PROBE, groups_in
@@ -28,7 +28,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.coordinator.group import Group
+    from broker_sim.coordinator.classic.group import ClassicGroup
     from broker_sim.explain.model import History
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition
@@ -96,7 +96,7 @@ class GroupHandle:
         if isinstance(shard, Err):
             return "Unknown"
         group = None if shard is None else shard.groups.get(self.group_id)
-        return State.DEAD.value if group is None else group.state.value
+        return State.DEAD.value if group is None else group.state_name
 
     @property
     def generation(self) -> int:
@@ -372,9 +372,9 @@ class GroupHandle:
         broker = self.cluster.state.brokers.get(partition.leader)
         return Err.COORDINATOR_NOT_AVAILABLE if broker is None else self.cluster.runtime.locate(broker, self.group_id)
 
-    def _group(self) -> Group | None:
+    def _group(self) -> ClassicGroup | None:
         shard = self._shard()
-        return shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+        return shard.classic(self.group_id) if isinstance(shard, Shard) else None
 
     def _find(self, member: str) -> list[MemberView]:
         """The member of that member id or instance id, else all of that client id."""

@@ -279,7 +279,8 @@ class Invariants:
     def _live(self, group: str, member: str) -> Any:
         partition = self.answers.partition(group)
         shard = None if partition is None else self.kafka.runtime.shard(partition.index)
-        return None if shard is None or group not in shard.groups else shard.groups[group].members.get(member)
+        found = None if shard is None else shard.classic(group)
+        return None if found is None else found.members.get(member)
 
     def _shown(self, group: str, member: str) -> dict[str, Any] | None:
         members = self._groups[group]["members"] if group in self._groups else ()

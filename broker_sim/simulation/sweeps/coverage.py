@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.coordinator.group import State
+from broker_sim.coordinator.classic.group import State
 from broker_sim.faults.conditions import KINDS as STATES
 from kafka_wire.errors import Err
 

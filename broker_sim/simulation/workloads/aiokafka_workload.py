@@ -146,7 +146,7 @@ class Stage:
         name = self.workload.teams[0].group
         partition = self.kafka.runtime.partition_of(name)
         shard = None if partition is None else self.kafka.runtime.shard(partition.index)
-        group = None if shard is None else shard.groups.get(name)
+        group = None if shard is None else shard.classic(name)
         if group is None:
             return []
         return [(each.member_id, each.instance_id, group.generation) for each in group.members.values()]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import CUT_OFF, SYNC_ANSWER, Group, Member, State
+from broker_sim.coordinator.classic.group import CUT_OFF, SYNC_ANSWER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.rebalance import (
+    answer_sync,
+    fail_syncs,
+    prepare_rebalance,
+    restart_session,
+    sync_error,
+)
 from broker_sim.coordinator.outcome import Client, TimerKey
-from broker_sim.coordinator.rebalance import answer_sync, fail_syncs, prepare_rebalance, restart_session, sync_error
-from broker_sim.coordinator.records import group_record
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -16,12 +21,12 @@ class SyncWrite(Write):
 
     __slots__ = ("generation", "group_id")
 
-    def __init__(self, group: Group, assignments: dict[str, bytes]) -> None:
-        super().__init__(None, [group_record(group, assignments)])
+    def __init__(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        super().__init__(None, [group.record(assignments)])
         self.group_id, self.generation = group.group_id, group.generation
 
-    def _waiting(self, shard: ShardState) -> Group | None:
-        group = shard.groups.get(self.group_id)
+    def _waiting(self, shard: ShardState) -> ClassicGroup | None:
+        group = shard.classic(self.group_id)
         if group is None or group.state is not State.COMPLETING_REBALANCE or group.generation != self.generation:
             return None
         return group
@@ -46,7 +51,7 @@ class SyncWrite(Write):
             prepare_rebalance(shard, group)
 
 
-def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+def sync_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     """A member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
@@ -55,7 +60,7 @@ def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
 
 def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
     """SyncGroup behind the common gate."""
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     error = Err.UNKNOWN_MEMBER_ID if group is None else _sync_refusal(group, request)
     if group is None or error is not Err.NONE:
         shard.reply(token, sync_error(error))
@@ -82,14 +87,14 @@ class HeldSync(HeldParked):
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Cut it off, if it still waits."""
-        group = shard.groups.get(self.group_id)
+        group = shard.classic(self.group_id)
         member = next((m for m in group.members.values() if m.sync_token == self.token), None) if group else None
         if member is not None:
             shard.reply(self.token, sync_error(shard.settings.policy.sync_errors.get(error, error)))
             member.sync_token = CUT_OFF
 
 
-def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:
+def _sync_refusal(group: ClassicGroup, request: SyncGroupRequest) -> Err:
     if group.state is State.DEAD:
         return Err.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
@@ -104,14 +109,14 @@ def _sync_refusal(group: Group, request: SyncGroupRequest) -> Err:
     return SYNC_ANSWER[group.state]
 
 
-def _has_synced(shard: ShardState, group: Group, member: Member) -> None:
+def _has_synced(shard: ShardState, group: ClassicGroup, member: Member) -> None:
     if group.pending_sync.pop(member.member_id, 0) is None and not group.pending_sync:
         shard.cancel(("sync", group.group_id))
 
 
 def pending_sync_expired(shard: ShardState, key: TimerKey) -> None:
     """Whoever hasn't sent SyncGroup within the rebalance timeout goes, and the rest joins again."""
-    group = shard.groups.get(str(key[1]))
+    group = shard.classic(str(key[1]))
     if group is None or not group.pending_sync or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return
     for member_id in list(group.pending_sync):

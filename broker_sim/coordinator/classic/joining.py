@@ -3,9 +3,8 @@ come back without their id take over their old slot."""
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import CUT_OFF, NO_MEMBER, Group, Member, State
-from broker_sim.coordinator.outcome import Client
-from broker_sim.coordinator.rebalance import (
+from broker_sim.coordinator.classic.group import CUT_OFF, NO_MEMBER, ClassicGroup, Member, State
+from broker_sim.coordinator.classic.rebalance import (
     answer_join,
     answer_sync,
     forget_member,
@@ -18,7 +17,8 @@ from broker_sim.coordinator.rebalance import (
     sync_error,
     try_complete_join,
 )
-from broker_sim.coordinator.records import GroupRecord, group_record
+from broker_sim.coordinator.outcome import Client
+from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -36,8 +36,11 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         if member_id != NO_MEMBER:
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id))
             return
-        group = shard.groups[request.group_id] = Group(request.group_id, state_ts_ms=shard.now_ms)
+        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
         group_is_new = True
+    elif not isinstance(group, ClassicGroup):
+        shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        return
     error: JoinGroupResponse | None = None
     if not _has_room(group, member_id, shard.settings.max_group_size):
         forget_member(shard, group, member_id)
@@ -46,7 +49,7 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         error = join_error(client.api_version, Err.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
     elif group.state is State.DEAD:
         error = join_error(client.api_version, Err.COORDINATOR_NOT_AVAILABLE, member_id)
-    elif not group.supports(request.protocol_type, [p.name for p in request.protocols]):
+    elif not group.supports(request.protocol_type, request.protocols):
         error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == NO_MEMBER:
         error = _join_new(shard, group, token, client, request)
@@ -78,12 +81,19 @@ class NewGroupWrite(Write):
 
     def refuse(self, shard: ShardState, error: Err) -> None:
         """Who waits in it is told why; where it is merely late nobody is."""
-        group = shard.groups.get(self.group_id)
+        group = shard.classic(self.group_id)
         if group is None or error is Err.REQUEST_TIMED_OUT:
             return
         mapped = shard.settings.policy.sync_errors.get(error, error)
-        for member in list(group.members.values()):
+        for member in group.members.values():
             answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+
+    def revert(self, shard: ShardState) -> None:
+        """The group has never been."""
+        group = shard.classic(self.group_id)
+        if group is None:
+            return
+        for member in group.members.values():
             shard.cancel(session_key(group, member))
         for member_id in group.pending_members:
             shard.cancel(("pending", group.group_id, member_id))
@@ -99,7 +109,7 @@ class HeldJoin(HeldParked):
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Cut it off, if it still waits."""
-        group = shard.groups.get(self.group_id)
+        group = shard.classic(self.group_id)
         if group is None:
             return
         member = next((m for m in group.members.values() if m.join_token == self.token), None)
@@ -109,7 +119,7 @@ class HeldJoin(HeldParked):
             member.join_token = CUT_OFF
 
 
-def _has_room(group: Group, member_id: str, max_size: int) -> bool:
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether a join fits ``group.max.size`` (acceptJoiningMember)."""
     if group.state in (State.EMPTY, State.DEAD):
         return True
@@ -140,7 +150,7 @@ def rebalance_timeout(request: JoinGroupRequest, client: Client) -> int:
 
 
 def _join_new(
-    shard: ShardState, group: Group, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
     """A join with an empty member id; returns the answer to give now, None if it is parked."""
     instance_id = request.group_instance_id
@@ -157,7 +167,7 @@ def _join_new(
 
 
 def _join_known(
-    shard: ShardState, group: Group, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: ClassicGroup, token: int, client: Client, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
     """A join with a member id; returns the answer to give now, None if it is parked."""
     member_id = request.member_id
@@ -171,7 +181,7 @@ def _join_known(
     if error is not Err.NONE:
         return join_error(client.api_version, error, member_id)
     member = group.members[member_id]
-    unchanged = member.protocols == [(p.name, p.metadata) for p in request.protocols]
+    unchanged = member.says(request.protocols)
     if group.state is State.PREPARING_REBALANCE:
         _update_and_rebalance(shard, group, member, token, client, request)
     elif group.state is State.COMPLETING_REBALANCE:
@@ -187,7 +197,7 @@ def _join_known(
     return None
 
 
-def _add_and_rebalance(shard: ShardState, group: Group, member: Member) -> None:
+def _add_and_rebalance(shard: ShardState, group: ClassicGroup, member: Member) -> None:
     if group.state is State.PREPARING_REBALANCE:
         first = group.generation == 0
         group.new_member_added |= (
@@ -200,16 +210,18 @@ def _add_and_rebalance(shard: ShardState, group: Group, member: Member) -> None:
 
 
 def _update_and_rebalance(
-    shard: ShardState, group: Group, member: Member, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState, group: ClassicGroup, member: Member, token: int, client: Client, request: JoinGroupRequest
 ) -> None:
     update_member(group, member, token, client, request)
     maybe_prepare_rebalance(shard, group)
 
 
-def update_member(group: Group, member: Member, token: int | None, client: Client, request: JoinGroupRequest) -> None:
-    group.set_protocols(member, [(p.name, p.metadata) for p in request.protocols])
-    member.session_timeout_ms = request.session_timeout_ms
-    member.rebalance_timeout_ms = rebalance_timeout(request, client)
+def update_member(
+    group: ClassicGroup, member: Member, token: int | None, client: Client, request: JoinGroupRequest
+) -> None:
+    if not member.says(request.protocols):
+        group.set_protocols(member, [(p.name, p.metadata) for p in request.protocols])
+    group.set_timeouts(member, request.session_timeout_ms, rebalance_timeout(request, client))
     member.join_version = client.api_version
     group.joining += (token is not None) - (member.join_token is not None)
     member.join_token = token
@@ -221,16 +233,16 @@ class StaticWrite(Write):
     __slots__ = ("before", "group_id", "new_id", "old_id", "old_leader", "version")
 
     def __init__(
-        self, group: Group, old_id: str, new_id: str, old_leader: str | None, before: Member, version: int
+        self, group: ClassicGroup, old_id: str, new_id: str, old_leader: str | None, before: Member, version: int
     ) -> None:
-        super().__init__(None, [group_record(group)])
+        super().__init__(None, [group.record()])
         self.group_id, self.old_id, self.new_id, self.old_leader = group.group_id, old_id, new_id, old_leader
         self.before, self.version = before, version
 
     def done(self, shard: ShardState) -> None:
         """Answer without a rebalance: same generation; only from v9 on may a leader know that it leads."""
         self.publish(shard)
-        group = shard.groups.get(self.group_id)
+        group = shard.classic(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None or member.join_token is None:
             return
@@ -243,7 +255,7 @@ class StaticWrite(Write):
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """Undo the replacement."""
-        group = shard.groups.get(self.group_id)
+        group = shard.classic(self.group_id)
         member = None if group is None else group.members.get(self.new_id)
         if group is None or member is None:
             return
@@ -252,15 +264,20 @@ class StaticWrite(Write):
         answer.protocol_type, answer.protocol_name = group.protocol_type, group.protocol
         answer_join(shard, group, member, answer)
         group.set_protocols(member, self.before.protocols)
-        member.session_timeout_ms = self.before.session_timeout_ms
-        member.rebalance_timeout_ms = self.before.rebalance_timeout_ms
+        group.set_timeouts(member, self.before.session_timeout_ms, self.before.rebalance_timeout_ms)
         group.replace_static(self.new_id, self.old_id)
         shard.cancel(("session", group.group_id, self.new_id))
         restart_session(shard, group, member)
 
 
 def replace_static(
-    shard: ShardState, group: Group, old_id: str, new_id: str, token: int, client: Client, request: JoinGroupRequest
+    shard: ShardState,
+    group: ClassicGroup,
+    old_id: str,
+    new_id: str,
+    token: int,
+    client: Client,
+    request: JoinGroupRequest,
 ) -> None:
     """A static member is back without its id: it takes over its old slot, and the old id is fenced."""
     old_leader = group.leader

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import HEARTBEAT_ANSWER, NO_MEMBER, Group, State
-from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver, TimerKey
-from broker_sim.coordinator.rebalance import (
+from broker_sim.coordinator.classic.group import HEARTBEAT_ANSWER, NO_MEMBER, ClassicGroup, State
+from broker_sim.coordinator.classic.rebalance import (
     after_removal,
     answer_join,
     answer_sync,
     forget_member,
     join_error,
+    prepare_rebalance,
     restart_session,
     sync_error,
     try_complete_join,
 )
+from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, Leaver, TimerKey
 from broker_sim.coordinator.state import ShardState
 from kafka_wire.errors import Err
 
 
 def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
     """Heartbeat behind the common gate."""
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     if group is None:
         error = Err.UNKNOWN_MEMBER_ID
     elif group.state is State.DEAD:
@@ -38,7 +39,7 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
 
 def session_expired(shard: ShardState, key: TimerKey) -> None:
     """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
-    group = shard.groups.get(str(key[1]))
+    group = shard.classic(str(key[1]))
     member = None if group is None else group.members.get(str(key[2]))
     if group is not None and member is not None and (member.is_new or not member.is_parked):
         _remove_and_rebalance(shard, group, member.member_id)
@@ -46,19 +47,19 @@ def session_expired(shard: ShardState, key: TimerKey) -> None:
 
 def pending_expired(shard: ShardState, key: TimerKey) -> None:
     """A member that was given an id didn't come back with it."""
-    group = shard.groups.get(str(key[1]))
+    group = shard.classic(str(key[1]))
     if group is not None and group.pending_members.pop(str(key[2]), None) is not None:
         _after_pending_left(shard, group)
 
 
-def _after_pending_left(shard: ShardState, group: Group) -> None:
+def _after_pending_left(shard: ShardState, group: ClassicGroup) -> None:
     if group.state is State.PREPARING_REBALANCE:
         try_complete_join(shard, group)
 
 
 def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
     """LeaveGroup behind the common gate: each leaver has its own answer."""
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     if group is None:
         shard.reply(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
         return
@@ -72,7 +73,7 @@ def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) ->
     shard.answer(token, (Err.NONE, errors), lambda error: (error, []))
 
 
-def _leave_one(shard: ShardState, group: Group, leaver: Leaver, *, rebalance: bool) -> Err:
+def _leave_one(shard: ShardState, group: ClassicGroup, leaver: Leaver, *, rebalance: bool) -> Err:
     member_id = leaver.member_id
     if member_id == NO_MEMBER:
         known = None if leaver.instance_id is None else group.static_members.get(leaver.instance_id)
@@ -95,14 +96,22 @@ def _leave_one(shard: ShardState, group: Group, leaver: Leaver, *, rebalance: bo
     return Err.NONE
 
 
-def _remove_and_rebalance(shard: ShardState, group: Group, member_id: str) -> None:
+def _remove_and_rebalance(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
     forget_member(shard, group, member_id)
     after_removal(shard, group)
 
 
-def unload(shard: ShardState, group: Group) -> None:
+def begin(shard: ShardState, group: ClassicGroup) -> None:
+    """It was loaded from the log: sessions begin anew, and one that is too large rebalances."""
+    for member in group.members.values():
+        restart_session(shard, group, member)
+    if len(group.members) > shard.settings.max_group_size:
+        prepare_rebalance(shard, group)
+
+
+def unload(shard: ShardState, group: ClassicGroup) -> None:
     """Answer everything parked with NOT_COORDINATOR."""
-    group.state = State.DEAD
+    group.end()
     for member in group.members.values():
         answer_join(shard, group, member, join_error(member.join_version, Err.NOT_COORDINATOR, member.member_id))
         answer_sync(shard, member, sync_error(Err.NOT_COORDINATOR))

@@ -1,4 +1,5 @@
-"""Members that do again what they did - Heartbeat, JoinGroup, SyncGroup - beside the general path: the same bytes, timers and records.
+"""Members that do again what they did - Heartbeat, JoinGroup, SyncGroup, OffsetCommit - with what is remembered of it and without: the
+same bytes, timers and records.
 
 As in test_fast_paths, two clusters run side by side. Here groups rebalance all the time, each member on a connection of its own.
 """
@@ -6,14 +7,11 @@ As in test_fast_paths, two clusters run side by side. Here groups rebalance all 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from typing import Any
 
 import pytest
 
-from broker_sim.coordinator.group import Group, Member, State
-from broker_sim.handlers import k11_join_group, k12_heartbeat, k14_sync_group
-from broker_sim.runtime import repeated_requests
+from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
+from broker_sim.coordinator.shard import Shard
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -30,27 +28,11 @@ GROUP = "g1"
 SEATS = 12
 
 
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each short way was taken; as many connections as the test has seats."""
-    out: Counter[str] = Counter()
-
-    def count(module: Any, name: str) -> None:
-        real = getattr(repeated_requests, name)
-
-        def counting(*args: Any) -> Any:
-            result = real(*args)
-            out[name] += result is not None and result is not False
-            return result
-
-        monkeypatch.setattr(module, name, counting)
-
-    count(k11_join_group, "rejoin")
-    count(k12_heartbeat, "beat")
-    count(k14_sync_group, "sync")
+@pytest.fixture(autouse=True)
+def seats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many connections as the test has seats."""
     monkeypatch.setattr(test_fast_paths, "CONNECTIONS", SEATS)
     monkeypatch.setattr(test_fast_paths, "TURNS", 12)
-    return out
 
 
 class Crowd:
@@ -61,9 +43,10 @@ class Crowd:
         self.seats: dict[str, int] = {}  # member id -> connection
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         shard = self.both.slow.runtime.locate(self.both.slow.broker, GROUP)
-        return shard.groups.get(GROUP) or Group(GROUP)  # type: ignore[union-attr]
+        assert isinstance(shard, Shard)
+        return shard.classic(GROUP) or ClassicGroup(GROUP)
 
     def seat(self, member: Member) -> int:
         return self.seats.setdefault(member.member_id, len(self.seats) % SEATS)
@@ -151,9 +134,7 @@ class Steady(random.Random):
 
 @pytest.mark.parametrize("as_version", ["4.1", "3.9"])
 @pytest.mark.parametrize("seed", range(8))
-async def test_members_that_repeat_themselves_get_the_same_bytes(
-    seed: int, as_version: str, taken: Counter[str]
-) -> None:
+async def test_members_that_repeat_themselves_get_the_same_bytes(seed: int, as_version: str) -> None:
     async with pair(seed, as_version) as both:
         crowd = Crowd(both)
         await both.enter(GROUP)
@@ -175,7 +156,7 @@ async def test_members_that_repeat_themselves_get_the_same_bytes(
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_they_wait_alike_for_a_log_that_is_held_up(seed: int, taken: Counter[str]) -> None:
+async def test_they_wait_alike_for_a_log_that_is_held_up(seed: int) -> None:
     async with pair(seed, "4.1") as both:
         crowd = Crowd(both)
         await both.enter(GROUP)
@@ -229,24 +210,14 @@ async def rebalance(crowd: Crowd) -> None:
     both.compare()
 
 
-async def test_whoever_repeats_itself_takes_the_short_ways(taken: Counter[str]) -> None:
+async def test_a_parked_join_of_a_client_that_is_gone_is_forgotten() -> None:
     async with pair(1, "4.1") as both:
         crowd = await settled_group(both)
-        taken.clear()
-        await rebalance(crowd)
-        assert taken == {"beat": 2, "rejoin": 2, "sync": 2}
-
-
-async def test_a_parked_join_of_a_client_that_is_gone_is_forgotten(taken: Counter[str]) -> None:
-    async with pair(1, "4.1") as both:
-        crowd = await settled_group(both)
-        taken.clear()
         members = list(crowd.group.members.values())
         crowd.join(members[0])
         await both.settle()
         crowd.join(members[1])
         await both.settle()
-        assert taken == {"rejoin": 1}
         for side in (both.fast, both.slow):
             assert len(side.runtime._tokens) == 2
             for connection in side.connections:

@@ -6,9 +6,8 @@ them. What the other rooms need for it stands here too: answering parked request
 
 from __future__ import annotations
 
-from broker_sim.coordinator.group import CUT_OFF, NO_GENERATION, NO_MEMBER, Group, Member, State
+from broker_sim.coordinator.classic.group import CUT_OFF, NO_GENERATION, NO_MEMBER, ClassicGroup, Member, State
 from broker_sim.coordinator.outcome import TimerKey
-from broker_sim.coordinator.records import group_record
 from broker_sim.coordinator.state import ShardState, Write
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupResponse
@@ -27,7 +26,7 @@ def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
     )
 
 
-def join_answer(shard: ShardState, group: Group, member: Member, version: int) -> JoinGroupResponse:
+def join_answer(shard: ShardState, group: ClassicGroup, member: Member, version: int) -> JoinGroupResponse:
     """The answer of this generation to a JoinGroup of ``version``: the leader is told all members."""
     nameless = None if version >= 7 and shard.settings.policy.nameless_protocol_is_null else ""
     return JoinGroupResponse(
@@ -45,16 +44,16 @@ def sync_error(error: Err) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)
 
 
-def session_key(group: Group, member: Member) -> TimerKey:
+def session_key(group: ClassicGroup, member: Member) -> TimerKey:
     return ("session", group.group_id, member.member_id)
 
 
-def restart_session(shard: ShardState, group: Group, member: Member) -> None:
+def restart_session(shard: ShardState, group: ClassicGroup, member: Member) -> None:
     """The member was heard of."""
     shard.out.timers.append((("session", group.group_id, member.member_id), shard.now_ms + member.session_timeout_ms))
 
 
-def answer_join(shard: ShardState, group: Group, member: Member, answer: JoinGroupResponse) -> None:
+def answer_join(shard: ShardState, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
     """Answer a parked JoinGroup, if there is one."""
     if member.join_token is not None:
         if member.join_token != CUT_OFF:
@@ -73,7 +72,7 @@ def answer_sync(shard: ShardState, member: Member, answer: SyncGroupResponse) ->
     return True
 
 
-def fail_syncs(shard: ShardState, group: Group, error: Err) -> None:
+def fail_syncs(shard: ShardState, group: ClassicGroup, error: Err) -> None:
     """Clear all assignments and answer every parked SyncGroup (resetAndPropagateAssignmentError)."""
     for member in group.members.values():
         member.assignment = b""
@@ -81,12 +80,12 @@ def fail_syncs(shard: ShardState, group: Group, error: Err) -> None:
             restart_session(shard, group, member)
 
 
-def maybe_prepare_rebalance(shard: ShardState, group: Group) -> None:
+def maybe_prepare_rebalance(shard: ShardState, group: ClassicGroup) -> None:
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY):
         prepare_rebalance(shard, group)
 
 
-def prepare_rebalance(shard: ShardState, group: Group) -> None:
+def prepare_rebalance(shard: ShardState, group: ClassicGroup) -> None:
     """Open the join window: the initial delay for a group that was empty, else the group's rebalance timeout."""
     if group.state is State.COMPLETING_REBALANCE:
         fail_syncs(shard, group, Err.REBALANCE_IN_PROGRESS)
@@ -105,7 +104,7 @@ def prepare_rebalance(shard: ShardState, group: Group) -> None:
 
 def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
-    group = shard.groups.get(str(key[1]))
+    group = shard.classic(str(key[1]))
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return
     if group.in_initial_delay and group.new_member_added and group.initial_delay_left_ms > 0:
@@ -118,14 +117,14 @@ def rebalance_timed_out(shard: ShardState, key: TimerKey) -> None:
         complete_join(shard, group)
 
 
-def try_complete_join(shard: ShardState, group: Group) -> None:
+def try_complete_join(shard: ShardState, group: ClassicGroup) -> None:
     """Close the window early if everybody is in; never during the initial delay, never while a member id is outstanding."""
     everybody = group.joining == len(group.members) and not group.pending_members
     if everybody and not group.in_initial_delay and not group.wedged:
         complete_join(shard, group)
 
 
-def complete_join(shard: ShardState, group: Group) -> None:
+def complete_join(shard: ShardState, group: ClassicGroup) -> None:
     """Close the join window (onCompleteJoin): the silent dynamic members go, the next generation begins."""
     for member in list(group.members.values()):
         if member.join_token is None and member.instance_id is None:
@@ -138,13 +137,12 @@ def complete_join(shard: ShardState, group: Group) -> None:
         return
     shard.cancel(("rebalance", group.group_id))
     group.in_initial_delay = group.new_member_added = False
-    group.generation += 1
-    group.pending_sync.clear()
+    group.begin_generation()
     if not group.members:
         group.protocol = None
         group.fix_subscriptions()
         group.enter(State.EMPTY, shard.now_ms)
-        shard.write(Write(None, [group_record(group)]))
+        shard.write(Write(None, [group.record()]))
         return
     protocol = group.vote(shard.settings.policy.votes_are_counted_in)
     if protocol is None:
@@ -161,7 +159,7 @@ def complete_join(shard: ShardState, group: Group) -> None:
     shard.arm(("sync", group.group_id), group.rebalance_timeout_ms)
 
 
-def _elect_joined_leader(group: Group) -> bool:
+def _elect_joined_leader(group: ClassicGroup) -> bool:
     """Make sure that a member that has joined leads; False if none has."""
     if group.leader is not None and group.members[group.leader].join_token is not None:
         return True
@@ -171,7 +169,7 @@ def _elect_joined_leader(group: Group) -> bool:
     return joined is not None
 
 
-def forget_member(shard: ShardState, group: Group, member_id: str) -> None:
+def forget_member(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
     """Remove a member, if it is one; its parked JoinGroup is answered UNKNOWN_MEMBER_ID, with no id."""
     member = group.members.get(member_id)
     if member is not None:
@@ -180,7 +178,7 @@ def forget_member(shard: ShardState, group: Group, member_id: str) -> None:
         group.remove(member_id)
 
 
-def after_removal(shard: ShardState, group: Group) -> None:
+def after_removal(shard: ShardState, group: ClassicGroup) -> None:
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare_rebalance(shard, group)
     elif group.state is State.PREPARING_REBALANCE:
