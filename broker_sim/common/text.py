@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = [
     "UsageError",
+    "clock",
+    "date",
     "duration_ms",
     "duration_text",
     "installing",
@@ -24,7 +26,8 @@ __all__ = [
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
-LONGEST_MS = 100 * 365 * 86_400_000
+DAY_MS = 86_400_000
+LONGEST_MS = 100 * 365 * DAY_MS
 """A hundred years: what is longer is a mistake."""
 
 
@@ -74,6 +77,23 @@ def duration_text(ms: float) -> str:
     days, hours = divmod(hours, 24) if hours >= 48 else (0, hours)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def clock(ts_ms: int) -> str:
+    """``10:03:11.250``: the time of the day, UTC."""
+    seconds, ms = divmod(ts_ms % DAY_MS, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
+
+
+def date(ts_ms: int) -> str:
+    """``2024-11-03``, from the days since 1970 (proleptic Gregorian)."""
+    days = ts_ms // DAY_MS + 719_468
+    era, day_of_era = divmod(days, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return f"{year_of_era + era * 400 + (month <= 2):04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

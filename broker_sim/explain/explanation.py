@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker_sim.common.text import duration_text, nearest, visible
+from broker_sim.common.text import clock, date, duration_text, nearest, visible
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
-from broker_sim.explain.phrases import clock, count, date, incident_words, joined, listed, span_words
+from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
 from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
 
 __all__ = ["explain", "recent"]

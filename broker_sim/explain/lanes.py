@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker_sim.explain.canvas import Canvas
+from broker_sim.drawing.canvas import Canvas
+from broker_sim.drawing.scale import Scale
 from broker_sim.explain.phrases import count
-from broker_sim.explain.scale import Scale
 from broker_sim.explain.scene import Lane, Mark
 
 __all__ = ["draw_lane"]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Rebalance
-from broker_sim.explain.phrases import after, because, clock, count, incident_words, listed, outcome_of, span_title
+from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
 
 __all__ = ["Moment", "is_trouble", "moments"]
 

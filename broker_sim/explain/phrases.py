@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.rebalances import Cause
 
-__all__ = ["after", "because", "clock", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
+__all__ = ["after", "because", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
 
-DAY_MS = 86_400_000
 LISTED = 4
 LONGEST_QUOTE = 160
-
-
-def clock(ts_ms: int) -> str:
-    """``10:03:11.250``: the time of the day, UTC."""
-    seconds, ms = divmod(ts_ms % DAY_MS, 1000)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
-
-
-def date(ts_ms: int) -> str:
-    """``2024-11-03``, from the days since 1970 (proleptic Gregorian)."""
-    days = ts_ms // DAY_MS + 719_468
-    era, day_of_era = divmod(days, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return f"{year_of_era + era * 400 + (month <= 2):04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"
 
 
 def after(ms: int | None) -> str:

@@ -6,20 +6,24 @@ No network, no fonts and no scripts from elsewhere. The SVG has none at all; the
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from broker_sim.common.text import duration_text
-from broker_sim.explain.canvas import Canvas, escaped
+from markupsafe import Markup
+
+from broker_sim.common.text import clock, date, duration_text
+from broker_sim.drawing.canvas import Canvas
+from broker_sim.drawing.colours import FONT, HUES, picture_css
+from broker_sim.drawing.pages import page
+from broker_sim.drawing.sheet import Sheet
 from broker_sim.explain.events import Event
 from broker_sim.explain.explanation import Paragraph, header, paragraphs, standing
 from broker_sim.explain.history import history
 from broker_sim.explain.lanes import draw_lane
 from broker_sim.explain.model import History, Incident, Span
-from broker_sim.explain.phrases import clock, count, date, incident_words, span_words
+from broker_sim.explain.phrases import count, incident_words, span_words
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
 from broker_sim.explain.scene import Band, Scene, scene
 from broker_sim.explain.story import tell
-from broker_sim.explain.style import HUES, SCRIPT, page_css, picture_css
 
 __all__ = ["html", "svg"]
 
@@ -68,17 +72,13 @@ def html(events: Iterable[Event], group: str, title: str | None = None) -> str:
     picture = _Picture(scene(past, MOST_LANES))
     picture.draw()
     lead, *told = _told(past, group)
-    seen: set[int] = set()
-    rows = "\n".join(_item(paragraph, seen) for paragraph in told)
-    name = escaped(title or f"{group}: rebalances of a consumer group")
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{page_css()}</style></head><body><main>\n{picture.document()}\n"
-        '<p class="hint">Point at anything for its story, click a generation for its paragraph; Ctrl and the wheel zoom, dragging '
-        "moves, a double click shows all again.</p>\n"
-        f'<h2>What happened</h2>\n<p class="lead">{escaped(lead.text)}</p>\n<ol>\n{rows}\n</ol>\n'
-        f'</main><div id="tip"></div><script>{SCRIPT}</script></body></html>\n'
+    return page(
+        "explain/timeline.html",
+        title=title or f"{group}: rebalances of a consumer group",
+        font=Markup(FONT),
+        picture=Markup(picture.document()),
+        lead=lead.text,
+        told=_anchored(told),
     )
 
 
@@ -88,28 +88,27 @@ def _told(past: History, group: str) -> list[Paragraph]:
     return [Paragraph(past.first_ms, "lead", header(past)), *paragraphs(past)]
 
 
-def _item(paragraph: Paragraph, seen: set[int]) -> str:
-    anchor = "" if paragraph.ts_ms in seen or paragraph.kind == "note" else f' id="at{paragraph.ts_ms}"'
-    if anchor:
-        seen.add(paragraph.ts_ms)
-    when = f"<time>{clock(paragraph.ts_ms)}</time>"
-    return f'<li class="{paragraph.kind}"{anchor}>{when}<span>{escaped(paragraph.text)}</span></li>'
+def _anchored(told: Iterable[Paragraph]) -> Iterator[dict[str, str]]:
+    """Paragraphs for the page. The first one of a moment that is no note has an anchor: a click on a generation leads to it."""
+    seen: set[int] = set()
+    for one in told:
+        anchor = "" if one.ts_ms in seen or one.kind == "note" else f"at{one.ts_ms}"
+        if anchor:
+            seen.add(one.ts_ms)
+        yield {"kind": one.kind, "anchor": anchor, "clock": clock(one.ts_ms), "text": one.text}
 
 
 class _Picture:
     def __init__(self, what: Scene) -> None:
         self.scene = what
-        self.canvas = Canvas()
-        self.scale = what.scale(WIDTH - LEFT - RIGHT)
+        self.sheet = Sheet(WIDTH, left=LEFT, right=RIGHT, span=(what.from_ms, what.to_ms, what.active))
+        self.canvas, self.x = self.sheet.canvas, self.sheet.x
         self.rows = self._rows([*what.log_spans, *what.fault_spans])
         self.lanes_y = RIBBON_Y + RIBBON_HEIGHT + 10
         self.notes = bool(what.incidents)
         self.lanes_y += ROW * (len(self.rows) + self.notes) + (8 if self.rows or self.notes else 0)
         self.bottom = self.lanes_y + sum(_height(lane.folded) for lane in what.lanes) + 6
         self.height = self.bottom + 60.0
-
-    def x(self, ts_ms: float) -> float:
-        return LEFT + self.scale.x(ts_ms)
 
     def _rows(self, spans: list[Span]) -> list[list[Span]]:
         """Spans that don't overlap share a row with their labels, those of one log and faults apart."""
@@ -130,14 +129,8 @@ class _Picture:
         return rows[:MOST_ROWS]
 
     def document(self) -> str:
-        body = "\n".join(self.canvas.parts)
-        name = escaped(f"Timeline of group {self.scene.past.group}")
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" viewBox="0 0 {WIDTH} {self.height:.0f}" '
-            f'width="{WIDTH}" height="{self.height:.0f}" role="img" aria-label="{name}"><title>{name}</title>'
-            f"<style>{picture_css()}</style>{_DEFINITIONS}"
-            f'<rect class="bg" width="{WIDTH}" height="{self.height:.0f}"/>\n{body}\n</svg>'
-        )
+        says = f"Timeline of group {self.scene.past.group}"
+        return self.sheet.document(self.height, "timeline", says, alone=picture_css() + _CUT)
 
     def draw(self) -> None:
         self._header()
@@ -148,9 +141,9 @@ class _Picture:
         self._incidents()
         y = float(self.lanes_y)
         for lane in self.scene.lanes:
-            draw_lane(self.canvas, lane, y, _height(lane.folded), LEFT, self.scale)
+            draw_lane(self.canvas, lane, y, _height(lane.folded), LEFT, self.sheet.scale)
             y += _height(lane.folded)
-        self._cuts()
+        self.sheet.cuts(RIBBON_Y - 4, self.bottom, "edge cut", labels=self.bottom + 14)
         self._legend()
 
     # --- around ---------------------------------------------------------------------------------------------------------
@@ -178,27 +171,11 @@ class _Picture:
         self.canvas.line(24, top, WIDTH - RIGHT, top, "grid")
 
     def _axis(self) -> None:
-        for at, label in self.scale.ticks(96, 62):
-            x = LEFT + at
-            self.canvas.line(x, RIBBON_Y - 18, x, RIBBON_Y - 3, "grid")
-            self.canvas.line(x, RIBBON_Y + RIBBON_HEIGHT + 3, x, self.bottom, "grid")
-            self.canvas.text(x + 4, RIBBON_Y - 10, label, "muted small")
+        above, below = (RIBBON_Y - 18, RIBBON_Y - 3), (RIBBON_Y + RIBBON_HEIGHT + 3, self.bottom)
+        self.sheet.times(RIBBON_Y - 10, above, below, apart=96, room=62)
         day = date(self.scene.from_ms)
         self.canvas.text(24, RIBBON_Y - 10, f"{day} UTC", "muted small")
         self.canvas.text(24, RIBBON_Y + 17, "generation", "muted h2")
-
-    def _cuts(self) -> None:
-        """Where idle time was left out."""
-        for cut in self.scale.segments:
-            if not cut.cut:
-                continue
-            x = LEFT + (cut.start + cut.end) / 2
-            words = f"{duration_text(cut.to_ms - cut.from_ms)} in which nothing happened are drawn shorter"
-            top = RIBBON_Y - 4
-            zigzag = f"M{x - 3:.1f} {top}" + "l6 4l-6 4" * int((self.bottom - top) / 8)
-            self.canvas.path(zigzag, "edge cut", words)
-            if cut.end - cut.start > 46:
-                self.canvas.text(x, self.bottom + 14, duration_text(cut.to_ms - cut.from_ms), "muted small mid", words)
 
     # --- generations ----------------------------------------------------------------------------------------------------
 
@@ -335,7 +312,7 @@ class _Picture:
         self.height = y + 24
 
 
-_DEFINITIONS = "<style>.cut{fill:none;stroke-width:3}</style>"
+_CUT = ".cut{fill:none;stroke-width:3}"
 
 
 def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:

@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from broker_sim.common.text import clock
+from broker_sim.drawing.scale import Scale
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
-from broker_sim.explain.phrases import because, call_words, clock, incident_words
+from broker_sim.explain.phrases import because, call_words, incident_words
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
-from broker_sim.explain.scale import Scale
 
 __all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
-from broker_sim.explain.phrases import after, because, clock, count, joined, listed, member, quoted, span_words, times
+from broker_sim.explain.phrases import after, because, count, joined, listed, member, quoted, span_words, times
 from broker_sim.explain.rebalances import DEAD
 
 __all__ = ["life_of", "tell", "tell_stretch"]

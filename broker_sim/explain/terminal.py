@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterable
 from itertools import groupby
 
-from broker_sim.common.text import duration_text
+from broker_sim.common.text import clock, date, duration_text
+from broker_sim.drawing.scale import Scale
 from broker_sim.explain.events import Event
 from broker_sim.explain.explanation import standing
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History, Rebalance
-from broker_sim.explain.phrases import because, clock, date, incident_words, outcome_of
+from broker_sim.explain.phrases import because, incident_words, outcome_of
 from broker_sim.explain.rebalances import EMPTY, STABLE
-from broker_sim.explain.scale import Scale
 from broker_sim.explain.scene import Band, Lane, Scene, scene
 
 __all__ = ["timeline"]

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import clock, count, date, joined, times
+from broker_sim.common.text import clock, date, duration_text
+from broker_sim.explain.phrases import count, joined, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import clock, count, joined
+from broker_sim.common.text import clock, duration_text
+from broker_sim.explain.phrases import count, joined
 from broker_sim.pipeline.phrases import named
 from broker_sim.pipeline.tables.stuck_partitions import APIS, ASKING, UNAVAILABLE
 

@@ -3,7 +3,7 @@
     spark-submit --master spark://HOST:7077 --py-files OUT.zip OUT.py run --input hdfs:///logs --out hdfs:///tables
 
 Rules:
-1. It holds broker_sim and protocol as they run here, Python files alone; `OUT.py` beside it is the program to submit, three lines.
+1. It holds broker_sim and protocol as they run here, Python files and templates; `OUT.py` beside it is the program to submit.
 2. What it can't hold (compiled libraries) has to be on every machine: `NEEDS`. Where something is missing, importing the pipelines from
    the archive says all of it in one line, with the machine's name. PySpark comes with Spark.
 3. The same files make the same archive, byte by byte. A file that is no archive of ours is not written over.
@@ -28,8 +28,13 @@ from broker_sim.common.text import UsageError
 
 __all__ = ["ENTRY", "NEEDS", "Archive", "check_this_machine", "package", "register", "ship"]
 
-NEEDS = {"google_crc32c": "google-crc32c", "pyarrow": "pyarrow>=18", "pandas": "pandas>=2.2,<3"}
-"""Module -> what to install, on the driver and on every executor."""
+NEEDS = {
+    "google_crc32c": "google-crc32c",
+    "jinja2": "jinja2>=3.1",
+    "pyarrow": "pyarrow>=18",
+    "pandas": "pandas>=2.2,<3",
+}
+"""Module -> what to install, on the driver and on every executor: which of them draws the report is the cluster's choice."""
 
 LEAST_PYTHON = (3, 11)
 
@@ -110,7 +115,7 @@ def package(path: Path) -> Archive:
             modules = 0
             for name, data in _modules():
                 archive.writestr(zipfile.ZipInfo(name, _WHEN), data, zipfile.ZIP_DEFLATED)
-                modules += 1
+                modules += name.endswith(".py")
         scratch.replace(path)
         entry.write_text(ENTRY.format(archive=path.name, entry=entry.name))
     except OSError as error:
@@ -133,17 +138,17 @@ def _see_that_they_are_ours(path: Path, entry: Path) -> None:
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:
-    """Every Python file, by its name in the archive; sorted. They may be in an archive themselves."""
+    """Every Python file and template, by its name in the archive; sorted. They may be in an archive themselves."""
     for name in _PACKAGES:
-        yield from _python_files(files(name), name)
+        yield from _files(files(name), name)
 
 
-def _python_files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
+def _files(directory: Any, name: str) -> Iterator[tuple[str, bytes]]:
     for item in sorted(directory.iterdir(), key=lambda each: str(each.name)):
         if item.is_dir():
             if item.name != "__pycache__":
-                yield from _python_files(item, f"{name}/{item.name}")
-        elif item.name.endswith(".py"):
+                yield from _files(item, f"{name}/{item.name}")
+        elif item.name.endswith((".py", ".html")):
             yield f"{name}/{item.name}", item.read_bytes()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from broker_sim.explain.phrases import clock, date, joined
+from broker_sim.common.text import clock, date
+from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.facts import Row
 
 __all__ = ["cause", "ended", "named", "on_its_day", "short_member", "when", "who"]

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.clock import stopwatch
 from broker_sim.common.commandline import handling
-from broker_sim.common.text import UsageError
-from broker_sim.explain.phrases import clock, count
+from broker_sim.common.text import UsageError, clock
+from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
 from broker_sim.pipeline.output import Folder, is_remote

@@ -9,9 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from broker_sim.explain.picture import html, svg
-from broker_sim.explain.scale import Scale
 from broker_sim.explain.terminal import timeline
-from tests.explain.journals import START_MS, Script
+from tests.explain.journals import Script
 from tests.explain.test_words import crashed, expires, moved, stuck
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -186,33 +185,6 @@ def test_an_empty_journal_has_a_picture_too(events: list[dict[str, object]]) -> 
     ElementTree.fromstring(svg(events, "billing").encode())
     assert "The journal holds nothing of group" in html(events, "billing")
     assert timeline(events, "billing") == "The journal holds nothing of group 'billing'."
-
-
-# --- the scale ------------------------------------------------------------------------------------------------------------
-
-
-def test_idle_time_is_cut_and_the_rest_keeps_its_proportions() -> None:
-    hour = 3_600_000
-    scale = Scale(
-        START_MS, START_MS + hour, 100, [(START_MS, START_MS + 4000), (START_MS + hour - 4000, START_MS + hour)]
-    )
-    assert [segment.cut for segment in scale.segments] == [False, True, False]
-    assert scale.x(START_MS) == 0
-    assert scale.x(START_MS + hour) == 100
-    assert scale.x(START_MS + 4000) == pytest.approx(100 - scale.x(START_MS + hour - 4000))
-    assert scale.x(START_MS + 4000) > 20
-
-
-def test_nothing_is_cut_where_nothing_is_idle() -> None:
-    scale = Scale(0, 10_000, 100, [(0, 10_000)])
-    assert [scale.x(ts_ms) for ts_ms in (-5, 0, 2500, 10_000, 20_000)] == [0, 0, 25, 100, 100]
-    assert scale.ticks(20, 20) == [
-        (0.0, "00:00:00"),
-        (20.0, "00:00:02"),
-        (40.0, "00:00:04"),
-        (60.0, "00:00:06"),
-        (80.0, "00:00:08"),
-    ]
 
 
 def test_a_group_that_was_loaded_has_its_band_again() -> None:

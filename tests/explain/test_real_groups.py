@@ -111,7 +111,7 @@ async def test_a_member_joins(kafka: Cluster, connect: Connect) -> None:
 
 
 def began(kafka: Cluster, generation: int) -> str:
-    from broker_sim.explain.phrases import clock
+    from broker_sim.common.text import clock
 
     past = history(kafka.journal.events, "billing")
     return next(clock(one.began_ms) for one in past.rebalances if one.generation == generation)

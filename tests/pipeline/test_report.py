@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker_sim.explain.scale import Scale
+from broker_sim.drawing.scale import Scale
 from broker_sim.pipeline.facts import Facts
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.report import lanes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_sim.common.text import duration_text
-from broker_sim.pipeline.report.sheet import NAME, Sheet, number
+from broker_sim.pipeline.report.sheet import NAME, Chart, number
 
 __all__ = ["churn"]
 
@@ -26,8 +26,8 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     narrow = width < 600
     left, right = (0, 4) if narrow else (170, 150)
     row_height = 40 if narrow else ROW
-    sheet = Sheet(width, "Members that came and went")
-    canvas = sheet.canvas
+    chart = Chart(width, "Members that came and went")
+    canvas = chart.canvas
     numbers = [_numbers(row) for row in rows]
     most = max((sum(each.values()) for each in numbers), default=1) or 1
     for position, (row, told) in enumerate(zip(rows, numbers, strict=True)):
@@ -59,7 +59,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
         canvas.rect(x, y - 9, 12, 11, style, radius=2)
         canvas.text(x + 18, y, words, "muted small")
         x += 36 + 6 * len(words)
-    return sheet.document(y + 10)
+    return chart.drawn(y + 10)
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, int]:

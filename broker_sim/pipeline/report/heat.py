@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_sim.pipeline.report.sheet import NARROW, Sheet, number
+from broker_sim.pipeline.report.sheet import NARROW, Chart, number
 
 __all__ = ["heat"]
 
@@ -20,21 +20,21 @@ def heat(rows: Sequence[Mapping[str, Any]], jammed: Iterable[int], width: int) -
     by_partition = {int(row["log_partition"]): row for row in rows}
     known = max((int(row["partitions"] or 0) for row in rows), default=0)
     count = min(max(known, max(by_partition, default=-1) + 1, 1), MOST_CELLS)
-    sheet = Sheet(width, "Records by partition of __consumer_offsets")
+    chart = Chart(width, "Records by partition of __consumer_offsets")
     columns = _columns(count, width)
     size = min(width / columns, 58.0)
     most = max([DARK / count, *(float(row["share"] or 0) for row in rows)])
     stuck = set(jammed)
     for partition in range(count):
         x, y = (partition % columns) * size, (partition // columns) * size
-        _cell(sheet, partition, by_partition.get(partition), (x, y, size), most, partition in stuck)
+        _cell(chart, partition, by_partition.get(partition), (x, y, size), most, partition in stuck)
     bottom = -(-count // columns) * size
-    _legend(sheet, bottom + 12, most, any(row["misplaced"] for row in rows), bool(stuck))
+    _legend(chart, bottom + 12, most, any(row["misplaced"] for row in rows), bool(stuck))
     busiest = max(rows, key=lambda row: row["records"], default=None)
     told = (
         "" if busiest is None else f"The busiest is partition {busiest['log_partition']} with {busiest['share']:.0%}."
     )
-    return sheet.document(bottom + 34, told)
+    return chart.drawn(bottom + 34, told)
 
 
 def _columns(count: int, width: int) -> int:
@@ -43,7 +43,7 @@ def _columns(count: int, width: int) -> int:
 
 
 def _cell(
-    sheet: Sheet,
+    chart: Chart,
     partition: int,
     row: Mapping[str, Any] | None,
     place: tuple[float, float, float],
@@ -51,7 +51,7 @@ def _cell(
     stuck: bool,
 ) -> None:
     x, y, size = place
-    canvas, gap = sheet.canvas, 2 if size > 14 else 0.5
+    canvas, gap = chart.canvas, 2 if size > 14 else 0.5
     share = 0.0 if row is None else float(row["share"] or 0)
     words = f"__consumer_offsets-{partition}: nothing in it"
     if row is not None:
@@ -84,8 +84,8 @@ def _cell(
     canvas.end_group()
 
 
-def _legend(sheet: Sheet, y: float, most: float, misplaced: bool, stuck: bool) -> None:
-    canvas, x = sheet.canvas, 26.0
+def _legend(chart: Chart, y: float, most: float, misplaced: bool, stuck: bool) -> None:
+    canvas, x = chart.canvas, 26.0
     canvas.text(0, y + 10, "0 %", "muted small")
     for step in range(LEGEND_STEPS):
         canvas.parts.append(f'<g style="opacity:{0.12 + 0.88 * step / (LEGEND_STEPS - 1):.2f}">')

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import clock
+from broker_sim.common.text import clock, duration_text
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.phrases import cause, ended
 from broker_sim.pipeline.report.sheet import merged, number

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_sim.explain.phrases import clock, times
-from broker_sim.pipeline.report.sheet import Sheet, number, short
+from broker_sim.common.text import clock
+from broker_sim.explain.phrases import times
+from broker_sim.pipeline.report.sheet import Chart, number, short
 
 __all__ = ["committed", "lag"]
 
@@ -24,38 +25,38 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
 
     Where no lag is known, the commits alone are drawn.
     """
-    sheet = Sheet(SMALL, f"Lag of {group}", left=LEFT, right=6, span=time)
+    chart = Chart(SMALL, f"Lag of {group}", left=LEFT, right=6, span=time, every=True)
     known = [point for point in points if point["lag"] is not None]
     most = max((int(point["lag"]) for point in known), default=0)
     now = _now(points, known, most)
-    _head(sheet, group, now)
-    sheet.axis(TOP, BOTTOM + RATE, apart=84)
-    _background(sheet, stuck, rebalancing, BOTTOM + RATE)
+    _head(chart, group, now)
+    chart.axis(TOP, BOTTOM + RATE, apart=84)
+    _background(chart, stuck, rebalancing, BOTTOM + RATE)
     if known:
-        _scale(sheet, 0, max(most, 1))
+        _scale(chart, 0, max(most, 1))
         height = BOTTOM - TOP
-        places = [(_middle(sheet, p), BOTTOM - height * int(p["lag"]) / max(most, 1), p) for p in known]
-        canvas = sheet.canvas
+        places = [(_middle(chart, p), BOTTOM - height * int(p["lag"]) / max(most, 1), p) for p in known]
+        canvas = chart.canvas
         for piece in _pieces(points):
-            curve = [(_middle(sheet, p), BOTTOM - height * int(p["lag"]) / max(most, 1)) for p in piece]
+            curve = [(_middle(chart, p), BOTTOM - height * int(p["lag"]) / max(most, 1)) for p in piece]
             line = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
             canvas.path(f"M{curve[0][0]:.1f} {BOTTOM}L{line}L{curve[-1][0]:.1f} {BOTTOM}Z", "area")
             canvas.path(f"M{line}", "curve")
-        _deletions(sheet, points, BOTTOM)
+        _deletions(chart, points, BOTTOM)
         peak = max(places, key=lambda place: int(place[2]["lag"]))
         if most:
             words = f"{clock(int(peak[2]['window_start_ms']))}  lag {number(most)}, the most"
             canvas.circle(peak[0], peak[1], 3.2, "note", words)
-    _rates(sheet, points)
-    sheet.cuts(TOP - 4, BOTTOM + RATE)
-    return _always(sheet.document(BOTTOM + RATE + 6, now))
+    _rates(chart, points)
+    chart.cuts(TOP - 4, BOTTOM + RATE)
+    return chart.drawn(BOTTOM + RATE + 6, now)
 
 
 def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
     """The committed offset of one partition of one group, its log's end where known, and each fall of it."""
-    sheet = Sheet(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time)
+    chart = Chart(SMALL, f"Committed offset of {key}", left=LEFT, right=8, span=time, every=True)
     told = f"went back {times(len(falls))}" if falls else ""
-    _head(sheet, key, told, bad=bool(falls))
+    _head(chart, key, told, bad=bool(falls))
     steps = _steps(points, falls)
     values = [value for _, value in steps if value is not None] + [
         int(p["end"]) for p in points if p["end"] is not None
@@ -68,58 +69,53 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
     def y(value: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * (value - low) / (high - low)
 
-    sheet.axis(TOP, BOTTOM, apart=84)
-    _background(sheet, stuck, (), BOTTOM)
-    _scale(sheet, low, high)
+    chart.axis(TOP, BOTTOM, apart=84)
+    _background(chart, stuck, (), BOTTOM)
+    _scale(chart, low, high)
     _stairs(
-        sheet, [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]], y, "ends"
+        chart, [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]], y, "ends"
     )
-    _stairs(sheet, steps, y, "curve")
-    _deletions(sheet, [{**p, "deleted": p["committed"] is None} for p in points], BOTTOM)
+    _stairs(chart, steps, y, "curve")
+    _deletions(chart, [{**p, "deleted": p["committed"] is None} for p in points], BOTTOM)
     for fall in falls:
-        _fall(sheet, fall, y)
-    sheet.cuts(TOP - 4, BOTTOM)
-    return _always(sheet.document(BOTTOM + 8, told))
+        _fall(chart, fall, y)
+    chart.cuts(TOP - 4, BOTTOM)
+    return chart.drawn(BOTTOM + 8, told)
 
 
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def _always(svg: str) -> str:
-    """Small pictures are the same on every screen."""
-    return svg.replace('class="chart narrow"', 'class="chart"').replace('class="chart wide"', 'class="chart"')
+def _head(chart: Chart, name: str, now: str, *, bad: bool = False) -> None:
+    room = chart.width - 6.2 * len(now) - 16
+    chart.canvas.text(0, 14, name, "ink name", name, room=room)
+    chart.canvas.text(chart.width - 2, 14, now, "bad end small" if bad else "muted end small")
 
 
-def _head(sheet: Sheet, name: str, now: str, *, bad: bool = False) -> None:
-    room = sheet.width - 6.2 * len(now) - 16
-    sheet.canvas.text(0, 14, name, "ink name", name, room=room)
-    sheet.canvas.text(sheet.width - 2, 14, now, "bad end small" if bad else "muted end small")
+def _middle(chart: Chart, point: Row) -> float:
+    return chart.x(int(point["window_start_ms"]) + int(point["window_ms"]) / 2)
 
 
-def _middle(sheet: Sheet, point: Row) -> float:
-    return sheet.x(int(point["window_start_ms"]) + int(point["window_ms"]) / 2)
-
-
-def _scale(sheet: Sheet, low: float, high: float) -> None:
+def _scale(chart: Chart, low: float, high: float) -> None:
     for value, y in ((low, BOTTOM), (high, TOP)):
-        sheet.canvas.line(LEFT, y, sheet.width - sheet.right, y, "grid")
-        sheet.canvas.text(LEFT - 5, y + 4, short(value), "muted small end", number(value))
+        chart.canvas.line(LEFT, y, chart.width - chart.right, y, "grid")
+        chart.canvas.text(LEFT - 5, y + 4, short(value), "muted small end", number(value))
 
 
-def _background(sheet: Sheet, stuck: Spans, rebalancing: Spans, bottom: float) -> None:
+def _background(chart: Chart, stuck: Spans, rebalancing: Spans, bottom: float) -> None:
     """When the group rebalanced and when its partition was stuck; spans that share a pixel are one."""
     for spans, style, words in ((rebalancing, "prepare veil", "rebalancing"), (stuck, "bad faint", "stuck")):
         drawn = -1.0
         for from_ms, to_ms in spans:
-            x, end = sheet.x(from_ms), sheet.x(to_ms)
+            x, end = chart.x(from_ms), chart.x(to_ms)
             if end - drawn < 1:
                 continue
             drawn = max(end, x + 1)
             title = f"{words} from {clock(from_ms)} to {clock(to_ms)}"
-            sheet.canvas.rect(x, TOP, max(end - x, 1), bottom - TOP, style, title)
+            chart.canvas.rect(x, TOP, max(end - x, 1), bottom - TOP, style, title)
 
 
-def _rates(sheet: Sheet, points: Sequence[Row]) -> None:
+def _rates(chart: Chart, points: Sequence[Row]) -> None:
     """Commits of each window as a column, all in one path."""
     most = max((int(point["commits"]) for point in points), default=0)
     if not most:
@@ -128,12 +124,12 @@ def _rates(sheet: Sheet, points: Sequence[Row]) -> None:
     d = []
     for point in points:
         if point["commits"]:
-            x = sheet.x(int(point["window_start_ms"]))
-            width = max(sheet.x(int(point["window_start_ms"]) + int(point["window_ms"])) - x - 0.4, 0.8)
+            x = chart.x(int(point["window_start_ms"]))
+            width = max(chart.x(int(point["window_start_ms"]) + int(point["window_ms"])) - x - 0.4, 0.8)
             height = max((RATE - 5) * int(point["commits"]) / most, 1.0)
             d.append(f"M{x:.1f} {base}v-{height:.1f}h{width:.1f}v{height:.1f}Z")
-    sheet.canvas.path("".join(d), "rate", f"commits: at most {number(most)} in one window")
-    sheet.canvas.text(LEFT - 5, base - 2, "commits", "muted tight end")
+    chart.canvas.path("".join(d), "rate", f"commits: at most {number(most)} in one window")
+    chart.canvas.text(LEFT - 5, base - 2, "commits", "muted tight end")
 
 
 def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
@@ -158,16 +154,16 @@ def _pieces(points: Iterable[Row]) -> list[list[Row]]:
     return [piece for piece in found if piece]
 
 
-def _deletions(sheet: Sheet, points: Iterable[Row], bottom: float) -> None:
+def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
     """A mark where committed offsets were deleted."""
     before = 0
     for point in points:
         gone = int(point["deleted"] or 0)
         if gone > before:
-            x = _middle(sheet, point)
-            sheet.canvas.group(f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired")
-            sheet.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
-            sheet.canvas.end_group()
+            x = _middle(chart, point)
+            chart.canvas.group(f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired")
+            chart.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
+            chart.canvas.end_group()
         before = gone
 
 
@@ -185,12 +181,12 @@ def _steps(points: Iterable[Row], falls: Iterable[Row]) -> list[tuple[int, int |
     return [(ts_ms, value) for ts_ms, _, value in sorted(found, key=lambda step: step[:2])]
 
 
-def _stairs(sheet: Sheet, steps: Sequence[tuple[int, int | None]], y: Any, style: str) -> None:
+def _stairs(chart: Chart, steps: Sequence[tuple[int, int | None]], y: Any, style: str) -> None:
     """A stair from value to value, which ends where there is none."""
     d, up = "", False
     last = (-1.0, -1.0)
     for ts_ms, value in steps:
-        x = round(sheet.x(ts_ms), 1)
+        x = round(chart.x(ts_ms), 1)
         if value is None:
             d, up = d + (f"H{x}" if up else ""), False
             continue
@@ -201,21 +197,21 @@ def _stairs(sheet: Sheet, steps: Sequence[tuple[int, int | None]], y: Any, style
             d += f"H{place[0]}V{place[1]}"
         last = place
     if d:
-        sheet.canvas.path(d + (f"H{sheet.width - sheet.right}" if up else ""), style)
+        chart.canvas.path(d + (f"H{chart.width - chart.right}" if up else ""), style)
 
 
-def _fall(sheet: Sheet, fall: Row, y: Any) -> None:
-    x, high, low = sheet.x(int(fall["at_ms"])), y(int(fall["from_offset"])), y(int(fall["to_offset"]))
+def _fall(chart: Chart, fall: Row, y: Any) -> None:
+    x, high, low = chart.x(int(fall["at_ms"])), y(int(fall["from_offset"])), y(int(fall["to_offset"]))
     how = f" ({fall['how']})" if fall["how"] else ""
     words = (
         f"{clock(int(fall['at_ms']))}  from {number(fall['from_offset'])} back to {number(fall['to_offset'])}, "
         f"by {number(fall['by'])}{how}"
     )
-    sheet.canvas.group(words)
-    sheet.canvas.path(f"M{x:.1f} {high:.1f}V{low:.1f}M{x - 3.5:.1f} {low - 5:.1f}L{x:.1f} {low:.1f}l3.5 -5", "fall")
-    sheet.canvas.circle(x, low, 3, "bad")
-    anchor = "bad small end" if x > sheet.width - 70 else "bad small"
-    sheet.canvas.text(
-        x + (-8 if x > sheet.width - 70 else 8), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
+    chart.canvas.group(words)
+    chart.canvas.path(f"M{x:.1f} {high:.1f}V{low:.1f}M{x - 3.5:.1f} {low - 5:.1f}L{x:.1f} {low:.1f}l3.5 -5", "fall")
+    chart.canvas.circle(x, low, 3, "bad")
+    anchor = "bad small end" if x > chart.width - 70 else "bad small"
+    chart.canvas.text(
+        x + (-8 if x > chart.width - 70 else 8), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
     )
-    sheet.canvas.end_group()
+    chart.canvas.end_group()

@@ -1,22 +1,18 @@
-"""A picture with time from left to right, and a picture without: what every chart of the report begins with.
+"""What every chart of the report begins with.
 
 Rules:
 1. Every chart is a function of rows and a width, so that the page can hold a wide one and one for a phone.
-2. Time is that of `broker_sim.explain.scale`: the same length for the same time, but for long stretches in which nothing happened,
-   which are cut short and marked.
-3. A picture is bounded: points nearer than a pixel are one, and what is left out is said.
+2. A chart is bounded: points nearer than a pixel are one, and what is left out is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from broker_sim.common.text import duration_text
-from broker_sim.explain.canvas import Canvas, escaped
-from broker_sim.explain.phrases import date
-from broker_sim.explain.scale import Scale
+from broker_sim.common.text import date
+from broker_sim.drawing.sheet import Sheet, Span
 
-__all__ = ["NAME", "NARROW", "WIDE", "Sheet", "merged", "number", "short"]
+__all__ = ["NAME", "NARROW", "WIDE", "Chart", "merged", "number", "short"]
 
 WIDE, NARROW = 1160, 400
 """Widths in px: a screen's and a phone's."""
@@ -37,8 +33,8 @@ def short(value: float) -> str:
     return f"{value:,.0f}"
 
 
-class Sheet:
-    """A canvas; with ``span`` (from, to, what is active in between) it has a time axis between ``left`` and ``right``."""
+class Chart(Sheet):
+    """A named sheet of a page that shows it on screens of its size; with ``every``, on all."""
 
     def __init__(
         self,
@@ -47,58 +43,22 @@ class Sheet:
         *,
         left: float = 0,
         right: float = 0,
-        span: tuple[int, int, Sequence[tuple[int, int]]] | None = None,
+        span: Span | None = None,
+        every: bool = False,
     ) -> None:
-        self.width, self.name, self.left, self.right = width, name, left, right
-        self.canvas = Canvas()
-        self.scale: Scale | None = None
-        if span is not None:
-            from_ms, to_ms, active = span
-            self.scale = Scale(from_ms, to_ms, width - left - right, active)
-
-    @property
-    def narrow(self) -> bool:
-        return self.width <= NARROW
-
-    def x(self, ts_ms: float) -> float:
-        """Where a moment stands."""
-        assert self.scale is not None
-        return self.left + self.scale.x(ts_ms)
+        super().__init__(width, left=left, right=right, span=span)
+        self.name, self.every = name, every
 
     def axis(self, top: float, bottom: float, *, apart: float = 96, dated: bool = False) -> None:
-        """Times above ``top``, lines down to ``bottom``, marks where time is cut."""
-        assert self.scale is not None
-        for at, label in self.scale.ticks(apart, 58):
-            x = self.left + at
-            self.canvas.line(x, top - 14, x, bottom, "grid")
-            self.canvas.text(x + 4, top - 5, label, "muted small")
+        """Times above ``top``, lines down to ``bottom``; ``dated``: with the day."""
+        self.times(top - 5, (top - 14, bottom), apart=apart, room=58)
         if dated:
             self.canvas.text(0, top - 5, f"{date(self.scale.from_ms)} UTC", "muted small", room=self.left)
 
-    def cuts(self, top: float, bottom: float) -> None:
-        """Zigzags where idle time was left out; drawn last, above all else."""
-        assert self.scale is not None
-        for cut in self.scale.segments:
-            if not cut.cut:
-                continue
-            x = self.left + (cut.start + cut.end) / 2
-            words = f"{duration_text(cut.to_ms - cut.from_ms)} in which nothing happened are drawn shorter"
-            self.canvas.path(f"M{x - 3:.1f} {top:.0f}" + "l6 4l-6 4" * max(int((bottom - top) / 8), 1), "cut", words)
-
-    def band(self, from_ms: float, to_ms: float, top: float, height: float, style: str, title: str = "") -> None:
-        """A rectangle from one moment to another."""
-        x = self.x(from_ms)
-        self.canvas.rect(x, top, max(self.x(to_ms) - x, 1.2), height, style, title, radius=3)
-
-    def document(self, height: float, about: str = "") -> str:
-        """The SVG element. ``about``: what it shows, for who can't see it."""
-        size = "narrow" if self.narrow else "wide"
-        body = "\n".join(self.canvas.parts)
-        says = f"{self.name}. {about}".strip() if about else self.name
-        return (
-            f'<svg class="chart {size}" viewBox="0 0 {self.width} {height:.0f}" role="img" '
-            f'aria-label="{escaped(says)}">\n{body}\n</svg>'
-        )
+    def drawn(self, height: float, about: str = "") -> str:
+        """The SVG element; ``about``: what it shows, for who can't see it."""
+        size = "" if self.every else " narrow" if self.width <= NARROW else " wide"
+        return self.document(height, f"chart{size}", f"{self.name}. {about}".strip() if about else self.name)
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

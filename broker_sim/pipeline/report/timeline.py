@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sim.explain.phrases import clock, count
-from broker_sim.explain.style import HUES
-from broker_sim.pipeline.report.sheet import NAME, Sheet
+from broker_sim.common.text import clock
+from broker_sim.drawing.colours import HUES
+from broker_sim.explain.phrases import count
+from broker_sim.pipeline.report.sheet import NAME, Chart
 
 __all__ = ["Lane", "timeline"]
 
@@ -60,50 +61,50 @@ def timeline(lanes: Sequence[Lane], time: tuple[int, int, Spans], width: int) ->
     """A row for each lane."""
     narrow = width < 2 * LEFT + 200
     row = 46 if narrow else 32
-    sheet = Sheet(width, "Rebalances over time", left=0 if narrow else LEFT, right=4, span=time)
+    chart = Chart(width, "Rebalances over time", left=0 if narrow else LEFT, right=4, span=time)
     bottom = TOP + row * len(lanes)
-    sheet.axis(TOP, bottom, apart=70 if narrow else 96, dated=not narrow)
+    chart.axis(TOP, bottom, apart=70 if narrow else 96, dated=not narrow)
     for position, lane in enumerate(lanes):
         top = TOP + row * position
         if position:
-            sheet.canvas.line(0, top, width, top, "grid")
+            chart.canvas.line(0, top, width, top, "grid")
         if narrow:
-            sheet.canvas.text(0, top + 15, lane.group, "ink name", lane.group, room=width - 10)
+            chart.canvas.text(0, top + 15, lane.group, "ink name", lane.group, room=width - 10)
         else:
-            sheet.canvas.text(0, top + row / 2 + 4, lane.group, "ink name", lane.group, room=(LEFT - 12) * NAME)
-        _lane(sheet, lane, top + row - BAR - 5, narrow)
-    sheet.cuts(TOP - 4, bottom)
-    height = _legend(sheet, bottom + 24, lanes)
+            chart.canvas.text(0, top + row / 2 + 4, lane.group, "ink name", lane.group, room=(LEFT - 12) * NAME)
+        _lane(chart, lane, top + row - BAR - 5, narrow)
+    chart.cuts(TOP - 4, bottom)
+    height = _legend(chart, bottom + 24, lanes)
     rebalances = sum(len(lane.bars) for lane in lanes)
-    return sheet.document(height, f"{count(rebalances, 'rebalance')} of {count(len(lanes), 'group')}.")
+    return chart.drawn(height, f"{count(rebalances, 'rebalance')} of {count(len(lanes), 'group')}.")
 
 
-def _lane(sheet: Sheet, lane: Lane, top: float, narrow: bool) -> None:
-    sheet.canvas.rect(sheet.left, top + BAR / 2 - 1, sheet.width - sheet.left - sheet.right, 2, "track veil", radius=1)
+def _lane(chart: Chart, lane: Lane, top: float, narrow: bool) -> None:
+    chart.canvas.rect(chart.left, top + BAR / 2 - 1, chart.width - chart.left - chart.right, 2, "track veil", radius=1)
     for from_ms, to_ms, words in lane.stuck:
-        sheet.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
-    for together in _crowds(sheet, lane.bars):
+        chart.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
+    for together in _crowds(chart, lane.bars):
         if len(together) == 1:
-            _bar(sheet, together[0], top)
+            _bar(chart, together[0], top)
         else:
-            _crowd(sheet, together, top)
+            _crowd(chart, together, top)
     for from_ms, to_ms, words in lane.stuck:
-        x = sheet.x(from_ms)
-        sheet.canvas.rect(x, top + BAR + 1, max(sheet.x(to_ms) - x, 2), 3, "bad", words, radius=1.5)
+        x = chart.x(from_ms)
+        chart.canvas.rect(x, top + BAR + 1, max(chart.x(to_ms) - x, 2), 3, "bad", words, radius=1.5)
     last = -10.0
     for at_ms, words in lane.falls:
-        x = sheet.x(at_ms)
+        x = chart.x(at_ms)
         if x - last >= 3:
             last = x
-            sheet.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+            chart.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
 
 
-def _crowds(sheet: Sheet, bars: Sequence[Bar]) -> list[list[Bar]]:
+def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
     """The bars in order; of very many those that are narrow and near each other together."""
     found: list[list[Bar]] = []
     began = 0.0
     for bar in bars:
-        x, end = sheet.x(bar.began_ms), sheet.x(bar.until_ms)
+        x, end = chart.x(bar.began_ms), chart.x(bar.until_ms)
         crowded = len(bars) > MANY and end - x < CROWD_PX
         if found and crowded and end - began < CROWD_PX:
             found[-1].append(bar)
@@ -113,18 +114,18 @@ def _crowds(sheet: Sheet, bars: Sequence[Bar]) -> list[list[Bar]]:
     return found
 
 
-def _crowd(sheet: Sheet, bars: Sequence[Bar], top: float) -> None:
-    x, end = sheet.x(bars[0].began_ms), sheet.x(bars[-1].until_ms)
+def _crowd(chart: Chart, bars: Sequence[Bar], top: float) -> None:
+    x, end = chart.x(bars[0].began_ms), chart.x(bars[-1].until_ms)
     failed = sum(not bar.stable for bar in bars)
     words = f"{len(bars)} rebalances from {clock(bars[0].began_ms)} to {clock(bars[-1].until_ms)}"
     words += f", {failed} of them not Stable at their end" if failed else ""
     style = "prepare" if failed * 2 >= len(bars) else f"g{(bars[-1].generation or 0) % len(HUES)} steady"
-    sheet.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, style, words)
+    chart.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, style, words)
 
 
-def _bar(sheet: Sheet, bar: Bar, top: float) -> None:
-    canvas = sheet.canvas
-    x, closed, ended, end = (sheet.x(at) for at in (bar.began_ms, bar.closed_ms, bar.ended_ms, bar.until_ms))
+def _bar(chart: Chart, bar: Bar, top: float) -> None:
+    canvas = chart.canvas
+    x, closed, ended, end = (chart.x(at) for at in (bar.began_ms, bar.closed_ms, bar.ended_ms, bar.until_ms))
     hue = (bar.generation or 0) % len(HUES)
     canvas.group(bar.words)
     if bar.stable and end > ended:
@@ -144,8 +145,8 @@ def _bar(sheet: Sheet, bar: Bar, top: float) -> None:
     canvas.end_group()
 
 
-def _legend(sheet: Sheet, y: float, lanes: Sequence[Lane]) -> float:
-    canvas, x = sheet.canvas, 0.0
+def _legend(chart: Chart, y: float, lanes: Sequence[Lane]) -> float:
+    canvas, x = chart.canvas, 0.0
     bars = [bar for lane in lanes for bar in lane.bars]
     shown = {"prepare"} if any(bar.known for bar in bars) else set()
     shown |= {"complete"} if any(bar.ended_ms > bar.closed_ms for bar in bars) else set()
@@ -156,7 +157,7 @@ def _legend(sheet: Sheet, y: float, lanes: Sequence[Lane]) -> float:
     for kind, words in LEGEND:
         if kind not in shown:
             continue
-        if x and x + 24 + 5.7 * len(words) > sheet.width:
+        if x and x + 24 + 5.7 * len(words) > chart.width:
             x, y = 0.0, y + 19
         if kind == "fell":
             canvas.path(f"M{x + 3:.1f} {y - 8:.1f}h9l-4.5 8Z", "bad")

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker_sim.explain.phrases import clock
+from broker_sim.common.text import clock
 
 __all__ = ["Scale", "Segment"]
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Canvas", "escaped"]
+__all__ = ["Canvas", "escaped", "fitted", "possible"]
 
 _IMPOSSIBLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+def possible(words: str) -> str:
+    """``words`` with U+FFFD for characters that neither XML nor HTML can hold."""
+    return _IMPOSSIBLE.sub("\ufffd", words)
+
+
 def escaped(words: str) -> str:
-    """Text for XML and HTML, attributes included; characters that XML can't hold become U+FFFD."""
-    safe = _IMPOSSIBLE.sub("\ufffd", words)
+    """``possible`` text for XML, attributes included."""
+    safe = possible(words)
     for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         safe = safe.replace(plain, entity)
     return safe
@@ -94,6 +99,10 @@ class Canvas:
     def bubble(self, x: float, y: float, style: str, title: str = "") -> None:
         """A speech bubble."""
         self.path(f"M{_n(x - 5)} {_n(y - 4)}h10v7h-6l-3 3v-3h-1Z", style, title)
+
+    def zigzag(self, x: float, top: float, bottom: float, style: str, title: str = "") -> None:
+        """A line down from ``top`` that is no line."""
+        self.path(f"M{x - 3:.1f} {top:.0f}" + "l6 4l-6 4" * max(int((bottom - top) / 8), 1), style, title)
 
     def door(self, x: float, y: float, style: str, title: str = "") -> None:
         """An arrow that leaves."""
