@@ -185,7 +185,7 @@ async def test_a_simulator_equals_itself(tmp_path: Path) -> None:
         await runner.prepare()
         kinds = [kind for kind in generators.KINDS if kind != "timed"]
         played = iter([generators.sequence(seed, runner.versions, kinds[seed % len(kinds)]) for seed in range(15)])
-        await runner.run(played, side_by_side=5, seconds=30)
+        await runner.run(played, side_by_side=15, seconds=30)
     assert told == []
     assert (runner.tally.sequences, runner.tally.findings, runner.tally.broken) == (15, {}, 0)
     assert runner.tally.answers > 100
