@@ -15,13 +15,15 @@ FOREIGN := real_kafka or clients or spark
 # Of these, one after the other: real brokers and clients live in real time, with sessions below a second, and share the cores with nobody
 REAL_TIME := real_kafka or clients
 # CI tells what took longest
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) $(if $(CI),--durations=15)
+PYTEST = $(BIN)/python -m pytest $(if $(CI),--durations=15)
 # How often make test-orders runs the tests
 RUNS ?= 20
 # Tests start hundreds of Python processes: what they import is compiled once, whatever the shell says
 unexport PYTHONDONTWRITEBYTECODE
-# Tests run on that many processes side by side, one a core and four at most: make test JOBS=1
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
+CORES := $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 4 ] || n=4; echo $$n)
+# Tests run on that many processes side by side: one more than there are cores, as some wait for clients and sessions in real time,
+# and four at most: make test JOBS=1
+JOBS ?= $(shell n=$$(($(CORES) + 1)); [ $$n -le 4 ] || n=4; echo $$n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-foreign test-all test-orders check docs conformance differential bench clean
@@ -56,12 +58,12 @@ demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SI
 
 test: $(READY) ## the tests that need Python alone: some minutes on two cores
 	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node or Spark)"
-	@$(PYTEST) -m "not ($(FOREIGN))" $(ARGS)
+	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
 test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, and Spark: a quarter of an hour
 	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go or Node is missing"
-	@$(BIN)/python -m pytest $(if $(CI),--durations=15) -m "($(REAL_TIME)) and not spark" $(ARGS)
-	@$(PYTEST) -m "spark" $(ARGS)
+	@$(PYTEST) -m "($(REAL_TIME)) and not spark" $(ARGS)
+	@$(PYTEST) -n $(firstword $(sort $(JOBS) $(CORES))) -m "spark" $(ARGS)
 
 test-all: ## make test, then make test-foreign
 	@$(MAKE) --no-print-directory test
