@@ -289,7 +289,7 @@ def test_of_a_creation_cut_short_by_a_crash_nothing_is_there_after_the_restart(
     def crashes(*_: object) -> object:
         raise CrashError
 
-    monkeypatch.setattr(sim.state, "_save", crashes)
+    monkeypatch.setattr(sim.state.disk, "_save", crashes)
     for change in (lambda: sim.state.create_topic("new", 3), lambda: sim.state.create_partitions("old", 5)):
         with pytest.raises(CrashError):
             change()
@@ -302,7 +302,7 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_after_the_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sim = Sim(topics={"t": 2, "u": 1}, data_dir=tmp_path)
-    monkeypatch.setattr(sim.state, "_drop_log", lambda partition: None)
+    monkeypatch.setattr(sim.state.disk, "drop_log", lambda log: None)
     sim.state.delete_topic("t")
     assert (tmp_path / "t-1").exists()
     assert list(Sim(data_dir=tmp_path).state.topics) == ["u"]
