@@ -5,7 +5,6 @@ It is served at /openapi.json and kept in docs/openapi.json.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -226,31 +225,18 @@ def _object(fields: Mapping[str, Any], shapes: dict[str, Any], more: bool) -> di
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse}td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}code{white-space:nowrap}"
-    "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}"
-)
-
 
 def page(clusters: Iterable[tuple[str, Cluster]]) -> str:
     """The page at ``/``: the clusters, and what can be done to them."""
-    rows = "".join(
-        f"<tr><td><a href='/{PREFIX}/clusters/{name}'>{html.escape(name)}</a><td><code>{html.escape(one.bootstrap)}</code>"
-        + "".join(
-            f"<td><a href='/{PREFIX}/clusters/{name}/{what}'>{what}</a>"
-            for what in ("topics", "groups", "states", "faults", "journal")
-        )
-        for name, one in clusters
-    )
-    operations = "".join(
-        f"<tr><td>{one.method}<td><code>{html.escape(_short(one))}</code><td>{html.escape(' '.join(one.doc.split()))}"
-        for one in OPERATIONS.values()
-    )
-    return (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>broker-sim</title><style>{_STYLE}</style><h1>broker-sim</h1>"
-        f"<table><tr><th>cluster<th>bootstrap{rows}</table><h2>Operations</h2><p>In full: <a href='/openapi.json'>openapi.json</a></p>"
-        f"<table>{operations}</table></html>"
+    from broker_sim.drawing import pages
+
+    return pages.page(
+        "control/index.html",
+        prefix=PREFIX,
+        clusters=[{"name": name, "bootstrap": one.bootstrap} for name, one in clusters],
+        operations=[
+            {"method": one.method, "path": _short(one), "doc": " ".join(one.doc.split())} for one in OPERATIONS.values()
+        ],
     )
 
 

@@ -80,7 +80,7 @@ def test_a_template_that_is_not_there_is_an_error() -> None:
 def test_templates_switch_escaping_off_nowhere() -> None:
     """What goes in as it is, Python says, where a reader looks for it."""
     found = list(Path(str(importlib.resources.files("broker_sim"))).rglob("*.html"))
-    assert {path.name for path in found} == {"report.html", "timeline.html"}
+    assert {path.name for path in found} == {"index.html", "report.html", "timeline.html"}
     for path in found:
         text = path.read_text()
         assert "|safe" not in text.replace(" ", "")
@@ -94,3 +94,15 @@ def test_words_and_terminals_need_no_templates() -> None:
         "sys.exit('jinja2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_control_server_s_page_escapes_the_names_of_clusters() -> None:
+    from broker_sim.control.openapi import page
+
+    class Named:
+        bootstrap = EVIL
+
+    tags, attributes, text = read(page([(EVIL, Named())]))  # type: ignore[list-item]
+    assert "script" not in tags
+    assert text.count(EVIL) == 2
+    assert all("<" not in (value or "") for _, value in attributes)
