@@ -9,11 +9,10 @@ Source: the interface of Group.java (4.x); 3.x has classic groups alone, with th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from broker_sim.coordinator.outcome import CommitOffsets, Offset, RepeatedCommit, TimerKey
+from broker_sim.coordinator.outcome import CommitOffsets, Layout, Offset, RepeatedCommit, TimerKey
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Group(ABC):
     stuck_commits: dict[tuple[str, int], None] = field(default_factory=dict)  # refused, and on their way for ever
     staged: dict[tuple[str, int], Staged] = field(default_factory=dict)  # what open transactions commit, if they do
     _offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
-    _repeated: dict[Hashable, RepeatedCommit] = field(default_factory=dict)
+    _repeated: dict[Layout, RepeatedCommit] = field(default_factory=dict)
     # committed later than what _offsets says: the last commit of each layout
 
     # what a kind answers
@@ -165,9 +164,7 @@ class Group(ABC):
         self.offset_changes += 1
         repeated = self._repeated
         layout = commit.layout
-        if layout not in repeated and not all(
-            commit.partitions.isdisjoint(each.partitions) for each in repeated.values()
-        ):
+        if layout not in repeated and not all(layout.partitions.isdisjoint(each.partitions) for each in repeated):
             self._settle()  # of two layouts with a partition in common the later one's offset counts
         repeated[layout] = commit
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
@@ -14,6 +14,7 @@ from broker_sim.coordinator.outcome import (
     CommitTurn,
     DeleteGroup,
     DeleteOffsets,
+    Layout,
     Offset,
     RepeatedCommit,
     StableFetch,
@@ -47,7 +48,7 @@ class CommitTurnWrite(Write):
     def records(self) -> list[Record]:  # type: ignore[override]
         """For those who look at what is on its way."""
         return [
-            OffsetRecord(commit.command.group_id, topic, partition, offset)
+            OffsetRecord(commit.layout.command.group_id, topic, partition, offset)
             for commit in self.commits
             for topic, partition, offset in commit.offsets()
         ]
@@ -113,13 +114,13 @@ def _stick(group: Group, request: CommitOffsets) -> None:
 
 def commit_turn(shard: ShardState, token: int, client: Client, request: CommitTurn) -> None:
     """The same for the repeated commits of a turn. Nothing changes the groups in between, so one look at each layout is enough."""
-    errors: dict[Hashable, Err] = {}
+    errors: dict[Layout, Err] = {}
     tokens: list[int] = []
     commits: list[RepeatedCommit] = []
     for each, commit in enumerate(request.commits, token):
         error = errors.get(commit.layout)
         if error is None:
-            error = errors[commit.layout] = _refusal(shard, commit.command)
+            error = errors[commit.layout] = _refusal(shard, commit.layout.command)
         if error is Err.NONE:
             tokens.append(each)
             commits.append(commit)

@@ -17,7 +17,7 @@ The rules that hold in this package:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -164,19 +164,19 @@ class CommitOffsets:
     too_long: Sequence[tuple[str, int]] = ()
 
 
+class Layout(Protocol):
+    """What all OffsetCommits of the same partitions in the same order, by the same member, have in common; one object for them all.
+    ``command`` is the first of them, with other offsets than the others."""
+
+    command: CommitOffsets
+    partitions: frozenset[tuple[str, int]]
+
+
 class RepeatedCommit(Protocol):
-    """An OffsetCommit of a layout that comes again and again; its offsets become ``Offset`` objects only where somebody looks at
-    them. ``layout`` is equal for all commits of the same partitions in the same order; ``partitions`` are these; ``command`` is the
-    commit as it was seen first, with other offsets."""
+    """An OffsetCommit of a layout that comes again and again; its offsets become ``Offset`` objects only where somebody looks."""
 
     @property
-    def layout(self) -> Hashable: ...
-
-    @property
-    def partitions(self) -> frozenset[tuple[str, int]]: ...
-
-    @property
-    def command(self) -> CommitOffsets: ...
+    def layout(self) -> Layout: ...
 
     def offsets(self) -> list[tuple[str, int, Offset]]:
         """As ``CommitOffsets.offsets``."""

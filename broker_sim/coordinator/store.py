@@ -48,7 +48,7 @@ class GroupStore:
 
     def replay_commit(self, commit: RepeatedCommit) -> None:
         """Apply the records of a commit that repeats a layout, without looking at them one by one."""
-        self._made(commit.command.group_id).take(commit)
+        self._made(commit.layout.command.group_id).take(commit)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a control record: COMMIT publishes what the producer has staged, but where a later commit stands; ABORT drops it."""

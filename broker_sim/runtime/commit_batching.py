@@ -180,14 +180,6 @@ class LateCommit:
         self.reply, self.correlation_id, self.answer, self.connection = reply, correlation_id, answer, connection
         self.commit_ts_ms = 0
 
-    @property
-    def command(self) -> CommitOffsets:
-        return self.layout.command
-
-    @property
-    def partitions(self) -> frozenset[tuple[str, int]]:
-        return self.layout.partitions
-
     def offsets(self) -> list[tuple[str, int, Offset]]:
         return self.layout.offsets(self.chunks, self.commit_ts_ms)
 
