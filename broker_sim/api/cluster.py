@@ -31,13 +31,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from broker_sim.api.cluster_options import ARGUMENTS, Topics, check, known, topics_of
+from broker_sim.api.cluster_options import ARGUMENTS, Topics, read_options, topics_of
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
 from broker_sim.common.clock import Clock, Timer, clock_of
 from broker_sim.common.text import UsageError
-from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Routes
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, KafkaError
 from broker_sim.metadata.meta_files import StoreError
@@ -89,12 +89,10 @@ class Cluster:
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, *_: object, **options: object) -> Self:
+        def __new__(cls, *first: object, **options: object) -> Self:
             """Python would name an argument that isn't there, and not the one that was meant."""
-            try:
-                known(options if cls is Cluster else ())
-            except UsageError as error:
-                raise ClusterError(str(error)) from None
+            if cls is Cluster and not options.keys() <= set(ARGUMENTS):
+                _read({**dict(zip(ARGUMENTS, first, strict=False)), **options})
             return super().__new__(cls)
 
     def __init__(
@@ -114,28 +112,22 @@ class Cluster:
         journal: bool | str | os.PathLike[str] = False,
         rng: random.Random | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in ARGUMENTS}
-        if rng is not None and seed is not None:
-            raise ClusterError("seed and rng are two ways to say the same: give one of them")
-        self._given_rng, self.seed = rng, seed
-        self._journal_where = journal
-        try:
-            check(given)
-            self.config = BrokerConfig(config, as_version)
-        except (ConfigError, UsageError) as error:
-            raise ClusterError(str(error)) from None
-        if brokers < 1:
-            raise ClusterError(f"a cluster has at least one broker, not {brokers}")
-        if not 0 <= port <= 65536 - brokers:
+        given = _read({name: value for name, value in locals().items() if name in ARGUMENTS})
+        brokers, port, host = given["brokers"], given["port"], given["host"]
+        if port > 65536 - brokers:
             raise ClusterError(f"port {port} is out of range for {brokers} broker{'s'[: brokers - 1]}")
-        self._topics = topics_of(topics)
-        self.host = host
+        self._given_rng: random.Random | None = given.get("rng")
+        self.seed = given.get("seed")
+        self._journal_where: bool | str | os.PathLike[str] = given["journal"]
+        self._settings: dict[str, str] = given.get("config", {})
+        self.config = BrokerConfig(self._settings, given["as_version"])
+        self._topics = topics_of(given.get("topics"))
+        self.host: str = host
         self._ports = [port + number if port else 0 for number in range(brokers)]
-        self._advertised_host = advertised_host or ("127.0.0.1" if host in _WILDCARDS else host)
-        self._settings = dict(config or {})
+        self._advertised_host: str = given.get("advertised_host") or ("127.0.0.1" if host in _WILDCARDS else host)
         self._data_dir = None if data_dir is None else Path(data_dir)
-        self._sync = sync
-        self._clock = clock
+        self._sync: bool = given["sync"]
+        self._clock: Clock | str | None = given.get("clock")
         self._stopped_ms = 0
         self._lock: Closable | None = None
         self._maintenance: Timer | None = None
@@ -552,6 +544,14 @@ class _RuntimeToBe:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster.runtime, name)
+
+
+def _read(given: Mapping[str, object]) -> dict[str, Any]:
+    """The arguments as they are meant. Raises ClusterError."""
+    try:
+        return read_options(given)
+    except UsageError as error:
+        raise ClusterError(str(error)) from None
 
 
 def _lock(data_dir: Path, files: Files) -> Closable:

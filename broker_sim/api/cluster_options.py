@@ -1,6 +1,6 @@
-"""What somebody gave a `Cluster`: looked at argument by argument, so that a mistake is one line that names it and what was meant.
+"""What somebody gave a `Cluster`: each argument is a field (``fields``), a mistake one line that names it and what was meant.
 
-    check({"brokers": "three"})     # UsageError: brokers='three': a whole number is meant, as in brokers=3
+    read_options({"brokers": "three"})      # WrongInput: brokers: 'three' is not a whole number from 1
     topics_of(["orders", "payments:6"])
 
 `Cluster`, the fixtures' marker and the command line come through here; Python's own errors would come from deep inside.
@@ -13,37 +13,43 @@ import os
 import random
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from broker_sim.common.clock import Clock, clock_of
-from broker_sim.common.text import UsageError, unknown
-from broker_sim.fields.kinds import MAX_ITEMS, Count, Kind, Setting, Text, refusal
+from broker_sim.common.text import UsageError
+from broker_sim.config.settings import DEFAULT_VERSION, BrokerConfig, ConfigError, parse_release
+from broker_sim.fields.field import Field, about, fields_of, read
+from broker_sim.fields.kinds import (
+    MAX_ITEMS,
+    Count,
+    Flag,
+    Kind,
+    MapOf,
+    NameOrNumber,
+    Setting,
+    Text,
+    error_about,
+    refusal,
+)
 from broker_sim.fields.problems import Problems
 
-__all__ = ["ARGUMENTS", "NewTopic", "Options", "Topics", "TopicsKind", "check", "known", "topics_of"]
+__all__ = [
+    "ARGUMENTS",
+    "ClockName",
+    "NewTopic",
+    "Options",
+    "Release",
+    "Topics",
+    "TopicsKind",
+    "read_options",
+    "topics_of",
+]
 
 Topics = Mapping[str, int | Mapping[str, object]] | Sequence[str]
 """How topics may be given: ``{"orders": 6}``, ``{"orders": {"partitions": 6, "cleanup.policy": "compact"}}``, ``["orders",
 "payments:6"]``, ``"orders"``. A name alone is one partition; -1 is the broker's num.partitions."""
 
-
-class Options(TypedDict, total=False):
-    """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
-
-    as_version: str
-    config: Mapping[str, object] | None
-    data_dir: str | os.PathLike[str] | None
-    sync: bool
-    host: str
-    port: int
-    advertised_host: str | None
-    clock: Clock | str | None
-    seed: int | None
-    journal: bool | str | os.PathLike[str]
-    rng: random.Random | None
-
-
-ARGUMENTS = ("brokers", "topics", *Options.__annotations__)
+_TOPICS = "a list or a map of topics, as in ['orders', 'payments:6'] or {'orders': 6}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +61,6 @@ class NewTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-def check(options: Mapping[str, object]) -> None:
-    """Raise UsageError with all arguments that can't be meant; those that are not given need not be there."""
-    problems = Problems()
-    for name, value in options.items():
-        with problems.at(name):
-            _check(name, value)
-    problems.check()
-
-
-def _check(name: str, value: object) -> None:
-    kinds, meant = _KINDS[name]
-    if value is None and name in _MAY_BE_NONE:
-        return
-    if name == "clock" and not isinstance(value, str):
-        if not hasattr(value, "call_at_ms"):
-            raise UsageError(f"clock={value!r}: {meant}")
-    elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise UsageError(f"{name}={value!r}: {meant}")
-    elif isinstance(value, str) and name == "clock":
-        clock_of(value)
-    elif name == "topics":
-        topics_of(value)
-
-
-def known(names: Iterable[str]) -> None:
-    """Raise UsageError for an argument that a `Cluster` hasn't got."""
-    for name in names:
-        if name not in ARGUMENTS:
-            meant = _USUAL.get(name)
-            error = unknown("argument", name, ARGUMENTS)
-            raise UsageError(f"no argument {name!r}; did you mean {meant!r}?") if meant else error
-
-
 def topics_of(topics: object) -> dict[str, NewTopic]:
     """Every topic by its name. Raises UsageError."""
     if topics is None:
@@ -97,7 +70,7 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
     if isinstance(topics, Mapping):
         return {_name(name): _topic(name, given) for name, given in topics.items()}
     if not isinstance(topics, Iterable):
-        raise UsageError(f"topics={topics!r}: {_KINDS['topics'][1]}")
+        raise refusal("topics", topics, _TOPICS)
     found: dict[str, NewTopic] = {}
     for each in topics:
         name, colon, count = _name(each).partition(":")
@@ -111,7 +84,7 @@ def topics_of(topics: object) -> dict[str, NewTopic]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise UsageError(f"topics: {name!r} is no topic's name; {_KINDS['topics'][1]}")
+        raise UsageError(f"topics: {name!r} is no topic's name; {_TOPICS} is meant")
     return name
 
 
@@ -132,9 +105,15 @@ def _count(topic: str, what: str, value: object) -> int:
         raise UsageError(f"topics: {topic!r}: {value!r} is no number for {what}; {example} is meant") from None
 
 
-class TopicsKind(Kind[dict[str, Any]]):
-    """Topics as `topics_of` takes them; of a text those between commas (``orders:6,payments``), or what JSON makes of it."""
+_COUNTS = ("partitions", "replication_factor")
 
+
+@dataclass(frozen=True)
+class TopicsKind(Kind[dict[str, Any]]):
+    """Topics as `topics_of` takes them; of a text those between commas (``orders:6,payments``), or what JSON makes of it. ``limit``:
+    how many there may be."""
+
+    limit: int | None = MAX_ITEMS
     meant = "a map of names to values"
     metavar = "K:V,..."
 
@@ -147,8 +126,8 @@ class TopicsKind(Kind[dict[str, Any]]):
                 raise refusal(what, value, self.meant) from None
         elif isinstance(value, str):
             value = [part.strip().replace("=", ":") for part in value.split(",") if part.strip()]
-        if isinstance(value, Sized) and len(value) > MAX_ITEMS:
-            raise UsageError(f"{what}: {len(value)} entries are too many, at most {MAX_ITEMS}")
+        if self.limit is not None and isinstance(value, Sized) and len(value) > self.limit:
+            raise error_about(what, f"{len(value)} entries are too many, at most {self.limit}")
         found: dict[str, Any] = {}
         for name, topic in topics_of(value).items():
             more = {
@@ -165,27 +144,90 @@ class TopicsKind(Kind[dict[str, Any]]):
         return {"anyOf": [{"type": "object", "additionalProperties": one, "maxProperties": MAX_ITEMS}, listed]}
 
 
-_COUNTS = ("partitions", "replication_factor")
+class Release(Kind[str]):
+    """A release of Kafka."""
 
-_MAY_BE_NONE = ("topics", "config", "data_dir", "advertised_host", "clock", "seed", "rng")
+    meant = "a release of Kafka in quotes, as in '3.9'"
+    metavar = "X.Y"
 
-_PATH = (str, os.PathLike)
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "brokers": ((int,), "a whole number is meant, as in brokers=3"),
-    "topics": ((Iterable,), "topics are meant, as in topics=['orders', 'payments:6'] or topics={'orders': 6}"),
-    "as_version": ((str,), "a release of Kafka in quotes is meant, as in as_version='3.9'"),
-    "config": ((Mapping,), "settings by Kafka's names are meant, as in config={'num.partitions': 3}"),
-    "data_dir": (_PATH, "a directory is meant, as in data_dir='kafka-data'"),
-    "sync": ((bool,), "True or False is meant"),
-    "host": ((str,), "an address to listen on is meant, as in host='127.0.0.1'"),
-    "port": ((int,), "a port's number is meant, as in port=9092"),
-    "advertised_host": ((str,), "a host name is meant, as in advertised_host='localhost'"),
-    "clock": ((str,), "'real', 'scaled:10' or 'manual' is meant"),
-    "seed": ((int, str), "a whole number or a text is meant, as in seed=7"),
-    "journal": ((bool, *_PATH), "True, False or a directory is meant"),
-    "rng": ((random.Random,), "a random.Random is meant"),
-}
-"""Argument -> what it may be, and the words for whoever gave something else."""
+    def read(self, value: object, what: str = "") -> str:
+        """As it was written: "3.9.1" stays that."""
+        if not isinstance(value, str):  # of a number 3.10 would be 3.1
+            raise refusal(what, value, self.meant)
+        try:
+            parse_release(value)
+        except ConfigError as error:
+            raise UsageError(str(error)) from None
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """A text."""
+        return Text().schema()
+
+
+class ClockName(Kind[str]):
+    """How a clock goes."""
+
+    meant = "'real', 'scaled:10' or 'manual'"
+
+    def read(self, value: object, what: str = "") -> str:
+        """The text, of which there is a clock."""
+        if not isinstance(value, str):
+            raise refusal(what, value, self.meant)
+        clock_of(value)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """A text."""
+        return Text().schema()
+
+
+class _AnyClock(Kind[Clock | str]):
+    """Or a clock of the user's own."""
+
+    def read(self, value: object, what: str = "") -> Clock | str:
+        return cast(Clock, value) if hasattr(value, "call_at_ms") else ClockName().read(value, what)
+
+
+class _Directory(Kind["str | os.PathLike[str]"]):
+    meant = "a directory, as in 'kafka-data'"
+
+    def read(self, value: object, what: str = "") -> str | os.PathLike[str]:
+        if not isinstance(value, str | os.PathLike):
+            raise refusal(what, value, self.meant)
+        return value
+
+
+class _FlagOrDirectory(Kind["bool | str | os.PathLike[str]"]):
+    """A text is a directory's name, whatever it spells."""
+
+    meant = "True, False or a directory"
+
+    def read(self, value: object, what: str = "") -> bool | str | os.PathLike[str]:
+        if not isinstance(value, bool | str | os.PathLike):
+            raise refusal(what, value, self.meant)
+        return value
+
+
+class _Address(Kind[str]):
+    """A text alone: a number would be an address, but not the one that is meant."""
+
+    meant = "a host's name or address, as in '127.0.0.1'"
+
+    def read(self, value: object, what: str = "") -> str:
+        if not isinstance(value, str):
+            raise refusal(what, value, self.meant)
+        return value
+
+
+class _Generator(Kind[random.Random]):
+    meant = "a random.Random"
+
+    def read(self, value: object, what: str = "") -> random.Random:
+        if not isinstance(value, random.Random):
+            raise refusal(what, value, self.meant)
+        return value
+
 
 _USUAL = {
     "configs": "config",
@@ -195,3 +237,59 @@ _USUAL = {
     "topic": "topics",
 }
 """Words of others for an argument, where the spelling is not near enough."""
+
+
+class Options(TypedDict, total=False):
+    """The arguments of a `Cluster` but ``brokers`` and ``topics``, which come first."""
+
+    as_version: Annotated[str, about(Release(), "the Kafka to behave as", default=DEFAULT_VERSION)]
+    config: Annotated[Mapping[str, object] | None, about(MapOf(Setting()), "settings by Kafka's names")]
+    data_dir: Annotated[str | os.PathLike[str] | None, about(_Directory(), "where logs are kept")]
+    sync: Annotated[bool, about(Flag(), "whether data is forced to the disk before it is acknowledged", default=False)]
+    host: Annotated[str, about(_Address(), "the address to listen on", default="127.0.0.1")]
+    port: Annotated[int, about(Count(0, 65535), "of the first broker; 0: free ones", default=0)]
+    advertised_host: Annotated[str | None, about(_Address(), "what clients are told to connect to")]
+    clock: Annotated[Clock | str | None, about(_AnyClock(), "real, scaled:N, manual, or one of your own")]
+    seed: Annotated[int | None, about(NameOrNumber(), "for what is left to chance")]
+    journal: Annotated[
+        bool | str | os.PathLike[str], about(_FlagOrDirectory(), "whether there is one, or where", default=False)
+    ]
+    rng: Annotated[random.Random | None, about(_Generator(), "in place of a seed")]
+
+
+_FIELDS = {
+    "brokers": Field("brokers", Count(1), "how many", default=1),
+    "topics": Field("topics", TopicsKind(limit=None), "what is there from the start"),
+    **fields_of(Options),
+}
+
+ARGUMENTS = tuple(_FIELDS)
+
+
+def read_options(given: Mapping[str, object]) -> dict[str, Any]:
+    """The arguments of a `Cluster` in their types, as far as they are given. Raises WrongInput with all that can't be meant, settings
+    that no broker has among it."""
+    problems = Problems()
+    found: dict[str, Any] = {}
+    with problems.at():
+        found = read(_FIELDS, given, "a cluster", "argument", _USUAL)
+    _check_settings(given, problems)
+    if found.get("rng") is not None and found.get("seed") is not None:
+        problems.add(UsageError("seed and rng are two ways to say the same: give one of them"), "rng")
+    problems.check()
+    return found
+
+
+def _check_settings(given: Mapping[str, object], problems: Problems) -> None:
+    """Whether the release has these settings, where both are what they must be at all."""
+    config, as_version = given.get("config"), given.get("as_version")
+    try:
+        values = None if config is None else _FIELDS["config"].read(config)
+        release = DEFAULT_VERSION if as_version is None else _FIELDS["as_version"].read(as_version)
+    except UsageError:
+        return  # which is told already
+    try:
+        BrokerConfig(values, release)
+    except ConfigError as error:
+        for line in str(error).split("\n"):
+            problems.add(UsageError(line), "config")

@@ -209,11 +209,10 @@ def _add_serve(commands: Commands) -> None:
     add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
     add(
         "--port",
-        type=_port,
         default=0,
         help="port of the first broker, the others take the next ones (default: free ones)",
     )
-    add("--brokers", type=_count, default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
+    add("--brokers", default=1, metavar="N", help="number of brokers, node ids from 1 (default: 1)")
     add(
         "--topic",
         type=_topic,
@@ -326,9 +325,12 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
+    from broker_sim.fields.kinds import Count
+
+    try:
+        return Count(1).read(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -108,10 +108,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
-def unknown(what: str, word: object, known: Iterable[str]) -> UsageError:
-    """The error for a name that isn't there: ``no state 'stuk'; did you mean 'stuck'?``, else all that are."""
+def unknown(what: str, word: object, known: Iterable[str], meant: str | None = None) -> UsageError:
+    """The error for a name that isn't there: ``no state 'stuk'; did you mean 'stuck'?``, else all that are. ``meant``: the one that
+    is, where the spelling doesn't tell."""
     names = list(known)
-    meant = nearest(str(word), names)
+    meant = meant or nearest(str(word), names)
     hint = f"did you mean {meant!r}?" if meant else "there is " + ", ".join(names) if names else "there is none"
     error = UsageError(f"no {what} {word!r}; {hint}")
     error.nearest = meant

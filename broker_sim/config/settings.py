@@ -290,8 +290,14 @@ class BrokerConfig:
         self.dynamic_broker: dict[int, dict[str, str | None]] = {}
         self._on_change: list[Callable[[], None]] = []
         self._typed: dict[str, Value] = {}
+        wrong: list[str] = []
         for name, raw in (values or {}).items():
-            self.static[name] = to_text(self.setting(name).parse(raw))
+            try:
+                self.static[name] = to_text(self.setting(name).parse(raw))
+            except ConfigError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise ConfigError("\n".join(wrong))
         if self.release >= (4, 1):  # KIP-966: the controller keeps it as a cluster-wide value from the format on
             self.dynamic_default["min.insync.replicas"] = self.static.get("min.insync.replicas", "1")
 

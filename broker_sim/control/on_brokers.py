@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.api.cluster_options import TopicsKind
+from broker_sim.api.cluster_options import ClockName, Release, TopicsKind
 from broker_sim.api.time_control import WAIT
 from broker_sim.common.text import UsageError
 from broker_sim.control.names import check_broker
@@ -184,9 +184,9 @@ async def get_cluster(clusters: Clusters, given: dict[str, Any]) -> Any:
         "topics: partitions (-1: num.partitions), or a map of them and of settings",
         example={"orders": 6},
     ),
-    Field("as_version", Text(), "the Kafka to behave as", default="4.1", example="4.1"),
+    Field("as_version", Release(), "the Kafka to behave as", default="4.1", example="4.1"),
     Field("config", MapOf(Setting()), "settings by Kafka's names", example={"group.initial.rebalance.delay.ms": "0"}),
-    Field("clock", Text(), "real, scaled:N or manual", default="real", example="manual"),
+    Field("clock", ClockName(), "real, scaled:N or manual", default="real", example="manual"),
     Field("seed", NameOrNumber(), "for what is left to chance"),
     Field("data", Text(), "keep its logs under this name in the data directory (default: in memory)"),
     answer=CLUSTER,

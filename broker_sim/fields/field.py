@@ -57,14 +57,20 @@ def fields_of(keys: type) -> dict[str, Field]:
     return found
 
 
-def read(fields: Mapping[str, Field], given: Mapping[str, object], what: str, each: str) -> dict[str, Any]:
+def read(
+    fields: Mapping[str, Field],
+    given: Mapping[str, object],
+    what: str,
+    each: str,
+    usual: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """The values in their types, with defaults, in the order of the fields; ``what`` is the input in errors, ``each`` one of its
-    names. Raises WrongInput."""
+    names. ``usual``: words of others for a field, where the spelling is not near enough. Raises WrongInput."""
     problems = Problems()
     meant: set[str | None] = set()
     for name in given:
         if name not in fields:
-            problems.add(error := unknown(each, name, fields), str(name))
+            problems.add(error := unknown(each, name, fields, (usual or {}).get(name)), str(name))
             meant.add(error.nearest)
     found: dict[str, Any] = {}
     for name, one in fields.items():

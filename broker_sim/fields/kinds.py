@@ -283,6 +283,8 @@ class Setting(Kind[str]):
             return str(value).lower()
         if isinstance(value, list | tuple):
             return ",".join(self.read(one, what) for one in value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         return Text(0).read(value, what)
 
     def schema(self) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def _cluster(table: Table) -> dict[str, Any]:
     try:
         BrokerConfig(config, found["as_version"])
     except ConfigError as error:
-        table.errors.append(table.error(str(error), "config" if "config" in table else None))
+        table.errors += [table.error(line, "config" if "config" in table else None) for line in str(error).split("\n")]
         config.clear()
     return found
 

@@ -41,7 +41,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from broker_sim.api.cluster import Cluster
-from broker_sim.api.cluster_options import Topics, check, known
+from broker_sim.api.cluster_options import Topics, read_options
 from broker_sim.common.text import UsageError, duration_ms, unknown
 from broker_sim.journal import Journal
 from broker_sim.simulation.cluster import SimCluster
@@ -120,8 +120,8 @@ class Simulation:
     ) -> SimCluster:
         """A cluster that has been started, with a journal. Its brokers are on hosts ``broker-1``, ``broker-2`` ...; ``topics`` and
         ``options`` as `Cluster`'s, and ``disk``. Raises ClusterError, UsageError."""
-        known(each for each in options if each != "disk")
-        check({"brokers": brokers, "topics": topics})
+        given = {name: value for name, value in options.items() if name != "disk"}
+        brokers = read_options({"brokers": brokers, "topics": topics, **given})["brokers"]
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
         for each in names:
             if each in self.hosts:

@@ -39,7 +39,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -182,22 +182,28 @@ def kafka(request: pytest.FixtureRequest) -> Cluster | ClusterThread:
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The cluster's arguments: those of the nearest marker win, one by one; settings are put together."""
-    from broker_sim.api.cluster_options import check, known
+    from broker_sim.api.cluster_options import read_options
     from broker_sim.common.text import UsageError
 
     options: dict[str, Any] = {"journal": True}
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+    told = ""
     for marker in reversed(list(request.node.iter_markers(MARKER))):
-        try:
-            if marker.args:
-                raise UsageError("it takes keyword arguments only, as in brokers=3")
-            known(marker.kwargs)
-            check(marker.kwargs)
-        except UsageError as error:
-            pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
+        if marker.args:
+            told = "it takes keyword arguments only, as in brokers=3"
         options.update(marker.kwargs)
-        config.update(marker.kwargs.get("config") or {})
-    return {**options, "config": config}
+        more = marker.kwargs.get("config")
+        if more is not None and not isinstance(more, Mapping):
+            break  # with these options, which are not right
+        options["config"] = config = {**config, **(more or {})}
+    options.setdefault("config", config)
+    try:
+        read_options(options)
+    except UsageError as error:
+        told = told or str(error)
+    if told:
+        pytest.fail("\n".join(f"@pytest.mark.{MARKER}: {line}" for line in told.split("\n")), pytrace=False)
+    return options
 
 
 def _blocked(item: pytest.Item, text: str) -> None:

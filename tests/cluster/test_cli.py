@@ -173,20 +173,28 @@ class TestBadInput:
             (["serve", "--topic", "a/b"], "topic 'a/b'"),
             (["serve", "--config", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
             (["serve", "--config", "num.partitions=x"], "Not a number"),
-            (["serve", "--port", "99999"], "'99999' is not a port"),
-            (["serve", "--port", "-1"], "'-1' is not a port"),
+            (["serve", "--port", "99999"], "port: '99999' is not a whole number from 0 to 65535"),
+            (["serve", "--port", "-1"], "port: '-1' is not a whole number from 0 to 65535"),
             (["serve", "--port", "65535", "--brokers", "2"], "port 65535 is out of range for 2 brokers"),
-            (["serve", "--brokers", "0"], "'0' is not a number from 1 on"),
+            (["serve", "--brokers", "0"], "brokers: '0' is not a whole number from 1"),
             (["serve", "--as-version", "2.8"], "2.8"),
             (["serve", "--as-version", "next"], "next"),
             (["serve", "--nonsense"], "unrecognized arguments: --nonsense"),
             (["nonsense"], "invalid choice: 'nonsense'"),
             (["where"], "the following arguments are required: GROUP"),
-            (["where", "g", "--partitions", "0"], "'0' is not a number from 1 on"),
+            (["where", "g", "--partitions", "0"], "'0' is not a whole number from 1"),
         ],
     )
     def test_arguments(self, arguments: list[str], text: str) -> None:
         self.tells(text, command(*arguments))
+
+    def test_all_that_is_wrong_is_told_at_once(self) -> None:
+        settings = ["--config", "num.partition=3", "--config", "log.roll.ms=soon"]
+        done = command("serve", "--brokers", "many", "--port", "x", "--clock", "backwards", *settings)
+        told = [line.removeprefix("broker-sim serve: ") for line in done.stderr.splitlines()]
+        assert [line[:9] for line in told[:3]] == ["brokers: ", "port: 'x'", "no clock "]
+        assert ["num.partitions" in told[3], "log.roll.ms" in told[4], len(told)] == [True, True, 5]
+        assert (done.returncode, done.stdout) == (2, "")
 
 
 class TestWhere:

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from broker_sim import Cluster, ClusterError, ClusterThread
-from broker_sim.api.cluster_options import ARGUMENTS, NewTopic, Options, topics_of
+from broker_sim.api import cluster
+from broker_sim.api.cluster_options import ARGUMENTS, NewTopic, Options, read_options, topics_of
 from broker_sim.control.operations import check
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"brokers": "three"}, "brokers='three': a whole number is meant, as in brokers=3"),
-    ({"brokers": True}, "brokers=True: a whole number is meant, as in brokers=3"),
-    ({"brokers": None}, "brokers=None: a whole number is meant, as in brokers=3"),
+    ({"brokers": "three"}, "brokers: 'three' is not a whole number from 1"),
+    ({"brokers": True}, "brokers: True is not a whole number from 1"),
+    ({"brokers": 0}, "brokers: 0 is not a whole number from 1"),
     ({"broker": 3}, "no argument 'broker'; did you mean 'brokers'?"),
     ({"configs": {}}, "no argument 'configs'; did you mean 'config'?"),
     ({"version": "3.9"}, "no argument 'version'; did you mean 'as_version'?"),
     ({"topic": "orders"}, "no argument 'topic'; did you mean 'topics'?"),
-    ({"config": ["num.partitions"]}, "settings by Kafka's names are meant, as in config={'num.partitions': 3}"),
-    ({"as_version": 3.9}, "as_version=3.9: a release of Kafka in quotes is meant, as in as_version='3.9'"),
-    ({"data_dir": 7}, "data_dir=7: a directory is meant"),
-    ({"sync": "yes"}, "sync='yes': True or False is meant"),
-    ({"host": 1}, "host=1: an address to listen on is meant"),
-    ({"port": "9092"}, "port='9092': a port's number is meant, as in port=9092"),
-    ({"advertised_host": 1}, "advertised_host=1: a host name is meant"),
-    ({"clock": 10}, "clock=10: 'real', 'scaled:10' or 'manual' is meant"),
+    ({"config": ["num.partitions"]}, "config: ['num.partitions'] is not a map of names to values"),
+    ({"as_version": 3.9}, "as_version: 3.9 is not a release of Kafka in quotes, as in '3.9'"),
+    ({"data_dir": 7}, "data_dir: 7 is not a directory"),
+    ({"sync": 3}, "sync: 3 is not true or false"),
+    ({"host": 1}, "host: 1 is not a host's name or address"),
+    ({"port": "nine"}, "port: 'nine' is not a whole number from 0 to 65535"),
+    ({"advertised_host": 1}, "advertised_host: 1 is not a host's name or address"),
+    ({"clock": 10}, "clock: 10 is not 'real', 'scaled:10' or 'manual'"),
     ({"clock": "manuel"}, "no clock 'manuel'; did you mean 'manual'?"),
-    ({"seed": 7.5}, "seed=7.5: a whole number or a text is meant, as in seed=7"),
-    ({"journal": 1}, "journal=1: True, False or a directory is meant"),
-    ({"rng": 7}, "rng=7: a random.Random is meant"),
-    ({"topics": 6}, "topics=6: topics are meant, as in topics=['orders', 'payments:6'] or topics={'orders': 6}"),
+    ({"seed": 7.5}, "seed: 7.5 is not a whole number or a text"),
+    ({"journal": 1}, "journal: 1 is not True, False or a directory"),
+    ({"as_version": "3.3"}, "Kafka '3.3' is not known: expected a release from 3.4"),
+    ({"config": {"num.partition": 3}}, "did you mean 'num.partitions'?"),
+    ({"rng": 7}, "rng: 7 is not a random.Random"),
+    ({"topics": 6}, "topics: 6 is not a list or a map of topics, as in ['orders', 'payments:6'] or {'orders': 6}"),
     ({"topics": [6]}, "topics: 6 is no topic's name"),
     ({"topics": ["orders:six"]}, "topics: 'orders:six': a number of partitions is meant behind the colon"),
     ({"topics": {"orders": "six"}}, "topics: 'orders': 'six' is no number for partitions"),
@@ -49,8 +52,30 @@ def test_a_mistake_is_one_line_that_names_the_argument(given: dict[str, Any], sa
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ClusterError) as error:
-        Cluster(brokers="three", port="x", clock="manuel")  # type: ignore[arg-type]
-    assert [line[:6] for line in str(error.value).splitlines()] == ["broker", "port='", "no clo"]
+        Cluster(
+            brokers="three",
+            port="x",
+            clock="manuel",
+            config={"num.partition": 3, "broker.rack": 4, "log.roll.ms": "soon"},
+        )  # type: ignore[arg-type]
+    told = str(error.value).splitlines()
+    assert [line[:8] for line in told[:3]] == ["brokers:", "port: 'x", "no clock"]
+    assert ["num.partition" in told[3], "log.roll.ms" in told[4], len(told)] == [True, True, 5]
+    with pytest.raises(ClusterError) as error:
+        Cluster("three", broker=3, prot=1, as_version="2.8")  # type: ignore[arg-type, call-arg]
+    assert [line.split(" ")[0] for line in str(error.value).splitlines()] == ["no", "no", "brokers:", "Kafka"]
+
+
+def test_what_is_spelled_is_read_as_over_http() -> None:
+    kafka = Cluster(brokers="2", sync="yes", seed="7", config={"num.partitions": 3.0})  # type: ignore[arg-type]
+    assert (len(kafka._ports), kafka._sync, kafka.seed) == (2, True, 7)
+    assert kafka.config.int("num.partitions") == 3
+
+
+def test_none_is_not_given() -> None:
+    nothing: dict[str, Any] = dict.fromkeys(ARGUMENTS)
+    assert read_options(nothing) == read_options({})
+    assert Cluster(**nothing).host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -99,5 +124,9 @@ def test_a_setting_that_no_topic_has_is_told() -> None:
 
 def test_the_options_of_both_clusters_are_one() -> None:
     assert tuple(inspect.signature(Cluster.__init__).parameters)[1:] == ARGUMENTS
-    options = {name: each.__forward_arg__ for name, each in Options.__annotations__.items()}
-    assert {name: Cluster.__init__.__annotations__[name] for name in options} == options
+    options, own = get_type_hints(Options), get_type_hints(Cluster.__init__, vars(cluster))
+    assert {name: own[name] for name in options} == options
+    defaults = {name: each.default for name, each in inspect.signature(Cluster.__init__).parameters.items()}
+    assert {
+        name: value for name, value in defaults.items() if value not in (None, inspect.Parameter.empty)
+    } == read_options({})

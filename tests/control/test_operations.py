@@ -116,7 +116,7 @@ WRONG = {
     "empty text": ("group.get", {"group": ""}, "is not a text"),
     "NUL": ("group.get", {"group": "a\0b"}, "NUL"),
     "a number for a list": ("clock.advance", {"by": 1, "expire": 3}, "is not a list"),
-    "a number for topics": ("cluster.create", {"topics": 6}, "topics are meant, as in"),
+    "a number for topics": ("cluster.create", {"topics": 6}, "topics: 6 is not a list or a map of topics, as in"),
     "half a map": ("cluster.create", {"topics": "{"}, "is not a map"),
     "wrong inside of a map": (
         "cluster.create",

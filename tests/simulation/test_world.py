@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said() -> None:
             sim.cluster(name="other", port=1)
         with pytest.raises(UsageError, match="did you mean 'topics'"):
             sim.cluster(name="other", topic="orders")
-        with pytest.raises(UsageError, match="a whole number is meant"):
+        with pytest.raises(UsageError, match="not a whole number"):
             sim.cluster(name="other", brokers="three")  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="behind the colon"):
             sim.cluster(name="other", topics=["orders:six"])
