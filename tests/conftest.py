@@ -34,6 +34,9 @@ _WHOLE = (
 """Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side, the
 outlines of all files."""
 
+SLOW_S = 300
+"""The timeout of a slow test that names none: ten seconds of work take more than a minute where four others share the core."""
+
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
 
 hypothesis.settings.register_profile("default", deadline=None)
@@ -75,6 +78,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out.add("long")
     if not (CI or config.getoption("--slow")):
         left_out.add("slow")
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
     deselected = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
