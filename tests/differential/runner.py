@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,7 +30,7 @@ from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.differential import barriers, generators, known, offsets, peers, settling, worlds
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
-from tests.differential.play import Difference, Outcome, Peer, Play
+from tests.differential.play import Difference, Outcome, Peer, Play, Side
 from tests.differential.sequence import Sequence
 from tests.differential.shrink import shrink
 from tests.differential.symbols import OFFSETS
@@ -116,9 +117,8 @@ class Runner:
                 for broker in sorted(side.alive):
                     await settling.has_producer_ids(side, broker)
                 await barriers._topic_known(side, OFFSETS, peers.offsets_partitions(self.brokers))
-                if self.brokers == 1:  # the group without a name is there from the start
-                    there = [OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 7)])]
-                    await side.ask(OffsetCommitRequest(topics=there), 7)
+                if self.brokers == 1:
+                    await _make_nameless_group(side)
                 shown.append(await side.ask_versions())
         finally:
             play.close()
@@ -284,6 +284,20 @@ class Runner:
             self.say(f"    {step}")
         if finding.known:
             self.say(f"  known: {finding.known.reason}")
+
+
+async def _make_nameless_group(side: Side) -> None:
+    """The group without a name, which no sequence has for itself, is there from the start: on both sides, or all that meet it differ.
+    A broker may load its coordinator yet. Raises TimeoutError with its last answer."""
+    there = [OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 7)])]
+    give_up = time.monotonic() + 60
+    while True:
+        error = (await side.ask(OffsetCommitRequest(topics=there), 7)).topics[0].partitions[0].error_code
+        if error == Err.NONE:
+            return
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"the group without a name can't be made in 60 s: {Err(error).name}")
+        await asyncio.sleep(0.1)
 
 
 def _loses_members(sequence: Sequence) -> bool:
