@@ -5,9 +5,8 @@ Rules:
    there. Frames that came early wait as the bytes they are. (Requests deferred to the end of the turn are the one
    exception: `context`.)
 2. All complete frames of a read whose handlers answer at once are answered with one write.
-3. Memory follows bytes that really came: a frame's announced length allocates nothing. While a request is parked, or
-   the client does not read its replies, READ_AHEAD bytes and one more read at most wait here; then the socket is left
-   unread.
+3. While a request is parked, or the client does not read its replies, what came behind it waits as `HeldBytes`; replies go out
+   through a `ReplyQueue`.
 4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
    version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
    are still written.
@@ -20,19 +19,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections import deque
 from typing import Any
 
 from broker_sim.common.refusals import spoken
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
-from broker_sim.network.reply_writer import WRITE_ALONE, ReplyWriter
+from broker_sim.network.held_bytes import HeldBytes
+from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.request_memo import RequestMemo
 from kafka_wire.codec import DecodeError, skip_tagged_fields
-
-READ_AHEAD = 65_536
-"""Bytes that may wait behind a parked request before the socket is no longer read."""
 
 WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
@@ -54,21 +50,14 @@ class Connection(asyncio.Protocol):
         "_deferring",
         "_handling",
         "_head",
+        "_held",
         "_host",
-        "_large",
         "_memo",
-        "_need",
-        "_out",
         "_owner",
-        "_pending",
-        "_pos",
-        "_reading",
-        "_rest",
+        "_replies",
         "_route",
         "_stop",
-        "_tail",
         "_transport",
-        "_writer",
         "broker",
         "client_id",
         "last_active",
@@ -94,15 +83,8 @@ class Connection(asyncio.Protocol):
         self._stop = 0
         self._deferring = -1  # the API key of this turn's deferred requests; -1 where there are none
         self._handling = False  # inside a handler, whose caller looks for the reply
-        self._pending: deque[RequestContext | list[bytes]] | None = None  # unanswered requests, and replies behind them
-        self._out: list[bytes] = []  # replies not yet given to the transport
-        self._large = False  # whether one of them may be WRITE_ALONE bytes long
-        self._writer: ReplyWriter | None = None  # for large replies; where _PACED, all goes behind what waits in it
-        self._rest: bytes | None = None  # not None: frames are held back, _tail comes after these
-        self._pos = 0  # where in _rest to go on
-        self._tail: bytearray | None = None  # not looked at; where nothing is held back: a frame's beginning
-        self._need = 0  # that many bytes make the beginning worth another look
-        self._reading = True
+        self._held = HeldBytes()
+        self._replies = ReplyQueue()
         self._host: str | None = None
 
     @property
@@ -117,22 +99,18 @@ class Connection(asyncio.Protocol):
     # --- what the loop calls ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = self._held.transport = transport  # type: ignore[assignment]
         self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop |= _CLOSING
-        pending, self._pending = self._pending, None
-        self._rest = self._tail = self.scratch = None
-        self._out.clear()
-        if self._writer is not None:
-            self._writer.discard()
-        for waiting in pending or ():
-            if isinstance(waiting, RequestContext):
-                try:
-                    waiting.disconnected()
-                except Exception:
-                    log.exception("the clean-up of %r failed", waiting)
+        self._held.drop()
+        self.scratch = None
+        for waiting in self._replies.drop():
+            try:
+                waiting.disconnected()
+            except Exception:
+                log.exception("the clean-up of %r failed", waiting)
         self._owner.closed(self)
         self._transport = None
 
@@ -142,10 +120,10 @@ class Connection(asyncio.Protocol):
         buggify = self.broker.state.buggify
         if buggify is not None and buggify.splits(data, self.data_received):
             return
-        tail = self._tail
-        if self._rest is not None:
-            self._hold(data)
-        elif tail is None:
+        held = self._held
+        if held.rest is not None:
+            held.more(data)
+        elif held.tail is None:
             if self._stop or self._deferring >= 0 or buggify is not None or owner.tap is not None:
                 self._run(data, 0)
                 return
@@ -157,29 +135,27 @@ class Connection(asyncio.Protocol):
             if not self._alone(data):
                 self._run(data, 0)
         else:
-            tail += data
-            if len(tail) >= self._need:
-                self._tail = None
-                self._run(bytes(tail), 0)
+            whole = held.whole(data)
+            if whole is not None:
+                self._run(whole, 0)
 
     def eof_received(self) -> bool:
-        if not self._stop & _PACED:
+        if not self._replies.paced:
             return False  # the transport closes, after what was answered is written
         self.close()
         return True
 
     def pause_writing(self) -> None:
         self._stop |= _UNREAD
-        if self._writer is not None:
-            self._writer.paused = True
+        self._replies.pause()
 
     def resume_writing(self) -> None:
         self._stop &= ~_UNREAD
         self.last_active = self._owner.tick
-        if self._writer is not None:
-            self._writer.paused = False
-            if self._stop & _PACED and not self._writer.resume():
-                return
+        was_paced = self._replies.paced
+        if not self._replies.resume():
+            return
+        if was_paced:
             self._stop &= ~_PACED
             if self._stop & _CLOSING and self._transport is not None:
                 self._transport.close()
@@ -209,8 +185,8 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self.broken(error)
         if answer is None or answer is DEFERRED:
-            if self._stop == _PARKED and self._deferring < 0 and not self._out:
-                self._rest, self._pos = b"", 0
+            if self._stop == _PARKED and self._deferring < 0 and not self._replies.out:
+                self._held.hold(b"", 0)
             else:
                 self._ran(data, size + 4)
         else:
@@ -238,16 +214,17 @@ class Connection(asyncio.Protocol):
         """The frames before ``pos`` were handled: write what they answered; what to do about the rest?"""
         if self._stop & _CLOSING:
             return
-        if self._out and self._deferring < 0:
+        if self._replies.out and self._deferring < 0:
             self._write()
+        held = self._held
         if self._stop or self._deferring >= 0:
-            self._wait(data, pos)
-        elif pos != len(data) or self._tail is not None or not self._reading:
+            held.hold(data, pos)
+        elif pos != len(data) or held.tail is not None or not held.reading:
             self._keep(data, pos)
 
     def _handle_frames(self, data: bytes, pos: int) -> int:
         """The position behind the last frame that was handled. Raises what a malformed frame or a fast path raises."""
-        out = self._out
+        replies, out = self._replies, self._replies.out
         size_out = 0
         total = len(data)
         unpack, routes, max_size = _PREFIX.unpack_from, self._owner.routes, self._owner.max_request_bytes
@@ -290,13 +267,7 @@ class Connection(asyncio.Protocol):
             if answer is None:
                 size_out += self._handle(route, correlation_id, frame, body, tap)
             elif answer is not DEFERRED:
-                if self._pending:
-                    self._pending.append([route.head_of(correlation_id, len(answer)), answer])
-                else:
-                    out += (route.head_of(correlation_id, len(answer)), answer)
-                    size_out += len(answer)
-                    if len(answer) >= WRITE_ALONE:
-                        self._large = True
+                size_out += replies.answered([route.head_of(correlation_id, len(answer)), answer])
             pos = end
             if size_out >= WRITE_CHUNK:
                 size_out = 0
@@ -354,17 +325,9 @@ class Connection(asyncio.Protocol):
         frames = context.frames
         if frames is None:
             self._stop |= _PARKED
-            self._queue(context)
+            self._replies.wait(context)
             return 0
-        if self._pending:
-            if frames:
-                self._pending.append(frames)
-            return 0
-        self._out += frames
-        size = sum(map(len, frames))
-        if size >= WRITE_ALONE:
-            self._large = True
-        return size
+        return self._replies.answered(frames)
 
     def _take_client_id(self, head: bytes, size: int) -> None:
         raw = head[2:]
@@ -377,65 +340,37 @@ class Connection(asyncio.Protocol):
 
     def _keep(self, data: bytes, pos: int) -> None:
         """No whole frame is left in ``data``: keep the beginning of the next one, or go on with what came meanwhile."""
-        tail, left = self._tail, len(data) - pos
+        held, left = self._held, len(data) - pos
+        tail = held.tail
         if tail is not None:
-            self._tail = None
+            held.tail = None
             self._run(data[pos:] + tail if left else bytes(tail), 0)
             return
         if left:
-            self._need = 4
+            need = 4
             if left >= 4:
                 size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
                 if not _SMALLEST <= size <= self._owner.max_request_bytes:
                     limit = self._owner.max_request_bytes
                     self.refuse(f"a frame of {size} bytes; from {_SMALLEST} to {limit} are taken{spoken(size)}")
                     return
-                self._need = size + 4
-            self._tail = bytearray(memoryview(data)[pos:])
-        self._read(True)
-
-    def _wait(self, data: bytes, pos: int) -> None:
-        """The frames from ``pos`` on are held back until :meth:`_unblock`."""
-        if pos == len(data) and self._tail is None and self._reading:
-            self._rest, self._pos = b"", 0
-            return
-        self._rest, self._pos = (data, pos) if pos < len(data) else (b"", 0)
-        self._limit()
-
-    def _hold(self, data: bytes) -> None:
-        if self._tail is None:
-            self._tail = bytearray(data)
-        else:
-            self._tail += data
-        self._limit()
-
-    def _limit(self) -> None:
-        waiting = len(self._rest or b"") - self._pos + len(self._tail or b"")
-        self._read(waiting < READ_AHEAD)
-
-    def _read(self, reading: bool) -> None:
-        if reading is not self._reading and self._transport is not None:
-            self._reading = reading
-            if reading:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
+                need = size + 4
+            held.keep(data, pos, need)
+        held.read(True)
 
     def _unblock(self) -> None:
         """Let the loop go on with the frames held back, if nothing holds them back any more."""
-        if self._rest is None or self._stop or self._deferring >= 0:
+        if self._held.rest is None or self._stop or self._deferring >= 0:
             return
-        if not self._rest and not self._tail:
-            self._rest = None  # nothing waits: spare the loop a callback
-            self._read(True)
-            return
-        self._owner.call_soon(self._go_on)
+        if self._held.release():  # else nothing waits: spare the loop a callback
+            self._owner.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self._rest is None or self._stop or self._deferring >= 0:
+        held = self._held
+        if held.rest is None or self._stop or self._deferring >= 0:
             return
-        data, self._rest = self._rest, None
-        self._run(data, self._pos)
+        data, held.rest = held.rest, None
+        self._run(data, held.pos)
 
     # --- replies ----------------------------------------------------------------------------------------------------
 
@@ -448,10 +383,7 @@ class Connection(asyncio.Protocol):
 
     def late(self) -> list[bytes]:
         """See ``context``: the place of a reply that comes at the end of the turn."""
-        reply: list[bytes] = []
-        if self._pending is None:
-            self._pending = deque()
-        self._pending.append(reply)
+        reply = self._replies.place()
         if self._deferring < 0:
             assert self._route is not None
             self._deferring = self._route.api_key
@@ -460,7 +392,7 @@ class Connection(asyncio.Protocol):
 
     def write_now(self, data: bytes) -> None:
         """See ``context``: a part of the reply that is waited for."""
-        self._out.append(data)
+        self._replies.out.append(data)
         self._write()
 
     def mute(self, muted: bool) -> None:
@@ -472,26 +404,21 @@ class Connection(asyncio.Protocol):
             self._unblock()
 
     def _defer(self, context: RequestContext) -> None:
-        self._queue(context)
+        self._replies.wait(context)
         if self._deferring < 0:
             self._deferring = context.route.api_key
             self._owner.join_turn(self)
-
-    def _queue(self, context: RequestContext) -> None:
-        if self._pending is None:
-            self._pending = deque()
-        self._pending.append(context)
 
     def replied(self, context: RequestContext | None = None) -> None:
         """A request has its reply: written now, or at the end of the handler or of the turn that this happens in."""
         if self._handling or self._deferring >= 0:
             return
-        if context is not None and self._stop == _PARKED and self._rest == b"" and self._tail is None:
-            pending, frames = self._pending, context.frames
-            if len(pending) == len(frames) == 1:  # type: ignore[arg-type]
+        if context is not None and self._stop == _PARKED and self._held.nothing_behind:
+            pending, frames = self._replies.pending, context.frames
+            if pending is not None and len(pending) == len(frames) == 1:  # type: ignore[arg-type]
                 # One request was parked, this is its reply, and nothing waits behind it: the usual case.
-                pending.clear()  # type: ignore[union-attr]
-                self._stop, self._rest = 0, None
+                pending.clear()
+                self._stop, self._held.rest = 0, None
                 self.last_active = self._owner.tick
                 self._transport.write(frames[0])  # type: ignore[index, union-attr]
                 return
@@ -500,55 +427,37 @@ class Connection(asyncio.Protocol):
     def turn_ended(self) -> None:
         """The turn was flushed: every deferred request has its reply, or is parked from now on."""
         self._deferring = -1
-        pending = self._pending
-        if pending is not None and len(pending) == 1 and not self._out and not self._stop and self._rest == b"":
+        held, pending = self._held, self._replies.pending
+        alone = pending is not None and len(pending) == 1 and not self._replies.out and not self._stop
+        if pending is not None and alone and held.nothing_behind and held.reading:
             one = pending[0]  # one request, one reply, and nothing waits: the usual case of many connections
-            if isinstance(one, list) and one and self._tail is None and self._reading and self._transport is not None:
+            if isinstance(one, list) and one and self._transport is not None:
                 pending.clear()
-                self._rest = None
+                held.rest = None
                 self.last_active = self._owner.tick
                 self._transport.write(b"".join(one))
                 return
         self._drain()
-        if self._pending:
+        if self._replies.pending:
             self._stop |= _PARKED
 
     def _drain(self) -> None:
         """Write the replies that are there, in the order of the requests; with the last one the connection goes on."""
-        pending, out = self._pending, self._out
-        while pending:
-            head = pending[0]
-            if isinstance(head, list):
-                if not head:
-                    break
-                out += head
-            elif head.frames is None:
-                break
-            else:
-                out += head.frames
-                self._large = self._large or len(head.frames) > 1  # joined unless it is large
-            pending.popleft()
+        all_answered = self._replies.take_answered()
         self.last_active = self._owner.tick
         self._write()
-        if not pending:
+        if all_answered:
             self._stop &= ~_PARKED
             self._unblock()
 
     def _write(self) -> None:
-        out, transport = self._out, self._transport
         if self._stop & _CLOSING:
-            out.clear()
-        elif out and transport is not None:
-            if self._large or self._stop & _PACED:
-                self._large = False
-                if self._writer is None:
-                    self._writer = ReplyWriter(transport)
-                    self._writer.paused = self._stop & _UNREAD != 0
-                if not self._writer.write(out):
-                    self._stop |= _PACED
-            else:
-                transport.write(b"".join(out))
-            out.clear()
+            self._replies.out.clear()
+            return
+        if self._transport is not None:
+            self._replies.write(self._transport)
+            if self._replies.paced:
+                self._stop |= _PACED
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -37,8 +37,8 @@ KNOWN: tuple[Known, ...] = (
         r"Fetch v1[2-6] \(damaged\)|Fetch v1[2-6]",
         r"\{.*",
         "closed",
-        "A tag that a later release gave to a field of Fetch (replica state, replica directory) is unknown to 3.4, which passes over it;"
-        " the simulator's decoder knows the field and refuses it in a version that does not have it, as later releases do.",
+        "A tag that a later release gave to a field of Fetch (replica state, replica directory) is unknown to 3.4, which passes over"
+        " it; the simulator's decoder knows the field and refuses it in a version that does not have it, as later releases do.",
         ("3.4",),
     ),
 )

@@ -81,7 +81,7 @@ async def until_it_waits(kafka: Cluster, number: int = 1) -> list[Any]:
     (server,) = kafka.servers
     async with asyncio.timeout(20):
         while True:
-            waiting = [one for one in server.connections if one._writer is not None and one._writer.paused]
+            waiting = [one for one in server.connections if one._replies.paced]
             if len(waiting) >= number:
                 return waiting
             await asyncio.sleep(0)

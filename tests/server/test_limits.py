@@ -9,7 +9,8 @@ from typing import Any
 
 from broker_sim import Cluster
 from broker_sim.handlers.context import RequestContext
-from broker_sim.network.connection import READ_AHEAD, WRITE_CHUNK, Connection
+from broker_sim.network.connection import WRITE_CHUNK, Connection
+from broker_sim.network.held_bytes import READ_AHEAD
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -105,7 +106,7 @@ async def test_one_large_frame_in_many_pieces_is_put_together_once() -> None:
     for at in range(0, len(data), 1000):
         connection.data_received(data[at : at + 1000])
     assert transport.ids() == [1]
-    assert connection._tail is None
+    assert connection._held.tail is None
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
@@ -145,7 +146,9 @@ async def test_a_connection_costs_little() -> None:
     bench = Bench()
     connection = Connection(bench.server)
     assert not hasattr(connection, "__dict__")
-    assert sys.getsizeof(connection) + sys.getsizeof(connection._out) < 400
+    assert connection._replies.pending is None
+    parts = [connection, connection._held, connection._replies, connection._replies.out]
+    assert sum(map(sys.getsizeof, parts)) < 400
 
 
 async def test_stop_closes_every_connection() -> None:

@@ -139,7 +139,7 @@ async def test_a_reset_while_a_request_is_parked_is_noticed() -> None:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
         wire.start(join, 3).cancel()
-        await until(lambda: [c for c in kafka.servers[0].connections if c._pending], "JoinGroup to be parked")
+        await until(lambda: [c for c in kafka.servers[0].connections if c._replies.pending], "JoinGroup to be parked")
         wire.abort()
         await until(lambda: not kafka.servers[0].connections, "the connection to end")
         await wire.close()

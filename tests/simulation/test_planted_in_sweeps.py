@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from broker_sim.coordinator.classic import joining
+from broker_sim.coordinator import offsets
+from broker_sim.coordinator.classic import joining, membership
 from broker_sim.coordinator.classic.group import State
+from broker_sim.coordinator.outcome import CommitOffsets
+from broker_sim.coordinator.state import ShardState
 from broker_sim.handlers import k09_offset_fetch
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.trial import Case, run
 from broker_sim.simulation.workloads.programs import Consumer
 from broker_sim.storage.producer_state import ProducerState
-from tests.simulation.mutations import MUTATIONS
+from kafka_wire.errors import Err
 
 pytestmark = pytest.mark.slow
 
@@ -63,14 +66,17 @@ def an_answer_is_remembered_too_long(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_heartbeat_by_the_general_way_is_no_sign_of_life(patch: pytest.MonkeyPatch) -> None:
-    """The short way, which members take, is right: only who is sent the other way meets it."""
-    mutation = next(each for each in MUTATIONS if each.name == "heartbeats_do_not_restart_the_session")
+    """Nor is a commit. What is remembered of both, which members take, is right: only who is sent the other way each time meets it."""
+    patch.setattr(membership, "restart_session", lambda shard, group, member: None)
+    real = offsets._refusal
 
-    class Patches:
-        def put(self, owner: Any, name: str, value: Any) -> None:
-            patch.setattr(owner, name, value)
+    def refusal(shard: ShardState, request: CommitOffsets) -> Err:
+        armed = len(shard.out.timers)
+        error = real(shard, request)
+        del shard.out.timers[armed:]
+        return error
 
-    mutation.plant(Patches())  # type: ignore[arg-type]
+    patch.setattr(offsets, "_refusal", refusal)
 
 
 def a_rebalance_always_takes_its_whole_timeout(patch: pytest.MonkeyPatch) -> None:

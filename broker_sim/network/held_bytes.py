@@ -1,0 +1,90 @@
+"""Bytes of a connection that were read and not looked at: frames that are held back, and the beginning of one that is not all there.
+
+Memory follows bytes that really came: a frame's announced length allocates nothing. While frames are held back READ_AHEAD bytes and one
+more read at most wait here; then the socket is left unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["READ_AHEAD", "HeldBytes"]
+
+READ_AHEAD = 65_536
+"""Bytes that may wait behind a parked request before the socket is no longer read."""
+
+
+class HeldBytes:
+    """``rest``: not None while frames are held back, which go on at ``pos``; ``tail``: what came behind them, or, where nothing is held
+    back, a frame's beginning, which is worth another look when it has ``need`` bytes."""
+
+    __slots__ = ("need", "pos", "reading", "rest", "tail", "transport")
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.rest: bytes | None = None
+        self.pos = 0
+        self.tail: bytearray | None = None
+        self.need = 0
+        self.reading = True
+
+    @property
+    def nothing_behind(self) -> bool:
+        """Whether frames are held back, but none has come."""
+        return self.rest == b"" and self.tail is None
+
+    def hold(self, data: bytes, pos: int) -> None:
+        """The frames of ``data`` from ``pos`` on are held back."""
+        if pos == len(data) and self.tail is None and self.reading:
+            self.rest, self.pos = b"", 0
+            return
+        self.rest, self.pos = (data, pos) if pos < len(data) else (b"", 0)
+        self._limit()
+
+    def more(self, data: bytes) -> None:
+        """These have come while frames are held back."""
+        if self.tail is None:
+            self.tail = bytearray(data)
+        else:
+            self.tail += data
+        self._limit()
+
+    def keep(self, data: bytes, pos: int, need: int) -> None:
+        """A frame begins at ``pos`` that has ``need`` bytes, as far as can be told."""
+        self.need = need
+        self.tail = bytearray(memoryview(data)[pos:])
+
+    def whole(self, data: bytes) -> bytes | None:
+        """The frame's beginning with what has come now, where it may be all of it; else None."""
+        tail = self.tail
+        assert tail is not None
+        tail += data
+        if len(tail) < self.need:
+            return None
+        self.tail = None
+        return bytes(tail)
+
+    def release(self) -> bool:
+        """Nothing holds frames back any more. Whether there are any; else the socket is read on."""
+        if self.rest or self.tail:
+            return True
+        self.rest = None
+        self.read(True)
+        return False
+
+    def drop(self) -> None:
+        """The connection is gone."""
+        self.rest = self.tail = self.transport = None
+
+    def _limit(self) -> None:
+        waiting = len(self.rest or b"") - self.pos + len(self.tail or b"")
+        self.read(waiting < READ_AHEAD)
+
+    def read(self, reading: bool) -> None:
+        """Read the socket, or leave it unread."""
+        if reading is not self.reading and self.transport is not None:
+            self.reading = reading
+            if reading:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
