@@ -52,19 +52,19 @@ early.start.listeners string - until=4.1
 early.start.listeners list - since=4.2
 fetch.max.bytes int 57671680 >=1024
 fetch.purgatory.purge.interval.requests int 1000
-group.consumer.assignors list uniform,range since=3.7
+group.consumer.assignors list uniform,range since=3.7 was=org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
 group.consumer.heartbeat.interval.ms int 5000 >=1 since=3.7
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 since=3.7
 group.consumer.max.session.timeout.ms int 60000 >=1 since=3.7
 group.consumer.max.size int 2147483647 >=1 since=3.7
-group.consumer.migration.policy string bidirectional in:disabled,downgrade,upgrade,bidirectional since=3.8
+group.consumer.migration.policy string bidirectional in:disabled,downgrade,upgrade,bidirectional since=4.0
 group.consumer.min.heartbeat.interval.ms int 5000 >=1 since=3.7
 group.consumer.min.session.timeout.ms int 45000 >=1 since=3.7
 group.consumer.session.timeout.ms int 45000 >=1 since=3.7
 group.coordinator.append.linger.ms int 5 >=0 since=4.0 until=4.1
 group.coordinator.append.linger.ms int -1 >=-1 since=4.2
-group.coordinator.rebalance.protocols list classic,consumer,streams in:consumer,classic,share,streams since=3.7
-group.coordinator.threads int 4 >=1 since=3.7
+group.coordinator.rebalance.protocols list classic,consumer,streams in:consumer,classic,share,streams since=3.7 was=classic
+group.coordinator.threads int 4 >=1 since=3.7 was=1
 group.initial.rebalance.delay.ms int 3000
 group.max.session.timeout.ms int 1800000
 group.max.size int 2147483647 >=1
@@ -191,7 +191,7 @@ transaction.state.log.segment.bytes int 104857600 >=1
 transaction.two.phase.commit.enable bool false since=4.1
 transactional.id.expiration.ms int 604800000 >=1
 unclean.leader.election.enable bool false dynamic
-"""
+"""  # noqa: E501 - a class name of Kafka's is as long as it is
 
 TOPIC_SETTINGS = """
 cleanup.policy log.cleanup.policy

@@ -22,7 +22,11 @@ log = logging.getLogger("broker_sim.coordinator")
 def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
     client = "none" if ctx.client_id is None else short(ctx.client_id)
     log.warning("client id %s, group %s: %s", client, short(request.group_id), _WORDS)
-    return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=_WORDS)
+    told = _WORDS if ctx.broker.state.config.release >= _BY_DEFAULT else None
+    return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
 
+
+_BY_DEFAULT = (4, 0)
+"""The release from which on Kafka has the protocol unless it is switched off. Before, it is refused as it is here, without a word."""
 
 _WORDS = "broker-sim has no consumer protocol of KIP-848: use group.protocol=classic"

@@ -22,9 +22,9 @@ class Known:
 KNOWN: tuple[Known, ...] = (
     Known(
         r"Produce v\d+",
-        "not answered",
-        ".*'error_code': (21|87).*|closed",
-        "Kafka never answers a Produce whose records are null; the simulator refuses it with INVALID_RECORD.",
+        "not answered|closed",
+        ".*'error_code': (21|87|-1).*|closed",
+        "Kafka never answers a Produce whose records are null, or closes the connection; the simulator refuses it.",
     ),
     Known(
         r"AlterConfigs v\d+",

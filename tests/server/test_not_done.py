@@ -85,7 +85,8 @@ async def test_a_member_of_the_new_kind_is_refused_for_good(
     async with Cluster(as_version=as_version) as kafka:
         wire = await Wire.connect(kafka.bootstrap)
         answer = await wire.send(ConsumerGroupHeartbeatRequest("billing", subscribed_topic_names=["orders"]), version)
-        assert (answer.error_code, answer.error_message) == (Err.UNSUPPORTED_VERSION, KIP_848)
+        told = KIP_848 if as_version == "4.1" else None  # in 3.x the protocol is off, and refused so by Kafka, too
+        assert (answer.error_code, answer.error_message) == (Err.UNSUPPORTED_VERSION, told)
         await wire.close()
     assert caplog.messages == [f"client id wire, group billing: {KIP_848}"]
 
