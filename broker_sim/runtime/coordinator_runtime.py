@@ -489,13 +489,12 @@ class CoordinatorRuntime(Generic[S]):
             self._await_high_watermark(slot)
         loaded = loader.finish()
         log.info("%s: %s loaded from %d records", partition.name, loader.found(), loader.records)
-        if loader.skipped_kinds:
+        skipped = sum(loader.skipped_kinds.values())
+        if skipped:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loader.skipped_kinds.items()))
-            skipped = sum(loader.skipped_kinds.values())
             log.info("%s: %d records of other kinds were skipped: %s", partition.name, skipped, kinds)
         self._perform(slot, shard.start(loaded, self.clock.now_ms()))
         if self.watch is not None:
-            skipped = sum(loader.skipped_kinds.values())
             self.watch.loaded(shard, partition.name, loader.records, skipped, failed=failed)
 
 
