@@ -19,6 +19,7 @@ from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.phrases import count, joined, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
 from broker_sim.pipeline.phrases import cause, named, on_its_day, short_member, when, who
 
@@ -362,7 +363,7 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, *ABOUT_OFFSETS),
+    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_OFFSETS),
     *(_hot, _placed, _silent, _silences, _lost, _skipped),
 )
 
@@ -398,7 +399,7 @@ def compaction(facts: Facts) -> list[str]:
         ]
     if facts.journal is None:
         lines.append(
-            "There is no journal: stuck periods, causes of rebalances and what was delivered twice are not in the log."
+            "There is no journal: stuck periods, why members are gone and what was delivered twice are not in the log."
         )
     return lines
 

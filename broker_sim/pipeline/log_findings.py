@@ -1,0 +1,168 @@
+"""What is told of rebalances where the log is all there is: no journal says when a window opened, nor why a member is gone.
+
+Rules:
+1. A generation's record says since when it stands and who is in it. So generations can be counted, also those that left no record, and
+   members be seen to come and go; each sentence says no more.
+2. A deployment is no storm: in a rolling restart each member goes once and comes once, and in a scale-out members come. Where members
+   can't be told apart by their client ids, their number has to do.
+3. How long a rebalance took is known from its window's end to its record: at least that long. A leave and a lost session look alike.
+
+Source: what was seen in logs of Apache Kafka 3.4, 4.1 and 4.4 while such things were done to its consumers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import count, times
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.phrases import named, when, who
+
+__all__ = ["ABOUT_GENERATIONS"]
+
+LONG_MS = 10_000
+"""An assignment that was stored so long after the window's end is told."""
+OFTEN, OFTEN_MS = 5, 300_000
+"""So many generations within that time are told."""
+AGAIN = 2
+"""Who comes more often than that in such a time does not just restart."""
+
+
+def _since(row: Row) -> int | None:
+    """When a generation's window closed, else when its record was written."""
+    closed_ms: int | None = row["closed_ms"]
+    return row["ended_ms"] if closed_ms is None else closed_ms
+
+
+def _generations(facts: Facts) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
+    for group, rows in by_group(facts.rebalances):
+        found = [row for row in rows if row["source"] == "log" and _since(row) is not None]
+        if found:
+            yield group, sorted(found, key=lambda row: (_at(row), row["generation"] or 0))
+
+
+def _at(row: Row) -> int:
+    since_ms = _since(row)
+    assert since_ms is not None
+    return since_ms
+
+
+def _begun(rows: list[Row]) -> int:
+    """How many generations these are, with those before each that left no record; those before the first one belong to no run."""
+    return len(rows) + sum(row["missing_before"] or 0 for row in rows[1:])
+
+
+def _runs(rows: list[Row]) -> Iterator[list[Row]]:
+    """Stretches of generations each of which is one of OFTEN within OFTEN_MS."""
+    dense: dict[int, None] = {}
+    for first, row in enumerate(rows):
+        behind = next((at for at in range(first, len(rows)) if _at(rows[at]) - _at(row) > OFTEN_MS), len(rows))
+        if _begun(rows[first:behind]) >= OFTEN:
+            dense.update(dict.fromkeys(range(first, behind)))
+    for _, run in groupby(enumerate(dense), key=lambda each: each[1] - each[0]):
+        yield [rows[at] for _, at in run]
+
+
+def _storms(facts: Facts) -> Iterable[Finding]:
+    """Groups that went from generation to generation."""
+    for group, rows in _generations(facts):
+        for run in _runs(rows):
+            unstored = sum(row["missing_before"] or 0 for row in run[1:])
+            came, went = _moves(run, came=True), _moves(run, came=False)
+            begun, lasted_ms = _begun(run), _at(run[-1]) - _at(run[0])
+            words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
+            if unstored:
+                words += f", {unstored} of them without a record: begun again before they were Stable, or taken by compaction"
+            words += _told_moves(came, went)
+            orderly = _is_orderly(run, came, went) and unstored * 2 < begun
+            yield Finding(
+                "storm",
+                "note" if orderly else "bad" if unstored * 2 >= begun else "warn",
+                (70 if orderly else 100) + begun + 5 * unstored,
+                f"{words}.",
+                "So a restart or a scale-out one by one looks: start members together, or give them group.instance.id."
+                if orderly
+                else "The log does not say why members go: look in their logs for sessions and max.poll.interval.ms that ran out.",
+                group,
+                None,
+                _at(run[0]),
+            )
+
+
+def _moves(run: list[Row], *, came: bool) -> Counter[str]:
+    """Client id (a member's id without one) -> how often it came, or went, in these generations."""
+    found: Counter[str] = Counter()
+    for row in run:
+        before, after = row["members_before"], row["members_after"]
+        if before is None or after is None:
+            continue
+        names = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
+        moved = [one for one in after if one not in before] if came else [one for one in before if one not in after]
+        found.update(names.get(one) or _client_of(one) for one in moved)
+    return found
+
+
+def _client_of(member: str) -> str:
+    """A member id is the client id, a hyphen and a UUID."""
+    return member[:-37] if len(member) > 37 and member[-37] == "-" else member
+
+
+def _told_moves(came: Counter[str], went: Counter[str]) -> str:
+    if not came and not went:
+        return "; nobody came or went that the records know of"
+    said = [
+        f"; {verb}: {named(f'{name} {times(number)}' for name, number in moved.most_common())}"
+        for moved, verb in ((came, "came"), (went, "left or fell silent"))
+        if moved
+    ]
+    return "".join(said)
+
+
+def _is_orderly(run: list[Row], came: Counter[str], went: Counter[str]) -> bool:
+    """Whether members only came, or each went and came back once or twice."""
+    size = max((row["size_after"] or 0) for row in run)
+    if len(came) <= 1 < size:  # all of one name
+        return came.total() <= AGAIN * size and went.total() <= AGAIN * size
+    return all(number <= AGAIN for moved in (came, went) for number in moved.values())
+
+
+def _late(facts: Facts) -> Iterable[Finding]:
+    """The generation of each group whose assignment came latest, where that is late."""
+    for group, rows in _generations(facts):
+        late = [row for row in rows if (row["completing_ms"] or 0) >= LONG_MS]
+        if not late:
+            continue
+        row = max(late, key=lambda one: one["completing_ms"])
+        words = (
+            f"{group} took at least {duration_text(row['completing_ms'])} to rebalance at {when(_at(row))}: so long it was from the"
+            f" end of the join window until generation {row['generation']} was stored"
+        )
+        more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
+        advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+        yield Finding(
+            "slow", "warn", 100 + row["completing_ms"] / 1000, f"{words}.{more}", advice, group, None, _at(row)
+        )
+
+
+def _gone(facts: Facts) -> Iterable[Finding]:
+    """Members that went and did not come back, where others stay."""
+    stormy = {one.group for one in _storms(facts)}
+    for group, rows in _generations(facts):
+        if group in stormy:
+            continue
+        for at, row in enumerate(rows):
+            went = _moves([row], came=False)
+            back = _moves(rows[at:], came=True)
+            if row["cause"] != "gone" or not row["size_after"] or any(name in back for name in went):
+                continue
+            words = f"{who(row)} left {group} or fell silent by {when(_at(row))}, and did not come back; {row['size_after']} stayed"
+            advice = "The log does not say which: a leave is at once, a lost session costs its timeout."
+            yield Finding("gone", "note", 72, f"{words}.", advice, group, None, _at(row))
+
+
+ABOUT_GENERATIONS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_storms, _late, _gone)

@@ -1,0 +1,160 @@
+"""What is told of rebalances where there is a log and no journal: what the records show, and no alarm at what is healthy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.explain.generations import Generations, GroupRecord, StoredMember
+from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.rebalance_rows import rebalances_of
+from tests.pipeline.facts import facts
+from tests.pipeline.offsets import T0
+
+UUIDS = "5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f"
+
+
+class Log:
+    """A group's records, written one after the other; ``now``: seconds after T0."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.generation = 0
+        self.lives: dict[str, int] = {}
+
+    def stands(self, now: float, *clients: str, stored_s: float = 0.1, skipped: int = 0) -> None:
+        """The next generation, with these clients, of which "app-1'" is app-1 with another member id."""
+        self.generation += 1 + skipped
+        members = [self.member(client) for client in clients]
+        self.rows.append(
+            {
+                "run_id": "r1",
+                "group": "billing",
+                "of_log": True,
+                "ts_ms": int(T0 + (now + stored_s) * 1000),
+                "state_ms": int(T0 + now * 1000),
+                "generation": self.generation,
+                "members_after": [{"member": name, "client_id": client} for client, name in members],
+                "coordinator_partition": 12,
+            }
+        )
+
+    def member(self, client: str) -> tuple[str, str]:
+        name = client.rstrip("'")
+        return name, f"{name}-{UUIDS}{self.lives.setdefault(client, len(self.lives)):02d}"
+
+    def told(self, *kinds: str) -> list[Finding]:
+        """What is found in it."""
+        rows = list(rebalances_of(self._json()))
+        columns = ("started_ms", "timed_out", "preparing_ms", "error", "cause_detail", "closed_ms", "missing_before")
+        known = [{**dict.fromkeys(columns), **row} for row in rows]
+        return [one for one in findings(facts(journal=None, rebalances=known)) if not kinds or one.kind in kinds]
+
+    def _json(self) -> list[dict[str, Any]]:
+        import json
+
+        return [{**row, "members_after": json.dumps(row["members_after"])} for row in self.rows]
+
+
+def storm() -> Log:
+    """app-2 comes and goes every ten seconds."""
+    log = Log()
+    log.stands(0, "app-1")
+    for at in range(6):
+        log.stands(10 + 20 * at, "app-1", "app-2" + "'" * at)
+        log.stands(20 + 20 * at, "app-1")
+    return log
+
+
+def test_a_member_that_comes_and_goes_is_a_storm_and_no_deployment() -> None:
+    (found,) = storm().told("storm")
+    assert (found.severity, found.group) == ("warn", "billing")
+    assert found.text == (
+        "billing had 13 generations within 2 min from 22:13:20 on; came: app-2 6 times and app-1 once; left or fell silent: app-2 6"
+        " times."
+    )
+    assert "does not say why" in found.advice
+
+
+def test_generations_that_left_no_record_are_counted_and_weigh_more() -> None:
+    log = Log()
+    for at in range(4):
+        log.stands(at * 30, "app-1", "app-2", skipped=3 if at else 0)
+    (found,) = log.told("storm")
+    assert found.severity == "bad"
+    assert "had 13 generations within 1 min 30 s" in found.text
+    assert "9 of them without a record: begun again before they were Stable, or taken by compaction" in found.text
+
+
+def test_a_rolling_restart_is_no_alarm() -> None:
+    log = Log()
+    names = [f"app-{number}" for number in range(4)]
+    log.stands(0, *names)
+    for at, name in enumerate(names):
+        log.stands(20 + at * 20, *(one for one in names if one != name))
+        names[at] = f"{name}'"
+        log.stands(30 + at * 20, *names)
+    assert [(one.kind, one.severity) for one in log.told()] == [("nothing", "good"), ("storm", "note")]
+
+
+def test_a_deployment_of_members_without_names_of_their_own_is_no_alarm_either() -> None:
+    log = Log()
+    for at in range(6):
+        log.stands(at * 5, *("app" + "'" * one for one in range(at + 1)))
+    assert [(one.kind, one.severity) for one in log.told()] == [("nothing", "good"), ("storm", "note")]
+
+
+@pytest.mark.parametrize("apart_s", [70, 3600])
+def test_generations_far_apart_are_no_storm(apart_s: int) -> None:
+    log = Log()
+    for at in range(8):
+        log.stands(at * apart_s, *(f"app-{number}" for number in range(at % 2 + 1)))
+    assert bool(log.told("storm")) is (apart_s < 75)
+
+
+def test_an_assignment_that_came_late_is_told_with_what_is_known_of_its_length() -> None:
+    log = Log()
+    log.stands(0, "app-1", "app-2")
+    log.stands(60, "app-1", "app-2", "app-3", stored_s=14)
+    (found,) = log.told("slow")
+    assert (found.severity, found.at_ms) == ("warn", T0 + 60_000)
+    assert found.text == (
+        "billing took at least 14 s to rebalance at 22:14:20: so long it was from the end of the join window until generation 2 was"
+        " stored."
+    )
+
+
+def test_a_member_that_does_not_come_back_is_a_note_that_says_what_is_not_known() -> None:
+    log = Log()
+    log.stands(0, "app-1", "app-2", "app-3")
+    log.stands(40, "app-1", "app-3")
+    (found,) = log.told("gone")
+    assert found.severity == "note"
+    assert found.text == "app-2 left billing or fell silent by 22:14:00, and did not come back; 2 stayed."
+    log.stands(80, "app-1", "app-3", "app-2'")
+    assert log.told("gone") == []
+
+
+def test_a_group_that_ends_in_order_has_lost_nobody() -> None:
+    log = Log()
+    log.stands(0, "app-1")
+    log.stands(40)
+    assert [one.kind for one in log.told()] == ["nothing"]
+
+
+def test_what_the_journal_tells_is_not_told_by_the_log_again() -> None:
+    rows = [{**row, "source": "journal"} for row in rebalances_of(storm()._json())]
+    columns = ("started_ms", "timed_out", "preparing_ms", "error", "cause_detail", "closed_ms", "missing_before")
+    known = [{**dict.fromkeys(columns), **row} for row in rows]
+    assert [one.kind for one in findings(facts(rebalances=known))] == ["nothing"]
+
+
+def test_records_and_rows_mean_the_same() -> None:
+    """The rows above are made as the pipeline makes them: by the reader of generations."""
+    reader = Generations()
+    for row in storm().rows:
+        members = tuple(StoredMember(one["member"], one["client_id"]) for one in row["members_after"])
+        reader.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
+    assert [one.generation for one in reader.found] == list(range(1, 14))
