@@ -2,7 +2,8 @@
 
 Rules:
 1. stdout has the findings (``--json``: as JSON), stderr the progress and what went wrong.
-2. Exit codes: 0 the report is written, whatever it found; 2 wrong usage, no input, no Java; 1 Spark itself failed; 130 interrupted.
+2. Exit codes: 0 the report is written; 4 it is, and has a finding of those that ``--fail-on`` names; 2 wrong usage, no input, no Java;
+   1 Spark itself failed; 130 interrupted.
 3. A verb that lives elsewhere has a line in ``ELSEWHERE``; its module has ``register(verbs, name)`` as commands of `cli.main` do.
 """
 
@@ -16,7 +17,8 @@ import sys
 from typing import Any
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, setting
-from broker_sim.common.text import UsageError, duration_ms
+from broker_sim.common.text import UsageError, duration_ms, visible
+from broker_sim.pipeline.finding import KINDS, SEVERITIES, matching
 
 __all__ = ["ELSEWHERE", "add_verbs", "register", "run", "setting", "window"]
 
@@ -27,6 +29,7 @@ ELSEWHERE: dict[str, str] = {
 """Verb -> the module whose ``register(verbs, name)`` adds its parser."""
 
 INTERRUPTED = 130
+FOUND = 4
 
 _EXAMPLES = """\
 examples:
@@ -48,12 +51,14 @@ examples:
       the journal elsewhere; what an earlier run made in ./report is replaced
   broker-sim pipeline run --journal ./journal --out ./report
       a journal alone
+  broker-sim pipeline run --input ./copied-from-broker-3 --out ./report --fail-on bad --fail-on storm
+      for a nightly job: exit code 4 where something is bad, or a group goes from generation to generation
   broker-sim pipeline run --input hdfs:///kafka-logs --out hdfs:///reports/monday --master yarn
       on a cluster
 
 OUT gets report.html, findings.txt, findings.json and tables/NAME/run_id=.../*.parquet.
 
-exit codes: 0 the report is written, 1 Spark failed, 2 a wrong argument, no input, no Java 17
+exit codes: 0 the report is written, 1 Spark failed, 2 a wrong argument, no input, no Java 17, 4 --fail-on found something
 """
 
 
@@ -117,6 +122,14 @@ def _add_run(verbs: Any) -> None:
     add("--conf", **CONF)
     add("--open", action="store_true", help="show the report in the browser when it is done")
     add("--json", action="store_true", help="the findings as one JSON object on stdout")
+    add(
+        "--fail-on",
+        action="append",
+        default=[],
+        choices=[*SEVERITIES, *KINDS],
+        metavar="WHAT",
+        help=f"exit code 4 where this is found; repeatable: {', '.join(SEVERITIES)} (or worse), or a kind: {', '.join(KINDS)}",
+    )
     add("--quiet", action="store_true", help="no progress")
 
 
@@ -174,4 +187,9 @@ def run(arguments: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(told.report)
+    failing = matching(told.findings, arguments.fail_on)
+    if failing:
+        names = ", ".join(dict.fromkeys(f"{one.kind} ({one.group})" if one.group else one.kind for one in failing))
+        sys.stderr.write(f"broker-sim pipeline run: --fail-on {' '.join(arguments.fail_on)}: {visible(names)}\n")
+        return FOUND
     return DONE

@@ -9,7 +9,30 @@ from typing import Any
 
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["Finding", "by_group"]
+__all__ = ["KINDS", "SEVERITIES", "Finding", "by_group", "matching"]
+
+SEVERITIES = ("note", "warn", "bad")
+"""Of what is not good, the least first."""
+
+KINDS = {
+    "nothing": "nothing unusual",
+    "stuck": "an offsets partition took nothing although somebody tried",
+    "silence": "nothing was written to an offsets partition, while others were busy",
+    "restless": "a group rebalanced often (journal)",
+    "storm": "a group went from generation to generation (log)",
+    "slow": "a rebalance took long",
+    "lost": "a member's session ran out (journal)",
+    "gone": "a member left or fell silent, and did not come back (log)",
+    "churn": "a group lost many members to session timeouts (journal)",
+    "regression": "a committed offset went back",
+    "deleted": "committed offsets expired or were deleted",
+    "duplicates": "records were handed out twice",
+    "lag": "a group fell behind",
+    "hot": "one offsets partition has most of the work",
+    "placed": "groups do not lie where their hash says",
+    "skipped": "a part of the input could not be read",
+}
+"""Each kind of finding, and what it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +59,11 @@ def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     for of_group in found.values():
         of_group.sort(key=lambda row: row.get("started_ms") or row.get("at_ms") or 0)
     return list(found.items())
+
+
+def matching(found: Iterable[Finding], wanted: Iterable[str]) -> list[Finding]:
+    """Those of a kind that is ``wanted``, or of a severity that is, or worse."""
+    names = set(wanted)
+    least = min((SEVERITIES.index(name) for name in names if name in SEVERITIES), default=len(SEVERITIES))
+    severe = SEVERITIES[least:]
+    return [one for one in found if one.kind in names or one.severity in severe]
