@@ -46,11 +46,13 @@ class Folder:
         return cls(path, _Hadoop(path, spark))
 
     def check(self, *, overwrite: bool) -> None:
-        """Raises UsageError where it can't be written to; changes nothing."""
+        """Raises UsageError where it can't be written to; changes nothing. On a disk that is tried: rights alone don't tell of file
+        systems that take no files, and Spark's start costs ten seconds."""
         files = self._files
         held = files.names()
         if held is None:
             raise UsageError(f"--out {self.path}: that is a file, not a folder")
+        files.try_to_write()
         if not held:
             return
         if not overwrite:
@@ -116,6 +118,22 @@ class _Local:
         except OSError as error:
             raise UsageError(f"--out {self.path}: {error.strerror or error}") from None
 
+    def try_to_write(self) -> None:
+        """Make the folder and a file in it, and take away what was not there before. Raises UsageError."""
+        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        probe = self.path / f"{MARKER}.tried"
+        try:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                probe.touch()
+            finally:
+                probe.unlink(missing_ok=True)
+                for folder in missing:
+                    if folder.is_dir():
+                        folder.rmdir()
+        except OSError as error:
+            raise UsageError(f"--out {self.path}: {error.strerror or error}") from None
+
     def remove(self, name: str) -> None:
         path = self.path / name
         if path.is_dir() and not path.is_symlink():
@@ -150,6 +168,9 @@ class _Hadoop:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def try_to_write(self) -> None:
+        """Spark runs already: the marker is the first that is written."""
 
     def write(self, name: str, text: str) -> None:
         try:

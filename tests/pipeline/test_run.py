@@ -353,6 +353,22 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path: Path) -> Non
     assert "that is a file, not a folder" in refused("--input", str(tmp_path), "--out", str(out / "thesis.txt"))
 
 
+@pytest.mark.parametrize("out", ["/dev/null/report", "/proc/none/report"])
+def test_a_folder_that_can_not_be_made_is_told_before_spark_starts(out: str, tmp_path: Path) -> None:
+    (tmp_path / "__consumer_offsets-1").mkdir()
+    said = refused("--input", str(tmp_path), "--out", out)
+    assert said.startswith(f"broker-sim pipeline run: --out {out}: ")
+    assert "starting Spark" not in said
+
+
+def test_trying_to_write_leaves_nothing(tmp_path: Path) -> None:
+    Folder.local(str(tmp_path / "a" / "b")).check(overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").mkdir()
+    Folder.local(str(tmp_path / "a" / "b")).check(overwrite=False)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"]
+
+
 def test_overwriting_removes_what_a_run_made_and_nothing_else(tmp_path: Path) -> None:
     folder = Folder.local(str(tmp_path / "out"))
     folder.prepare("monday", overwrite=False)
