@@ -37,6 +37,8 @@ HOT_TIMES, HOT_SHARE = 4.0, 0.25
 HOT_RECORDS = 1000
 MOST_ALIKE = 3
 """Findings of one kind."""
+MUCH_GONE = 0.1
+"""With that share of the records gone, silence means little."""
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -71,7 +73,13 @@ def _nothing(facts: Facts) -> Finding:
         count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
-    return Finding("nothing", "good", 0, f"Nothing unusual was found in {joined(looked)}.")
+    words = f"Nothing unusual was found in {joined(looked)}."
+    if facts.journal is None:
+        words += " A log alone does not show what stood still, or was handed out twice."
+    gone, all_ = _gone(facts)
+    if all_ and gone / all_ >= MUCH_GONE:
+        words += f" {gone / all_:.0%} of the log's records are not there any more: what they showed can't be said."
+    return Finding("nothing", "good", 0, words)
 
 
 # ------------------------------------------------------------------------------------------------ stuck partitions
@@ -368,15 +376,27 @@ _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 )
 
 
+def _gap(row: Row) -> int:
+    """How many records between the first and the last of a partition are gone."""
+    return int(row["last_offset"] - row["first_offset"] + 1 - row["records"])
+
+
+def _gone(facts: Facts) -> tuple[int, int]:
+    """How many offsets up to the last record of each partition hold none any more, and how many there are. The cleaner takes the oldest
+    records first, so that counting from the first one that is left would flatter the log."""
+    held = [row for row in facts.partitions if row["records"]]
+    all_ = sum(row["last_offset"] + 1 for row in held)
+    return all_ - sum(row["records"] for row in held), all_
+
+
 def compaction(facts: Facts) -> list[str]:
     """What the log does not hold any more, and what of this report suffers from it."""
     held = [row for row in facts.partitions if row["records"]]
-    gaps = {row["log_partition"]: row["last_offset"] - row["first_offset"] + 1 - row["records"] for row in held}
-    holed = [row for row in held if gaps[row["log_partition"]] > 0]
+    holed = [row for row in held if _gap(row) > 0]
     begun = [row for row in held if row["first_offset"] > 0]
     lines = []
     if holed:
-        gone = sum(gaps[row["log_partition"]] for row in holed)
+        gone = sum(map(_gap, holed))
         all_ = gone + sum(row["records"] for row in held)
         where = named([str(row["log_partition"]) for row in holed], 8)
         lines.append(
@@ -386,6 +406,10 @@ def compaction(facts: Facts) -> list[str]:
     if begun:
         do = "does" if len(begun) == 1 else "do"
         lines.append(f"{count(len(begun), 'partition')} {do} not begin at offset 0: what stood before is not there.")
+        gone, all_ = _gone(facts)
+        lines.append(
+            f"Up to the last record of each partition {gone:,} of {all_:,} ({gone / all_:.0%}) are gone in all."
+        )
     if not holed and not begun:
         lines.append(
             "Nothing is missing between the first and the last record of any partition: the cleaner has taken nothing."

@@ -63,6 +63,17 @@ def test_nothing_unusual_is_said_with_what_was_looked_at() -> None:
     assert findings(known)[0].severity == "good"
 
 
+def test_of_a_log_alone_it_is_said_what_can_not_be_said() -> None:
+    log = {"log_partition": 12, "records": 100, "first_offset": 9_000, "last_offset": 9_999}
+    known = facts(counts={"rebalances": 3}, journal=None, partitions=[log])
+    assert only(known) == (
+        "Nothing unusual was found in 2 groups, 100 committed offsets and 3 rebalances. A log alone does not show what stood still,"
+        " or was handed out twice. 99% of the log's records are not there any more: what they showed can't be said."
+    )
+    whole = facts(counts={"rebalances": 3}, journal=None, partitions=[{**log, "records": 10_000, "first_offset": 0}])
+    assert only(whole).endswith("or was handed out twice.")
+
+
 def test_a_note_alone_does_not_hide_that_nothing_is_wrong() -> None:
     found = findings(facts(lag={"billing": [window(0, 500), window(10_000, 0)]}))
     assert [one.kind for one in found] == ["nothing", "lag"]
@@ -405,4 +416,5 @@ def test_compaction_is_told_from_what_is_missing() -> None:
         "800 of 1,000 records (80%) between the first and the last of their partitions are gone"
     )
     assert cleaned[1] == "1 partition does not begin at offset 0: what stood before is not there."
+    assert cleaned[2] == "Up to the last record of each partition 850 of 1,050 (81%) are gone in all."
     assert cleaned[-1].startswith("There is no journal")
