@@ -9,7 +9,13 @@ from typing import Any
 
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["KINDS", "SEVERITIES", "Finding", "by_group", "matching"]
+__all__ = ["KINDS", "LONG_MS", "OFTEN", "OFTEN_MS", "SEVERITIES", "Finding", "by_group", "matching"]
+
+LONG_MS = 10_000
+"""A rebalance that takes longer is told."""
+OFTEN = 5
+"""So many rebalances of a group within OFTEN_MS are told."""
+OFTEN_MS = 300_000
 
 SEVERITIES = ("note", "warn", "bad")
 """Of what is not good, the least first."""

@@ -18,18 +18,13 @@ from dataclasses import replace
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.phrases import count, joined, times
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
-from broker_sim.pipeline.phrases import cause, named, on_its_day, short_member, when, who
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, short_member, when, who
 
 __all__ = ["Finding", "compaction", "findings", "text"]
 
-LONG_MS = 10_000
-"""A rebalance that takes longer is told."""
-OFTEN = 5
-"""So many rebalances of a group within OFTEN_MS are told."""
-OFTEN_MS = 300_000
 FEW = 3
 """Fewer members that fall silent are told one by one."""
 HOT_TIMES, HOT_SHARE = 4.0, 0.25
@@ -289,7 +284,7 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             advice = "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
         else:
             words += ": most of it until the assignment was stored"
-            advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+            advice = LATE_ASSIGNMENT
         more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
         yield Finding("slow", "warn", 100 + lasted / 1000, f"{words}.{more}", advice, group, None, row["started_ms"])
 

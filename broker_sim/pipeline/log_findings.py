@@ -19,15 +19,11 @@ from itertools import groupby
 from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
-from broker_sim.pipeline.finding import Finding, by_group
-from broker_sim.pipeline.phrases import named, when, who
+from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, when, who
 
 __all__ = ["ABOUT_GENERATIONS"]
 
-LONG_MS = 10_000
-"""An assignment that was stored so long after the window's end is told."""
-OFTEN, OFTEN_MS = 5, 300_000
-"""So many generations within that time are told."""
 AGAIN = 2
 """Who comes more often than that in such a time does not just restart."""
 
@@ -143,9 +139,8 @@ def _late(facts: Facts) -> Iterable[Finding]:
             f" end of the join window until generation {row['generation']} was stored"
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
-        advice = "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
         yield Finding(
-            "slow", "warn", 100 + row["completing_ms"] / 1000, f"{words}.{more}", advice, group, None, _at(row)
+            "slow", "warn", 100 + row["completing_ms"] / 1000, f"{words}.{more}", LATE_ASSIGNMENT, group, None, _at(row)
         )
 
 

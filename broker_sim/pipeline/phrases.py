@@ -9,7 +9,12 @@ from broker_sim.common.text import clock, date
 from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["cause", "ended", "named", "on_its_day", "short_member", "when", "who"]
+__all__ = ["LATE_ASSIGNMENT", "cause", "ended", "named", "on_its_day", "short_member", "when", "who"]
+
+LATE_ASSIGNMENT = (
+    "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+)
+"""What to do about one that was stored late."""
 
 _HARD = "\N{NO-BREAK SPACE}"
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

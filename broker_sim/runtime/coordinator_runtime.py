@@ -213,9 +213,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def ask(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
         """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
-        token = self._next_token
-        self._next_token = token + 1
-        self._tokens[token] = answered
+        token = self.token(answered)
         if self.watch is not None:
             self.watch.asked(token, ctx)
         slot = self._slots[shard.partition]
@@ -279,11 +277,7 @@ class CoordinatorRuntime(Generic[S]):
     def _step(self, slot: Slot[S], event: Event) -> None:
         if slot.turn or (slot.open and not (type(event) is Request and self._may_wait(slot, event.body))):
             self._flush(slot)
-        now_ms, watch = self.clock.now_ms(), self.watch
-        if watch is None:
-            self._perform(slot, slot.shard.step(event, now_ms))
-        else:
-            self._perform(slot, watch.step(slot.shard, slot.partition.name, event, now_ms))
+        self._perform(slot, self._stepped(slot, event, self.clock.now_ms()))
 
     def _stepped(self, slot: Slot[S], event: Event, now_ms: int) -> Outcome:
         if self.watch is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -53,8 +54,6 @@ class Log:
         return [one for one in findings(facts(journal=None, rebalances=known)) if not kinds or one.kind in kinds]
 
     def _json(self) -> list[dict[str, Any]]:
-        import json
-
         return [{**row, "members_after": json.dumps(row["members_after"])} for row in self.rows]
 
 
