@@ -10,9 +10,10 @@ READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
-# Tests that need more than Python: real Kafka brokers and the wire's Java twin, foreign clients, Spark
-FOREIGN := real_kafka or clients or spark
-# Of these, one after the other: real brokers and clients live in real time, with sessions below a second, and share the cores with nobody
+# Tests that need more than Python: real Kafka brokers and the wire's Java twin, foreign clients, Spark, a browser
+FOREIGN := real_kafka or clients or spark or browser
+# Of these, those that mostly wait, for sessions and for JVMs to start, apart from those that compute all the time: real brokers and
+# clients live in real time, Spark takes every core
 REAL_TIME := real_kafka or clients
 # CI tells what took longest
 PYTEST = $(BIN)/python -m pytest $(if $(CI),--durations=15)
@@ -24,9 +25,11 @@ CORES := $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null
 # Tests run on that many processes side by side: one more than there are cores, as some wait for clients and sessions in real time,
 # and four at most: make test JOBS=1
 JOBS ?= $(shell n=$$(($(CORES) + 1)); [ $$n -le 4 ] || n=4; echo $$n)
+# What starts JVMs is run by no more processes than there are cores
+FEW = $(firstword $(sort $(JOBS) $(CORES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-foreign test-all test-orders check docs conformance differential bench clean
+.PHONY: help setup demo test test-foreign test-all test-orders check docs conformance differential incidents mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,13 +60,13 @@ demo: $(DEMO) ## a group of real consumers through a crash, a rebalance and a SI
 	@$(BIN)/python -m broker_sim demo
 
 test: $(READY) ## the tests that need Python alone: some minutes on two cores
-	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node or Spark)"
+	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node, Spark or a browser)"
 	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
-test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, and Spark: a quarter of an hour
-	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go or Node is missing"
-	@$(PYTEST) -m "($(REAL_TIME)) and not spark" $(ARGS)
-	@$(PYTEST) -n $(firstword $(sort $(JOBS) $(CORES))) -m "spark" $(ARGS)
+test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, Spark and a browser: a quarter of an hour
+	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go, Node or Chromium is missing"
+	@$(PYTEST) -n $(FEW) -m "($(REAL_TIME)) and not spark" $(ARGS)
+	@$(PYTEST) -n $(FEW) -m "spark or browser" $(ARGS)
 
 test-all: ## make test, then make test-foreign
 	@$(MAKE) --no-print-directory test
@@ -89,6 +92,12 @@ conformance: $(READY) ## the same tests on the simulator and on real Apache Kafk
 
 differential: $(READY) ## random requests to the simulator and to real Kafka in lockstep: ARGS='--version 4.1 --minutes 60 --seed 1'
 	@$(BIN)/python -m tests.differential $(ARGS)
+
+incidents: $(READY) ## labelled incidents on real Kafka, and how many of them the pipeline tells: ARGS='make --out DIR' or 'score DIR/*'
+	@$(BIN)/python -m tests.incidents $(ARGS)
+
+mutants: $(READY) ## bugs made by a program, and how many of them a general sweep finds: ARGS='--count 60 --budget 60 --seed 1'
+	@nice $(BIN)/python -m tests.mutation $(ARGS)
 
 bench: $(READY) ## the benchmarks: requests per second beside Kafka, kfake and librdkafka's mock
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -13,10 +13,11 @@ from typing import Any
 from benchmarks import report
 from benchmarks.compare import BROKER_CORE, LOAD_CORE, Verdict, measure, verdicts
 from benchmarks.hostile import hostile
+from benchmarks.mutants import mutants
 from benchmarks.pipeline import pipeline
 from benchmarks.programs import Unavailable, built
 from benchmarks.rows import rows
-from benchmarks.scale import Figure, flatness, memory, start_up
+from benchmarks.scale import Figure, flatness, memory, start_up, transactional_ids, transactions
 from benchmarks.seam import seam
 from benchmarks.simulation import simulation
 from benchmarks.systems import System, has_uvloop, simulator
@@ -29,8 +30,8 @@ examples:
   python -m benchmarks --only rebalance --runs 5 --json results.json
 """
 
-_SCALE = ("start", "memory", "flat", "hostile", "seam", "simulation", "pipeline")
-_WITHOUT_LOAD = ("simulation", "pipeline", "hostile")
+_SCALE = ("start", "memory", "flat", "hostile", "seam", "simulation", "pipeline", "mutants")
+_WITHOUT_LOAD = ("simulation", "pipeline", "hostile", "mutants")
 
 
 def main() -> int:
@@ -118,6 +119,10 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
         if _wanted(arguments, "memory"):
             _say(f"{system.name}: memory")
             figures += memory(system)
+            figures += transactional_ids(system)
+        if _wanted(arguments, "transaction"):
+            _say(f"{system.name}: what a transaction costs")
+            figures += transactions(system, arguments.runs, arguments.seconds)
         if _wanted(arguments, "flat"):
             figures += flatness(system, arguments.seconds, _say)
         if _wanted(arguments, "hostile"):
@@ -128,6 +133,9 @@ def _figures(arguments: argparse.Namespace, ours: list[System], out: dict[str, A
     if _wanted(arguments, "simulation"):
         _say("simulated lives")
         figures += simulation()
+    if "mutants" in (arguments.only or ()):  # it takes as long as all the others
+        _say("mutants")
+        figures.append(mutants())
     if _wanted(arguments, "pipeline"):
         figures += pipeline(_say)
     for figure in figures:

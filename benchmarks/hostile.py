@@ -232,9 +232,9 @@ def _fetch() -> FetchRequest:
     return FetchRequest(min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[FetchTopic("many", partitions=rows)])
 
 
-def _commit() -> OffsetCommitRequest:
-    rows = [OffsetCommitRequestPartition(n % 1000, 5, -1, None) for n in range(_MIB // 20)]
-    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("many", rows)])
+def _commit(partitions: int) -> OffsetCommitRequest:
+    rows = [OffsetCommitRequestPartition(n % 1000, 5, -1, None) for n in range(partitions)]
+    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("many", partitions=rows)])
 
 
 REQUESTS: dict[str, Callable[[], Request]] = {
@@ -274,7 +274,8 @@ REQUESTS: dict[str, Callable[[], Request]] = {
         ),
         5,
     ),
-    "OffsetCommit of 50,000 partitions": lambda: (_commit(), 7),
+    "OffsetCommit of 50,000 partitions": lambda: (_commit(50_000), 7),
+    "OffsetCommit of 20,000 partitions, as many as a batch holds": lambda: (_commit(20_000), 7),
     "OffsetFetch of 250,000 partitions": lambda: (
         OffsetFetchRequest("g", [OffsetFetchRequestTopic("many", [n % 1000 for n in range(_MIB // 4)])]),
         5,

@@ -132,6 +132,15 @@ def _data() -> list[Row]:
     ]
 
 
+def _transactions() -> list[Row]:
+    def row(name: str, flow: int) -> Row:
+        load = ("transaction", "--flow", str(flow), "--conns", "8", "--records", "10")
+        title = f"a transaction of a batch and a group's offset, version {flow}, 8x1"
+        return Row(name, title, load, (kfake(),), (Goal((KFAKE,), 1),))
+
+    return [row("transaction", 2), row("transaction-1", 1)]
+
+
 def _rebalance(members: int) -> Row:
     return Row(
         f"rebalance-{members}",
@@ -146,4 +155,4 @@ def _rebalance(members: int) -> Row:
 
 def rows() -> Sequence[Row]:
     """All rows, in the order in which they are printed."""
-    return [*_heartbeat(), *_commit(), *_data(), *map(_rebalance, (10, 100, 500, 1000))]
+    return [*_heartbeat(), *_commit(), *_data(), *_transactions(), *map(_rebalance, (10, 100, 500, 1000))]

@@ -85,6 +85,37 @@ def memory(system: System) -> list[Figure]:
     ]
 
 
+def transactional_ids(system: System) -> list[Figure]:
+    """What each of 10,000 transactional ids adds to RSS that have had a transaction each, the log of it included."""
+    most = GROUPS[-1]
+    with system.running(BROKER_CORE) as broker:
+        rss = kload(broker, LOAD_CORE, ["transactional-ids", "--groups", str(most)])["extra"]["rss_mib"]
+    each = (rss[str(most)] - rss["0"]) * 1024 / most
+    return [Figure(f"{system.name}: each of {most:,} transactional ids", each, "KiB", 4)]
+
+
+def transactions(system: System, runs: int, seconds: float) -> list[Figure]:
+    """Broker CPU of a transaction, as a multiple of that of the same batch and offset without one; in turns."""
+    costs: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    for _ in range(runs):
+        for flow, found in costs.items():
+            with system.running(BROKER_CORE) as broker:
+                found.append(
+                    _cpu(broker, ["transaction", "--flow", str(flow), "--records", "10", "--seconds", str(seconds)])
+                )
+    bare, *those = (statistics.median(found) for found in costs.values())
+    return [
+        Figure(
+            f"{system.name}: a transaction of version {flow} against none",
+            cost / bare,
+            "x",
+            3,
+            f"{cost:.0f} us against {bare:.0f} us",
+        )
+        for flow, cost in enumerate(those, 1)
+    ]
+
+
 def flatness(system: System, seconds: float, say: Callable[[str], None]) -> list[Figure]:
     """Broker CPU of a Heartbeat and of an OffsetCommit over the number of groups and of connections, as growth from the smallest."""
     out: list[Figure] = []

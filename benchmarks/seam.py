@@ -163,6 +163,7 @@ class _Broker:
     """One connection to one broker, commits of one group."""
 
     def __init__(self, *, seams: bool) -> None:
+        from broker_sim.common.chance import Chance
         from broker_sim.common.clock import RealClock
         from broker_sim.config.settings import BrokerConfig
         from broker_sim.handlers import Routes
@@ -184,7 +185,7 @@ class _Broker:
         own: dict[str, Any] = {"__slots__": ()}
         own.update({name: getattr(topics.Partition, name) for name in ("append", "append_records")})
         offsets.__class__ = type("Partition", (Partition,), own)
-        broker.runtime = coordinator(state, rng=random.Random(1))
+        broker.runtime = coordinator(state, chance=Chance.seeded(1))
         broker.runtime.start()
         routes = Routes(state.as_version)
         routes[_COMMIT_CODE].fast = commits.FAST[VERSION]
@@ -220,7 +221,7 @@ def _frames(number: int) -> list[bytes]:
     out = []
     for offset in range(number):
         partitions = [OffsetCommitRequestPartition(0, offset)]
-        request = OffsetCommitRequest("billing", topics=[OffsetCommitRequestTopic("orders", partitions)])
+        request = OffsetCommitRequest("billing", topics=[OffsetCommitRequestTopic("orders", partitions=partitions)])
         out.append(frame(encode_request_header(8, VERSION, offset, "bench") + encode(request, VERSION)))
     return out
 

@@ -52,6 +52,15 @@ with ClusterThread(topics=["orders", "payments:6"]) as server:
 billing = await kafka.group("billing").stable(members=3)
 await billing.committed_at_least("orders", 0, 100)
 print(billing.explain())""",
+    "ShareGroupHandle": """\
+shippers = await kafka.share_group("shippers").stable(members=2)
+await shippers.locked("orders", 0, 3)
+await shippers.expire_locks()
+print(shippers.explain())""",
+    "TransactionHandle": """\
+orders = await kafka.transaction("orders-app").ongoing()
+await orders.state_is("CompleteCommit")
+print(orders.explain())""",
     "LogHandle": """\
 async with kafka.log("orders", 0).slow("200ms", jitter="50ms"):
     ...

@@ -16,6 +16,11 @@ TARGET = ROOT / "broker_sim" / "sync.pyi"
 FACES: dict[str, tuple[str, ...]] = {
     "Cluster": ("broker_sim.api.cluster.Cluster",),
     "GroupHandle": ("broker_sim.api.handles.groups.GroupHandle",),
+    "ShareGroupHandle": (
+        "broker_sim.api.handles.shares.ShareGroupHandle",
+        "broker_sim.api.handles.groups.GroupHandle",
+    ),
+    "TransactionHandle": ("broker_sim.api.handles.transactions.TransactionHandle",),
     "LogHandle": ("broker_sim.api.handles.logs.LogHandle",),
     "StateGuard": ("broker_sim.api.handles.logs.StateGuard",),
     "Pending": ("broker_sim.api.handles.logs.Pending",),

@@ -1,8 +1,8 @@
 """Rules for the whole suite.
 
-* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17) and `clients` (a foreign toolchain) tests are no part of `make test`. In
-  `make test-foreign` they find out for themselves whether they can run, and skip with the reason where they can't. Where CI=true a
-  skip of theirs is a failure.
+* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17), `clients` (a foreign toolchain) and `browser` (Chromium) tests are no part
+  of `make test`. In `make test-foreign` they find out for themselves whether they can run, and skip with the reason where they can't.
+  Where CI=true a skip of theirs is a failure.
 * `slow` tests run with `--slow`, and where CI=true; `long` ones, more seeds and longer runs of what others test, with `--long`.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
@@ -21,14 +21,18 @@ import pytest
 pytest_plugins = ["pytester", "tests.support.journal_check"]
 
 CI = os.environ.get("CI") == "true"
-_REAL = re.compile(r"[\[-]kafka(?:\]|-(?!python))")
-"""In the ids of tests that are run on the simulator and on real brokers."""
+_REAL = re.compile(r"\[(\d\.\d)-(?:.+-)?kafka(?:\]|-(?!python))")
+"""In the ids of tests that are run on the simulator and on real brokers: of which release."""
 
 _WHOLE = (
     "tests/pipeline/",
     "tests/clients/",
     "tests/importing/",
+    "tests/incidents/test_recorded.py",
+    "tests/scenarios/test_observed.py",
     "tests/scenarios/test_shipped.py",
+    "tests/server/test_work_at_once.py",
+    "tests/simulation/test_leaks.py",
     "tests/test_tidy.py",
 )
 """Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side, the
@@ -37,7 +41,7 @@ outlines of all files."""
 SLOW_S = 300
 """The timeout of a slow test that names none: ten seconds of work take more than a minute where four others share the core."""
 
-NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark")
+NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark", "browser")
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -51,13 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Side by side: what shares real brokers, or what a module makes for all its tests, stays in one process; else a test at a time."""
+    """Side by side: what shares real brokers, those of one release, or what a module makes for all its tests, stays in one process;
+    else a test at a time."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if _REAL.search(nodeid):
-                return "real brokers"
+            if real := _REAL.search(nodeid):
+                return f"real brokers of {real[1]}"
             path = nodeid.partition("::")[0]
             return path if path.startswith(_WHOLE) else nodeid
 
@@ -86,6 +91,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=deselected)
         gone = set(deselected)
         items[:] = [item for item in items if item not in gone]
+    if hasattr(
+        config, "workerinput"
+    ):  # side by side: one that takes long and begins last would be waited for by all the others
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

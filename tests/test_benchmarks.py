@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from benchmarks import steps
 from benchmarks.compare import Measured, verdicts
 from benchmarks.load import LoadFailed, cpu_us, kload, measured
 from benchmarks.report import row_text
@@ -67,3 +70,16 @@ def test_errors_that_the_broker_answered_spoil_a_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("benchmarks.load.subprocess.run", lambda *args, **options: Done)
     with pytest.raises(LoadFailed, match="25"):
         kload(Running("127.0.0.1:1", 1), 1, ["heartbeat"])
+
+
+@pytest.mark.parametrize("flow", [0, 1, 2])
+def test_the_requests_whose_steps_are_told_are_all_answered_and_leave_what_they_should(flow: int) -> None:
+    bench = asyncio.run(steps.transactions(flow, 8))  # which raises where the log is not as it should be
+    assert set(bench.asked.values()) == {6}  # the first quarter warms up
+    assert len(bench.asked) == {0: 2, 1: 5, 2: 3}[flow]
+    assert set(bench.cost_ns) == set(bench.asked)
+
+
+def test_every_member_takes_part_in_a_rebalance_whose_steps_are_told() -> None:
+    bench = asyncio.run(steps.rebalances(3, 4))
+    assert bench.asked == {"JoinGroup": 9, "SyncGroup": 9, "Heartbeat": 9}

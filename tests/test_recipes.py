@@ -99,10 +99,9 @@ def test_an_api_is_two_files(tree: Path) -> None:
         0,
     )
     assert told["journal"]["body"]["topics"][0] == {"name": "orders", "partitions": [0, 1]}
-    assert told["coverage"] == [
-        "| 1000 | CountRecords | - | - | - | - | - | 0-0 | 0-0 | 0-0 |",
-        "| 1000 | CountRecords | `handlers/k1000_count_records.py` | test_recipes |",
-    ]
+    versions, files = told["coverage"]
+    assert re.fullmatch(r"\| 1000 \| CountRecords( \| -){6}( \| 0-0)+ \|", versions), "six columns before 4.0"
+    assert files == "| 1000 | CountRecords | `handlers/k1000_count_records.py` | test_recipes |"
 
 
 def test_a_version_is_a_range_and_its_fields(tree: Path) -> None:

@@ -66,6 +66,8 @@ DEFERRED = {
     "broker_sim/cli/": "a verb loads what it needs: the others, and --help, are there at once",
     "broker_sim/scenario/commands.py": "likewise",
     "broker_sim/simulation/commands.py": "likewise",
+    "broker_sim/reproduce/commands.py": "likewise",
+    "broker_sim/simulation/exhaustive/commands.py": "likewise",
     "broker_sim/control/": "the command line knows every operation; the server alone loads what carries them out",
     "broker_sim/testing/": "a plugin is loaded by every run of pytest on the machine",
     "broker_sim/api/": "what watches, breaks and explains is loaded when somebody asks for it",
@@ -82,13 +84,16 @@ DEFERRED = {
 
 SLEEPS = {
     "tests/clients/python/aiokafka_driver.py": "an application that pauses after an error",
+    "tests/conformance/test_harness.py": "a loop is held up and idles to see what its time makes of it",
     "tests/conformance/test_heartbeat.py": "sessions of a real broker pass in real time",
     "tests/stuck/real.py": "a real broker's timeouts pass in real time",
+    "tests/incidents/member.py": "a consumer's work takes time",
+    "tests/incidents/stage.py": "records are written in real time",
     "tests/durability/test_sigkill.py": "the seed draws the moment of the kill",
 }
 """Files that may sleep otherwise than in a loop that looks at a deadline, and why; sleep(0), one turn of the loop, is free."""
 
-READS_CLOCK = re.compile(r"\b(monotonic|get_running_loop\(\)\.time|loop\.time)\(\)")
+READS_CLOCK = re.compile(r"\b(monotonic|clock_s|get_running_loop\(\)\.time|loop\.time)\(\)")
 MAY_READ_CLOCK = re.compile(r"\b(?:time|datetime)\s*\.\s*(?:time|monotonic|perf_counter|now)")
 MACHINE_PATHS = re.compile(r"(?<![\w.$}~-])/(?:root|work|home/\w+|Users/\w+|tmp)/")
 KAFKAS_OWN_PATHS = {"broker_sim/config/definitions.py": "the default of log.dir"}

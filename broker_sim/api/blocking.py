@@ -122,7 +122,17 @@ class Blocking:
 FACES = {
     name: type(name, (Blocking,), {"__slots__": (), "__module__": "broker_sim.sync"})
     for name in (
-        *("Cluster", "GroupHandle", "LogHandle", "StateGuard", "Pending", "TopicHandle", "BrokerHandle", "Down"),
+        *(
+            "Cluster",
+            "GroupHandle",
+            "ShareGroupHandle",
+            "TransactionHandle",
+            "LogHandle",
+            "StateGuard",
+            "Pending",
+            "TopicHandle",
+        ),
+        *("BrokerHandle", "Down"),
         *("Fault", "Faults", "Order", "Hold", "Recording", "Replay", "TimeControl", "Journal"),
     )
 }

@@ -29,12 +29,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker_sim.api.cluster_options import ARGUMENTS, Topics, read_options, topics_of
+from broker_sim.api.coordinators import Coordinators
 from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Clock, Timer, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import BrokerConfig
@@ -50,7 +52,14 @@ if TYPE_CHECKING:
     import socket
 
     from broker_sim.api.blocked_loop import BlockedLoop
-    from broker_sim.api.handles import BrokerHandle, GroupHandle, LogHandle, TopicHandle
+    from broker_sim.api.handles import (
+        BrokerHandle,
+        GroupHandle,
+        LogHandle,
+        ShareGroupHandle,
+        TopicHandle,
+        TransactionHandle,
+    )
     from broker_sim.faults.conditions import Conditions
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Fault, Faults
@@ -59,6 +68,8 @@ if TYPE_CHECKING:
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import Broker, Partition, Topic
     from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.share_partitions import SharePartitions
+    from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
     from broker_sim.storage.files import Closable, Files
 
 __all__ = ["Cluster", "ClusterError"]
@@ -134,10 +145,10 @@ class Cluster:
         self._blocked: BlockedLoop | None = None
         self.servers: list[BrokerServer] = []
         self._state: ClusterState | None = None
-        self._runtime: GroupCoordinator | None = None
+        self._coordinators: Coordinators | None = None
         self._time: TimeControl | None = None
         self._outages: Outages | None = None
-        self._observation = Observation(lambda what: self._rng_for(what))
+        self._observation = Observation(lambda what: self._chance_of(what))
 
     # --- what it is -----------------------------------------------------------------------------------------------------
 
@@ -237,9 +248,9 @@ class Cluster:
                     self._observation.journal.close()
 
     def _close(self) -> None:
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None:
-            runtime.close()
+        coordinators, self._coordinators = self._coordinators, None
+        if coordinators is not None:
+            coordinators.close()
         state, self._state = self._state, None
         try:
             if state is not None:
@@ -304,7 +315,7 @@ class Cluster:
             for node_id, port in enumerate(self._ports, start=1):
                 state.add_broker(node_id, self._advertises(node_id), port)
             self._state = state
-            self._time = TimeControl(state.clock, lambda: self._runtime)
+            self._time = TimeControl(state.clock, lambda: self._coordinators)
             self._outages = Outages(state, self.servers, self._observation.write)
             state.load()
             for name, new in self._topics.items():
@@ -327,40 +338,43 @@ class Cluster:
         if never is not None:
             log.warning("%s", never)
         routes = Routes(self.config.as_version)
+        self._coordinators = Coordinators(
+            state, self._chance_of("members"), self._prepare, self._prepare_transactions, self._prepare_shares
+        )
         for broker in state.brokers.values():
-            broker.runtime = cast("GroupCoordinator", _RuntimeToBe(self))
             self.servers.append(BrokerServer(broker, clock, routes, self._listen))
-        if OFFSETS_TOPIC in state.topics:
-            assert self.runtime  # there are groups to load
+        self._coordinators.load()
+
+    @property
+    def coordinators(self) -> Coordinators:
+        """Those of its brokers, by kind. Raises ClusterError where the cluster is not running."""
+        if self._coordinators is None:
+            raise ClusterError("the cluster is not running")
+        return self._coordinators
 
     @property
     def runtime(self) -> GroupCoordinator:
         """The group coordinators, made at the first call. Raises ClusterError where the cluster is not running."""
-        if self._runtime is None:
-            self._runtime = self._make_runtime()
-            self._runtime.start()
-        return self._runtime
+        return self.coordinators.groups
 
-    def _make_runtime(self) -> GroupCoordinator:
-        from broker_sim.coordinator.outcome import TopicsChanged
-        from broker_sim.runtime.group_coordinator import GroupCoordinator
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinators, likewise."""
+        return self.coordinators.transactions
 
-        state = self.state
-        runtime = GroupCoordinator(state, rng=self._rng_for("members"))
-
-        def moved(partition: Partition) -> None:
-            if partition.topic.name == OFFSETS_TOPIC:
-                runtime.reload(partition)
-
-        state.on_topics_changed.append(lambda changed: runtime.topics_changed(TopicsChanged(changed)))
-        state.on_leader_changed.append(moved)
-        for broker in state.brokers.values():
-            broker.runtime = runtime
+    def _prepare(self, runtime: GroupCoordinator) -> None:
         if self.time.mode == "manual":
             runtime.keep_members_alive(self._is_open)
         if self._observation.tap is not None:
             self._observation.watch(runtime)
-        return runtime
+
+    def _prepare_transactions(self, runtime: TransactionCoordinator) -> None:
+        if self._observation.tap is not None:
+            self._observation.watch_transactions(runtime)
+
+    def _prepare_shares(self, shares: SharePartitions) -> None:
+        if self._observation.tap is not None:
+            self._observation.watch_shares(shares)
 
     def _is_open(self, connection: object) -> bool:
         return any(connection in server.connections for server in self.servers)
@@ -368,6 +382,12 @@ class Cluster:
     def _rng_for(self, what: str) -> random.Random | None:
         """The generator for one kind of chance. With a seed each kind has its own: more of one leaves the others as they are."""
         return self._given_rng if self.seed is None else random.Random(f"{self.seed} {what}")
+
+    def _chance_of(self, what: str) -> Chance:
+        """As `_rng_for`, where each place is to have its own, too."""
+        if self.seed is not None:
+            return Chance.seeded(f"{self.seed} {what}")
+        return Chance.system() if self._given_rng is None else Chance.of(self._given_rng)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -400,8 +420,12 @@ class Cluster:
         journal = self._new_journal()
         seen.begin(self.state, self.servers, journal, self._host_of)
         self.time.journal = self.conditions.journal = journal
-        if self._runtime is not None:
-            seen.watch(self._runtime)
+        if self._coordinators is not None and self._coordinators.made_groups is not None:
+            seen.watch(self._coordinators.made_groups)
+        if self._coordinators is not None and self._coordinators.made_transactions is not None:
+            seen.watch_transactions(self._coordinators.made_transactions)
+        if self._coordinators is not None and self._coordinators.made_shares is not None:
+            seen.watch_shares(self._coordinators.made_shares)
         return journal
 
     def _host_of(self, peer: str) -> str | None:
@@ -417,7 +441,7 @@ class Cluster:
     @property
     def conditions(self) -> Conditions:
         """The states that logs are in."""
-        return self._observation.states(self.state, lambda: self.runtime)
+        return self._observation.states(self.state, self.coordinators.of)
 
     @property
     def faults(self) -> Faults:
@@ -445,6 +469,18 @@ class Cluster:
         from broker_sim.api.handles import GroupHandle
 
         return GroupHandle(self, group_id)
+
+    def share_group(self, group_id: str) -> ShareGroupHandle:
+        """A share group (KIP-932), which need not be there yet."""
+        from broker_sim.api.handles import ShareGroupHandle
+
+        return ShareGroupHandle(self, group_id)
+
+    def transaction(self, transactional_id: str) -> TransactionHandle:
+        """A transactional id, which need not be there yet."""
+        from broker_sim.api.handles import TransactionHandle
+
+        return TransactionHandle(self, transactional_id)
 
     def log(self, topic: str, partition: int = 0) -> LogHandle:
         """A partition's log. Raises UsageError where there is none."""
@@ -501,9 +537,9 @@ class Cluster:
         starts from its log. Brokers that are down come up too."""
         await self._controller.restart_all(graceful=graceful)
 
-    def move_leader(self, partition: Partition, node_id: int) -> None:
-        """Let another broker lead a partition; a coordinator moves with its partition. Raises UsageError: it is down, it leads
-        already."""
+    def move_leader(self, partition: Partition, node_id: int | None = None) -> None:
+        """Let another broker lead a partition, the next one unless it is told; a coordinator moves with its partition. Raises
+        UsageError: it is down, it leads already, there is no other."""
         self._controller.move_leader(partition, node_id)
 
     def elect(self, partition: Partition, node_id: int | None = None) -> None:
@@ -534,16 +570,6 @@ class Cluster:
         except Exception:
             log.exception("log maintenance failed; it is tried again at the next interval")
         self._arm_maintenance()
-
-
-class _RuntimeToBe:
-    """Stands for the coordinators until somebody asks them something: a third of the start-up time is theirs."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster.runtime, name)
 
 
 def _read(given: Mapping[str, object]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ Rules:
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker_sim.faults.conditions import Conditions
+    from broker_sim.common.chance import Chance
+    from broker_sim.faults.conditions import Conditions, CoordinatorsOf
     from broker_sim.faults.order import Order
     from broker_sim.faults.registry import Faults
     from broker_sim.faults.tap import RequestTap
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import ClusterState, Partition
     from broker_sim.network.server import BrokerServer
     from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.share_partitions import SharePartitions
+    from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
 
 __all__ = ["Observation"]
 
 
 class Observation:
-    """What a `cluster.Cluster` has for this. ``rng_for`` gives the generator of one kind of chance, None for the system's."""
+    """What a `cluster.Cluster` has for this. ``chance_of`` gives one kind of chance."""
 
-    def __init__(self, rng_for: Callable[[str], random.Random | None]) -> None:
-        self._rng_for = rng_for
+    def __init__(self, chance_of: Callable[[str], Chance]) -> None:
+        self._chance_of = chance_of
         self.journal: Journal | None = None
         """It outlives the cluster; all else is there while it runs."""
         self.tap: RequestTap | None = None
@@ -47,16 +49,18 @@ class Observation:
         from broker_sim.faults.order import Order
         from broker_sim.faults.registry import Faults
         from broker_sim.faults.tap import RequestTap
+        from broker_sim.runtime.transaction_watch import StableWatch
 
         self.journal = journal
-        as_version, rng = state.as_version, self._rng_for("faults") or random.Random()
-        self.faults = Faults(state.clock, rng, journal, as_version=as_version, brokers=lambda: list(state.brokers))
+        as_version, chance = state.as_version, self._chance_of("faults")
+        self.faults = Faults(state.clock, chance, journal, as_version=as_version, brokers=lambda: list(state.brokers))
         self.order = Order(journal, as_version=as_version, brokers=lambda: list(state.brokers))
         self.tap = RequestTap(state, state.clock, journal, self.faults, self.order)
         self.tap.host_of = host_of
         for server in servers:
             server.tap = self.tap
         state.on_election.append(self._elected)
+        StableWatch(journal, state)
 
     def watch(self, runtime: GroupCoordinator) -> None:
         """Write down what becomes of groups, too."""
@@ -65,13 +69,26 @@ class Observation:
         assert self.journal is not None
         runtime.observe(GroupWatch(self.journal))
 
-    def states(self, state: ClusterState, runtime: Callable[[], GroupCoordinator]) -> Conditions:
+    def watch_transactions(self, runtime: TransactionCoordinator) -> None:
+        """Write down what becomes of transactions, too."""
+        from broker_sim.runtime.transaction_watch import TransactionWatch
+
+        assert self.journal is not None
+        runtime.observe(TransactionWatch(self.journal))
+
+    def watch_shares(self, shares: SharePartitions) -> None:
+        """Write down what becomes of share groups' records, too."""
+        from broker_sim.runtime.share_watch import ShareWatch
+
+        assert self.journal is not None
+        shares.observe(ShareWatch(self.journal, ids_are_uuids=shares.state.config.release < (4, 2)))
+
+    def states(self, state: ClusterState, coordinators_of: CoordinatorsOf) -> Conditions:
         """The states that logs are in."""
         if self.conditions is None:
             from broker_sim.faults.conditions import Conditions
 
-            rng = self._rng_for("states") or random.Random()
-            self.conditions = Conditions(state, runtime, rng, self.journal)
+            self.conditions = Conditions(state, coordinators_of, self._chance_of("states"), self.journal)
         return self.conditions
 
     def write(self, event: str, **fields: Any) -> None:

@@ -118,7 +118,7 @@ class Outages:
         if self._state.config.bool("auto.leader.rebalance.enable"):
             self.elect_preferred()
 
-    def move_leader(self, partition: Partition, node_id: int) -> None:
+    def move_leader(self, partition: Partition, node_id: int | None = None) -> None:
         """As `Cluster.move_leader`."""
         leader_election.move(self._state, partition, node_id)
 

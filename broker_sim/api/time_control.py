@@ -26,8 +26,8 @@ from broker_sim.common.clock import Clock, ManualClock, ScaledClock
 from broker_sim.common.text import UsageError, duration_ms, duration_text
 
 if TYPE_CHECKING:
+    from broker_sim.api.coordinators import Coordinators
     from broker_sim.journal import Journal
-    from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.session_keepalive import Owed, Presence
 
 __all__ = ["WAIT", "Livelock", "TimeControl"]
@@ -64,7 +64,7 @@ _TEXTS = {
 _ALARMS = "KeyedTimers._run"
 """What it calls where a group's timers are behind it, which have texts of their own."""
 
-_PERIODIC = ("log maintenance", "offset expiry of ")
+_PERIODIC = ("log maintenance", "offset expiry of ", "expiry of transactional ids of ")
 
 
 class Livelock(RuntimeError):
@@ -72,10 +72,10 @@ class Livelock(RuntimeError):
 
 
 class TimeControl:
-    """A cluster's time. ``runtime``: the group coordinators, None as long as nobody needed them."""
+    """A cluster's time. ``coordinators``: those of its brokers, None while it isn't there."""
 
-    def __init__(self, clock: Clock, runtime: Callable[[], GroupCoordinator | None]) -> None:
-        self._clock, self._runtime = clock, runtime
+    def __init__(self, clock: Clock, coordinators: Callable[[], Coordinators | None]) -> None:
+        self._clock, self._coordinators = clock, coordinators
         self._moving = False
         self.journal: Journal | None = None
 
@@ -99,15 +99,15 @@ class TimeControl:
 
     def next_timer(self) -> tuple[int, str] | None:
         """When the next timer fires, and what it is for; None where none is armed. Of a clock that moves by itself only the timers of
-        groups are known."""
+        coordinators are known."""
         found: list[tuple[int, str]] = []
-        runtime = self._runtime()
-        first = None if runtime is None else next(iter(runtime.timers), None)
-        if runtime is not None and first is not None:
-            from broker_sim.runtime.session_keepalive import timer_text
-
-            due_ms, (index, key) = first
-            found.append((due_ms, timer_text(index, key, runtime.shard(index))))
+        coordinators = self._coordinators()
+        timed: list[Any] = [] if coordinators is None else [*coordinators.made(), *coordinators.locks()]
+        for runtime in timed:
+            first = next(iter(runtime.timers), None)
+            if first is not None:
+                due_ms, (index, key) = first
+                found.append((due_ms, runtime.timer_text(index, key)))
         if isinstance(self._clock, ManualClock):
             others = ((due_ms, what) for due_ms, what in self._clock.armed() if _name(what) != _ALARMS)
             found += [(due_ms, _text(what)) for due_ms, what in others][:1]
@@ -148,14 +148,28 @@ class TimeControl:
                 clock.wire.call_at_ms(clock.wire.now_ms() + _BACK_MS, let_in)
 
     def _presence(self) -> Presence | None:
-        runtime = self._runtime()
-        return None if runtime is None else runtime.presence
+        coordinators = self._coordinators()
+        groups = None if coordinators is None else coordinators.made_groups
+        return None if groups is None else groups.presence
+
+    def _fired_besides(self) -> list[str]:
+        """What the timers of transactions and of share groups' locks that have fired since the last look were for."""
+        coordinators = self._coordinators()
+        told: list[str] = []
+        if coordinators is None:
+            return told
+        for made in (coordinators.made_transactions, coordinators.made_shares):
+            if made is not None:
+                fired, made.fired = made.fired, []
+                told += fired or []
+        return told
 
     async def _move(self, clock: ManualClock, target_ms: int, presence: Presence | None, wait_ms: int) -> list[str]:
         counts: dict[str, int] = {}
         rounds = 0
         waited: set[object] = set()  # timers that fire although the living have not rejoined
         await _turns(_TURNS)  # what is at hand comes before what time brings
+        self._fired_besides()
         while True:
             if presence is not None:
                 presence.keep_silent()
@@ -175,6 +189,7 @@ class TimeControl:
                 texts += presence.fired
                 presence.fired = []
                 texts += [_thrown_out(each, wait_ms) for each in presence.thrown_out(late)]
+            texts += self._fired_besides()
             for text in texts:
                 counts[text] = counts.get(text, 0) + 1
             await _turns(1 if all(text.startswith(_PERIODIC) for text in texts) else _TURNS)

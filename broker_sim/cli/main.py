@@ -37,6 +37,8 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "fault": (_CONTROL, "rules that break requests"),
     "clock": (_CONTROL, "look at the time, and move it"),
     "group": (_CONTROL, "look at groups, and wait for them"),
+    "share": (_CONTROL, "look at share groups, their records in flight, end locks"),
+    "transaction": (_CONTROL, "look at transactional ids, wait for them, abort them"),
     "explain": (_CONTROL, "tell why a group rebalanced, who held it up, how it ended"),
     "timeline": (_CONTROL, "draw a group's history"),
     "journal": (_CONTROL, "read and follow what happens"),
@@ -49,7 +51,15 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "run": (_SCENARIO, "run a scenario file"),
     "scenario": (_SCENARIO, "list and check scenario files"),
     "simulate": ("broker_sim.simulation.commands", "many seeds of a group's life in virtual time"),
-    "pipeline": ("broker_sim.pipeline.commands", "what happened to the groups, from logs and a journal, on Spark"),
+    "explore": (
+        "broker_sim.simulation.exhaustive.commands",
+        "everything that may happen in a small world, in every order",
+    ),
+    "pipeline": ("broker_sim.pipeline.commands", "what happened to the groups, from logs and a journal"),
+    "reproduce": (
+        "broker_sim.reproduce.commands",
+        "a scenario and a test from an incident in a broker's log directory",
+    ),
 }
 """Command -> the module whose ``register(commands, name)`` adds its parser by `commandline.add_command`, and a line of help.
 
@@ -178,8 +188,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 _GROUPS = {
     "to run brokers": ("serve", "demo"),
     "to break them, while they run with --control": ("state", "fault", "order", "broker", "leader", "clock"),
-    "to look at them, likewise": ("group", "explain", "timeline", "journal", "topic", "log", "cluster"),
-    "incidents as files": ("run", "scenario", "simulate"),
+    "to look at them, likewise": (
+        "group",
+        "share",
+        "transaction",
+        "explain",
+        "timeline",
+        "journal",
+        "topic",
+        "log",
+        "cluster",
+    ),
+    "incidents as files": ("run", "scenario", "simulate", "explore", "reproduce"),
     "afterwards, and beside": ("pipeline", "where", "completion"),
 }
 """How the commands stand in the help."""

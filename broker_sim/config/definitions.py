@@ -7,8 +7,8 @@ where it has changed:
 
 `-` stands for null and `""` for the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
 default and the least value before 4.0. `dynamic` settings may be altered while the broker runs. A topic's line names
-the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage,
-share groups and quorum settings are left out: nothing here would act on them.
+the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage
+and quorum settings are left out: nothing here would act on them.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ early.start.listeners string - until=4.1
 early.start.listeners list - since=4.2
 fetch.max.bytes int 57671680 >=1024
 fetch.purgatory.purge.interval.requests int 1000
+group.consumer.assignment.interval.ms int 1000 >=0 dynamic since=4.3
 group.consumer.assignors list uniform,range since=3.7 was=org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
 group.consumer.heartbeat.interval.ms int 5000 >=1 since=3.7
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 since=3.7
@@ -69,6 +70,27 @@ group.initial.rebalance.delay.ms int 3000
 group.max.session.timeout.ms int 1800000
 group.max.size int 2147483647 >=1
 group.min.session.timeout.ms int 6000
+errors.deadletterqueue.auto.create.topics.enable bool false since=4.4
+errors.deadletterqueue.topic.name.prefix string dlq. since=4.4
+group.share.assignment.interval.ms int 1000 >=0 dynamic since=4.3
+group.share.assignors list simple since=4.1
+group.share.delivery.count.limit int 5 2..10 since=4.1
+group.share.heartbeat.interval.ms int 5000 >=1 since=4.1
+group.share.max.delivery.count.limit int 10 2..25 since=4.3
+group.share.max.heartbeat.interval.ms int 15000 >=1 since=4.1
+group.share.max.partition.max.record.locks int 4000 100..20000 since=4.3
+group.share.max.record.lock.duration.ms int 60000 >=1000 since=4.1
+group.share.max.session.timeout.ms int 60000 >=1 since=4.1
+group.share.max.share.sessions int 2000 >=1 since=4.1
+group.share.max.size int 200 10..1000 since=4.1
+group.share.min.delivery.count.limit int 2 2..5 since=4.3
+group.share.min.heartbeat.interval.ms int 5000 >=1 since=4.1
+group.share.min.partition.max.record.locks int 100 >=100 since=4.3
+group.share.min.record.lock.duration.ms int 15000 1000..30000 since=4.1
+group.share.min.session.timeout.ms int 45000 >=1 since=4.1
+group.share.partition.max.record.locks int 2000 100..10000 since=4.1
+group.share.record.lock.duration.ms int 30000 1000..3600000 since=4.1
+group.share.session.timeout.ms int 45000 >=1 since=4.1
 initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 inter.broker.protocol.version string - until=3.9
@@ -173,6 +195,18 @@ replication.quota.window.size.seconds int 1 >=1
 request.timeout.ms int 30000
 reserved.broker.max.id int 1000 >=0 until=3.9
 security.inter.broker.protocol string PLAINTEXT in:PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL
+share.coordinator.append.linger.ms int 5 >=0 since=4.1 until=4.1
+share.coordinator.append.linger.ms int -1 >=-1 since=4.2
+share.coordinator.load.buffer.size int 5242880 >=1 since=4.1
+share.coordinator.snapshot.update.records.per.snapshot int 500 0..500 since=4.1
+share.coordinator.state.topic.compression.codec int 0 0..4 since=4.1
+share.coordinator.state.topic.min.isr short 2 >=1 since=4.1
+share.coordinator.state.topic.num.partitions int 50 >=1 since=4.1
+share.coordinator.state.topic.replication.factor short 3 >=1 since=4.1
+share.coordinator.state.topic.segment.bytes int 104857600 >=1 since=4.1
+share.coordinator.threads int 1 >=1 since=4.1
+share.coordinator.write.timeout.ms int 5000 >=1 since=4.1
+share.fetch.purgatory.purge.interval.requests int 1000 since=4.1
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000
 socket.listen.backlog.size int 50 >=1

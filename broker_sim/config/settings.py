@@ -306,6 +306,18 @@ class BrokerConfig:
         """ "scala" up to 3.9, "java" from 4.0 on: which generation of the group coordinator this release runs."""
         return "java" if self.release >= (4, 0) else "scala"
 
+    @property
+    def has_consumer_protocol(self) -> builtins.bool:
+        """Whether there are consumer groups of KIP-848: from 4.0 on, unless they are switched off."""
+        return self.release >= (4, 0) and "consumer" in self.list("group.coordinator.rebalance.protocols")
+
+    @property
+    def has_share_groups(self) -> builtins.bool:
+        """Whether there are share groups (KIP-932): from 4.2 on; in 4.1, a preview, if ``share`` is among the protocols."""
+        return self.release >= (4, 2) or (
+            self.release >= (4, 1) and "share" in self.list("group.coordinator.rebalance.protocols")
+        )
+
     def setting(self, name: builtins.str) -> Setting:
         """The definition of a broker setting; raises ConfigError naming the nearest one."""
         try:

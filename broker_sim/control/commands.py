@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from broker_sim.common.commandline import BROKEN, CONTROL_PORT, DEADLINE, DONE, USAGE, Commands, add_command
 from broker_sim.common.text import UsageError, nearest, unknown, visible_lines
-from broker_sim.control import on_groups, render, token
+from broker_sim.control import on_groups, on_transactions, render, token
 from broker_sim.control.client import ControlClient, ControlFailed, Unreachable
 from broker_sim.control.on_journal import Wanted
 from broker_sim.control.operations import Operation, find
@@ -97,6 +97,35 @@ VERBS: dict[str, dict[str, Verb]] = {
         "probe": Verb("group.probe", ("group",), ("group probe billing",)),
         "remove-member": Verb("group.remove_member", ("group", "member"), ("group remove-member billing consumer-2",)),
     },
+    "share": {
+        "get": Verb("share.get", ("group",), ("share shippers", "share get shippers --json")),
+        "expire": Verb(
+            "share.expire", ("group",), ("share expire shippers", "share expire shippers topic=orders --member app-2")
+        ),
+        "locked": Verb(
+            "share.wait_locked",
+            ("group", "topic", "partition", "offset"),
+            ("share locked shippers orders 0 5 --timeout 30s",),
+        ),
+        "deliveries": Verb(
+            "share.deliveries", ("group", "topic", "partition", "offset"), ("share deliveries shippers orders 0 5",)
+        ),
+    },
+    "transaction": {
+        "list": Verb("transaction.list", (), ("transaction", "transaction list --json")),
+        "get": Verb("transaction.get", ("transactional_id",), ("transaction orders-app",)),
+        "wait": Verb("transaction.wait", ("transactional_id",), ("transaction wait orders-app state=CompleteCommit",)),
+        "explain": Verb(
+            "transaction.explain",
+            ("transactional_id",),
+            ("transaction explain orders-app", "transaction explain orders-app --journal DIR"),
+        ),
+        "abort": Verb("transaction.abort", ("transactional_id",), ("transaction abort orders-app",)),
+        "hanging": Verb("transaction.hanging", (), ("transaction hanging",)),
+        "abort-hanging": Verb(
+            "transaction.abort_hanging", ("log", "producer_id"), ("transaction abort-hanging payments-0 1000",)
+        ),
+    },
     "explain": {"": Verb("group.explain", ("group",), ("explain billing", "explain billing --generation 7"))},
     "timeline": {"": Verb("group.timeline", ("group",), ("timeline billing", "timeline billing --html billing.html"))},
     "journal": {
@@ -161,7 +190,9 @@ _TEXTS = {
     "fault": "Rules that break requests: error, delay, hang, drop, truncate, split, throttle.",
     "clock": "The brokers' time. advance is for --clock manual.",
     "group": "Consumer groups, as their coordinators know them.",
-    "journal": "What happened: requests, answers, groups, timers, appends, faults.",
+    "share": "Share groups, as the leaders of their partitions know them: records in flight, locks, deliveries.",
+    "transaction": "Transactional ids, as their coordinators know them, and transactions that hang.",
+    "journal": "What happened: requests, answers, groups, transactions, timers, appends, faults.",
     "broker": "Brokers, down and up.",
     "leader": "Who leads a log partition; for an offsets partition that is its groups' coordinator.",
     "log": "A log partition as it stands.",
@@ -187,7 +218,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
         ("list" if "list" in verbs else "")
         if bare == 0
         else "get"
-        if noun in ("group", "topic", "log", "state")
+        if noun in ("group", "share", "transaction", "topic", "log", "state")
         else ""
     )
     if noun == "state" and bare > 1:
@@ -292,6 +323,7 @@ def _watching(parser: argparse.ArgumentParser) -> None:
 
 _EXTRAS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "group.explain": _offline,
+    "transaction.explain": _offline,
     "group.timeline": _drawing,
     "group.get": _watching,
     "journal.read": _offline,
@@ -451,6 +483,16 @@ def _explain(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     _show(arguments, "group.explain", {"group": checked["group"], "text": text})
 
 
+def _explain_transaction(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    if arguments.journal is None:
+        _plain(arguments, given)
+        return
+    name, events = find("transaction.explain").checked(given)["transactional_id"], _events(arguments.journal)
+    on_transactions.need_told(events, name)
+    told = {"transactional_id": name, "text": on_transactions.explained(events, name)}
+    _show(arguments, "transaction.explain", told)
+
+
 def _timeline(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     given.setdefault("width", max(40, min(400, shutil.get_terminal_size((100, 24)).columns)))
     given = find("group.timeline").checked(given)
@@ -496,6 +538,7 @@ def _journal(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 _SPECIAL: dict[str, Callable[[argparse.Namespace, dict[str, Any]], None]] = {
     "group.get": _get_group,
     "group.explain": _explain,
+    "transaction.explain": _explain_transaction,
     "group.timeline": _timeline,
     "journal.read": _journal,
     "order.replay": _replay_order,

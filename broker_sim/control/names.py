@@ -9,14 +9,14 @@ from broker_sim.common.text import nearest
 from broker_sim.control.table import NotThere
 from broker_sim.faults.selectors import fits
 from broker_sim.fields.field import Field
-from broker_sim.fields.kafka import LogName, log_named
+from broker_sim.fields.kafka import LogName, OfTransactions, log_named
 from broker_sim.fields.kinds import Flag, refusal
 from broker_sim.journal import PROBE, about, groups_in
 from kafka_wire.group_states import GroupState
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.api.handles import GroupHandle, LogHandle
+    from broker_sim.api.handles import GroupHandle, LogHandle, TransactionHandle
 
 __all__ = [
     "AHEAD",
@@ -29,15 +29,18 @@ __all__ = [
     "not_there",
     "strangers",
     "topic_of",
+    "transaction_of",
 ]
 
-OFFSETS_TOPIC = "__consumer_offsets"
-AHEAD = Field("ahead", Flag(), "the group need not be there yet: it comes later")
-"""Of every operation that does something where a group lives. Any text has its partition, so a wrong name would break another one."""
+OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
+AHEAD = Field("ahead", Flag(), "the group, or the transactional id, need not be there yet: it comes later")
+"""Of every operation that does something where a group, or a transactional id, lives. Any text has its partition, so a wrong name
+would break another one."""
 
 
-def examine_log(text: str) -> tuple[str, int] | str:
-    """What a log's name says: (topic, partition), or the group id of ``offsets(GROUP)``. Raises UsageError."""
+def examine_log(text: str) -> tuple[str, int] | str | OfTransactions:
+    """What a log's name says: (topic, partition), the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``. Raises
+    UsageError."""
     named = log_named(text)
     if named is None:
         raise refusal("log", text, LogName.meant)
@@ -45,17 +48,19 @@ def examine_log(text: str) -> tuple[str, int] | str:
 
 
 def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
-    """The log partition named ``orders-0``, ``__consumer_offsets-12`` or ``offsets(GROUP)``: the one that the group lives in, which is
-    there, or comes later: ``ahead``.
+    """The log partition named ``orders-0``, ``__consumer_offsets-12``, ``offsets(GROUP)`` or ``transactions(ID)``: the one that the
+    group or the transactional id lives in, which is there, or comes later: ``ahead``.
 
-    The offsets topic is made where it isn't there yet, as a first FindCoordinator would. Raises NotThere, UsageError.
+    The internal topic is made where it isn't there yet, as a first FindCoordinator would. Raises NotThere, UsageError.
     """
     named = examine_log(text)
     if isinstance(named, str):
         return group_of(cluster, named, ahead=ahead).offsets_log
+    if isinstance(named, OfTransactions):
+        return transaction_of(cluster, named.transactional_id, ahead=ahead).state_log
     topic, partition = named
-    if topic == OFFSETS_TOPIC:
-        cluster.state.ensure_offsets_topic()
+    if topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC):
+        cluster.state.ensure_internal_topic(topic)
     partitions = len(topic_of(cluster, topic).partitions)
     if partition >= partitions:
         raise NotThere(f"no partition {partition} of topic {topic!r}; it has {partitions}, from 0 to {partitions - 1}")
@@ -82,6 +87,17 @@ def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle
     ):
         raise not_there("group", name, groups_of(cluster), hint=" (for one that comes later: ahead)")
     return group
+
+
+def transaction_of(cluster: Cluster, name: str, *, ahead: bool = False) -> TransactionHandle:
+    """The transactional id of that name, which is there, or was, or can't be seen now; with ``ahead`` any. Raises NotThere."""
+    from broker_sim.api.handles.transactions import GONE, ids_of
+
+    found = cluster.transaction(name)
+    events = cluster.observe().events
+    if not ahead and found.state == GONE and not any(event.get("transactional_id") == name for event in events):
+        raise not_there("transactional id", name, ids_of(cluster), hint=" (for one that comes later: ahead)")
+    return found
 
 
 def heard_of(events: Iterable[dict[str, Any]], group: str) -> bool:

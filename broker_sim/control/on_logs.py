@@ -23,7 +23,7 @@ ONLINE = "online"
 LOG_NAME = Field(
     "log",
     LogName(),
-    "a log partition: orders-0, __consumer_offsets-12 or offsets(GROUP)",
+    "a log partition: orders-0, __consumer_offsets-12, offsets(GROUP) or transactions(ID)",
     required=True,
     example="offsets(billing)",
 )
@@ -174,15 +174,16 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     "leader.move",
     "POST /logs/{log}/leader",
     LOG_NAME,
-    Field("broker", Count(0), "the node id of the new leader", required=True, example=2),
+    Field("broker", Count(0), "the node id of the new leader (default: the next one that is up)", example=2),
     AHEAD,
     answer=LOG,
 )
 async def move_leader(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Let another broker lead a log partition; for an offsets partition that moves the coordinator of its groups."""
     log = _log(cluster, given)
-    check_broker(cluster, given["broker"])
-    log.move_to(given["broker"])
+    if "broker" in given:
+        check_broker(cluster, given["broker"])
+    log.move_to(given.get("broker"))
     return shown(log)
 
 

@@ -13,14 +13,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.control import on_brokers, on_groups, on_journal, on_logs, on_order, on_requests, on_topics
+from broker_sim.control import (
+    on_brokers,
+    on_groups,
+    on_journal,
+    on_logs,
+    on_order,
+    on_requests,
+    on_shares,
+    on_topics,
+    on_transactions,
+)
 from broker_sim.control.names import log_of
 from broker_sim.control.table import OPERATIONS as DECLARED
 from broker_sim.control.table import NotThere, Operation
 
 __all__ = ["OPERATIONS", "NotThere", "Operation", "UsageError", "check", "log_of", "perform"]
 
-FAMILIES = (on_brokers, on_groups, on_journal, on_logs, on_requests, on_order, on_topics)
+FAMILIES = (on_brokers, on_groups, on_shares, on_transactions, on_journal, on_logs, on_requests, on_order, on_topics)
 """The modules that declare the operations."""
 
 _PLACES = {family.__name__: place for place, family in enumerate(FAMILIES)}

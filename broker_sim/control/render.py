@@ -160,6 +160,29 @@ def _groups(answer: Mapping[str, Any]) -> str:
     return table(("GROUP", "STATE", "GENERATION", "MEMBERS", "LAG", "LOG", "COORDINATOR"), rows)
 
 
+def _transactions(answer: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            one["transactional_id"],
+            one["state"],
+            one["producer_id"],
+            one["epoch"],
+            " ".join(one["partitions"]) or "-",
+            one["log"] or "-",
+            _plain(one["coordinator"]),
+        )
+        for one in answer["transactions"]
+    ]
+    return table(("TRANSACTIONAL ID", "STATE", "PRODUCER", "EPOCH", "WITHOUT A MARKER", "LOG", "COORDINATOR"), rows)
+
+
+def _hanging(answer: Mapping[str, Any]) -> str:
+    names = ("log", "producer_id", "epoch", "first_offset", "last_stable_offset", "high_watermark")
+    rows = [(*(one[name] for name in names), clock(one["last_ms"])) for one in answer["hanging"]]
+    head = ("PARTITION", "PRODUCER", "EPOCH", "FIRST OFFSET", "LAST STABLE OFFSET", "HIGH WATERMARK", "WROTE LAST")
+    return table(head, rows)
+
+
 def _broker(one: Mapping[str, Any]) -> str:
     state = "up" if one["alive"] else "down"
     return f"broker {one['broker']} at {one['host']}:{one['port']} is {state}, leads {one['leads']} partitions"
@@ -212,6 +235,9 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     **{f"group.{verb}": _group for verb in ("get", "wait", "remove_member")},
     "group.list": _groups,
     "group.explain": lambda answer: str(answer["text"]),
+    "transaction.explain": lambda answer: str(answer["text"]),
+    "transaction.list": _transactions,
+    "transaction.hanging": _hanging,
     "group.timeline": lambda answer: str(answer["text"]),
     "journal.mark": event_line,
     "journal.next": event_line,

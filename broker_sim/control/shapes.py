@@ -102,6 +102,79 @@ GROUP = Shape(
         "lag": Map("integer"),
     },
 )
+TRANSACTION = Shape(
+    "Transaction",
+    "a transactional id as its coordinator knows it; partitions: those of its transaction that have no marker yet, as in orders-0",
+    {
+        "transactional_id": "string",
+        "state": "string",
+        "producer_id": "integer",
+        "epoch": "integer",
+        "partitions": ["string"],
+        "timeout_ms": "integer?",
+        "coordinator": "integer?",
+        "log": "string?",
+    },
+)
+LOCK = Shape(
+    "Lock",
+    "records first to last of a partition that a share group's member has; until_ms: when the lock ends",
+    {
+        "log": "string",
+        "first": "integer",
+        "last": "integer",
+        "member_id": "string",
+        "deliveries": "integer",
+        "until_ms": "integer",
+    },
+)
+SHARE = Shape(
+    "ShareGroup",
+    "a share group as the leaders of its partitions know it; start_offset -1: it has read nothing there",
+    {
+        "group": "string",
+        "state": "string",
+        "epoch": "integer",
+        "partitions": Map(
+            {
+                "start_offset": "integer",
+                "next_offset": "integer",
+                "in_flight": "integer",
+                "locked": "integer",
+                "backlog": "integer",
+                "loaded": "boolean",
+            }
+        ),
+        "locks": [LOCK],
+    },
+)
+DELIVERY = Shape(
+    "Delivery",
+    "one delivery of a record; end: accepted, released, rejected, gap, expired, given back, ...; empty while the member has it",
+    {
+        "member": "string",
+        "ts_ms": "integer",
+        "count": "integer",
+        "end": "string",
+        "ended_ms": "integer?",
+        "becomes": "string",
+        "renewed": "integer",
+        "letter": "string",
+    },
+)
+HANGING = Shape(
+    "Hanging",
+    "a transaction that is open in a partition and that no coordinator knows; last_ms: when its producer wrote last",
+    {
+        "log": "string",
+        "producer_id": "integer",
+        "epoch": "integer",
+        "first_offset": "integer",
+        "last_ms": "integer",
+        "last_stable_offset": "integer",
+        "high_watermark": "integer",
+    },
+)
 BROKER = Shape(
     "Broker",
     "a broker of the cluster",

@@ -9,6 +9,7 @@ Source: the interface of Group.java (4.x); 3.x has classic groups alone, with th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +19,7 @@ from kafka_wire.errors import Err
 if TYPE_CHECKING:
     from broker_sim.coordinator.policy import Policy
     from broker_sim.coordinator.records import Record
+    from broker_sim.coordinator.topics import Topics
     from kafka_wire.messages.k15_describe_groups import DescribedGroup
 
 __all__ = ["Group", "Staged"]
@@ -82,12 +84,21 @@ class Group(ABC):
     def reads_topics(self) -> bool:
         """Whether its members read topics as far as anybody can tell, so that OffsetDelete of what they don't read is safe."""
 
+    @property
+    def never_expires(self) -> bool:
+        """Whether it stays though it is empty and has no offsets."""
+        return False
+
     @abstractmethod
     def validate_commit(self, request: CommitOffsets) -> Err:
         """Who may commit into it now."""
 
+    def late_commits(self, request: CommitOffsets, topics: Topics) -> Mapping[tuple[str, int], Err]:
+        """The partitions of a commit that passes which don't, and why: those that the member hasn't had since the epoch it names."""
+        return {}
+
     @abstractmethod
-    def validate_fetch(self, member_id: str, member_epoch: int) -> Err:
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         """Who may fetch its offsets: OffsetFetch v9+ names a member."""
 
     @abstractmethod
@@ -153,11 +164,10 @@ class Group(ABC):
             if not partitions:
                 del self._offsets[topic]
 
-    def clear_offsets(self) -> None:
-        """All of them are gone; `store` says so."""
-        for topic in list(self.offsets):
-            for partition in list(self._offsets[topic]):
-                self.remove_offset(topic, partition)
+    def leave_offsets(self) -> None:
+        """It has none any more, though they are not gone for who takes its place; `store` says so."""
+        self.offset_changes += 1
+        self._offsets, self._repeated = {}, {}
 
     def take(self, commit: RepeatedCommit) -> None:
         """It is committed; `store` says so. It stays as it is until ``offsets`` is asked for, or a later one takes its place."""
@@ -173,6 +183,16 @@ class Group(ABC):
             for topic, partition, offset in commit.offsets():
                 self._offsets.setdefault(topic, {})[partition] = offset
         self._repeated.clear()
+
+    def take_offsets_of(self, other: Group) -> None:
+        """It has come in the place of another one of the same name, of another kind, whose offsets are its own from here on."""
+        self._offsets, self._repeated, self.staged = other._offsets, other._repeated, other.staged
+        self.stuck_commits, self.visible_from = other.stuck_commits, other.visible_from
+        other.version += 1
+
+    def shares_offsets_with(self, other: Group) -> bool:
+        """Whether one of them has come in the place of the other, with its offsets."""
+        return self._offsets is other._offsets
 
     def offset(self, topic: str, partition: int) -> Offset | None:
         """The committed offset, if any."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import (
+    NOBODY,
     Append,
     Client,
     CommitOffsets,
@@ -16,22 +19,36 @@ from broker_sim.coordinator.outcome import (
     DeleteOffsets,
     Layout,
     Offset,
+    Producer,
     RepeatedCommit,
     StableFetch,
     TimerKey,
     TopicsChanged,
+    TransactionEnded,
 )
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import OffsetRecord, Record
 from broker_sim.coordinator.state import Held, ShardState, Write
 from kafka_wire.errors import Err
+from kafka_wire.record_batch import NO_SEQUENCE
 
 
 class CommitWrite(Write):
-    """An OffsetCommit's records."""
+    """An OffsetCommit's records; ``encoded``: as they go to the log, if that is known already."""
 
-    __slots__ = ()
+    __slots__ = ("encoded",)
     mergeable = True
+
+    def __init__(
+        self, token: int, records: list[Record], answer: Any, encoded: list[tuple[bytes, bytes | None]] | None
+    ) -> None:
+        super().__init__(token, records, answer)
+        self.encoded = encoded
+
+    def append(self, ticket: int, policy: Policy) -> Append:
+        """What goes to the log."""
+        encoded, self.encoded = self.encoded, None  # not kept while the log is waited for
+        return super().append(ticket, policy) if encoded is None else Append(ticket, encoded, policy.shares_batches)
 
 
 class CommitTurnWrite(Write):
@@ -57,10 +74,14 @@ class CommitTurnWrite(Write):
         """Its records are written where the batch is."""
         return Append(ticket, [], commits=self.commits)
 
+    @property
+    def count(self) -> int:
+        """How many records the commits are."""
+        return _records_of(self.commits)
+
     def done(self, shard: ShardState) -> None:
         """Publish the offsets."""
-        for commit in self.commits:
-            shard.store.replay_commit(commit)
+        _publish(shard, self.commits, self.last_offset)
         self._answer(shard, Err.NONE)
 
     def refuse(self, shard: ShardState, error: Err) -> None:
@@ -72,6 +93,70 @@ class CommitTurnWrite(Write):
             replies = shard.out.replies
             for token in self.tokens:
                 replies.append((token, error))
+
+
+def _records_of(commits: Iterable[RepeatedCommit]) -> int:
+    return sum(len(commit.layout.partitions) for commit in commits)
+
+
+def _publish(shard: ShardState, commits: Sequence[RepeatedCommit], last_offset: int) -> None:
+    """Repeated commits are committed, the last of their records at ``last_offset``."""
+    if not shard.store.transactions:
+        for commit in commits:
+            shard.store.replay_commit(commit)
+        return
+    at = last_offset + 1 - _records_of(commits)
+    for commit in commits:
+        shard.store.replay_commit(commit, at)
+        at += len(commit.layout.partitions)
+
+
+class TransactionalCommitWrite(CommitWrite):
+    """A TxnOffsetCommit's records: in a batch of their own, which says whose transaction they are in. They wait for its end."""
+
+    __slots__ = ("producer",)
+    mergeable = False
+
+    def __init__(
+        self,
+        token: int,
+        records: list[Record],
+        answer: Any,
+        encoded: list[tuple[bytes, bytes | None]] | None,
+        producer: Producer,
+    ) -> None:
+        super().__init__(token, records, answer, encoded)
+        self.producer = producer
+
+    def append(self, ticket: int, policy: Policy) -> Append:
+        """What goes to the log."""
+        append = super().append(ticket, policy)
+        append.mergeable, append.base_sequence, append.producer = False, NO_SEQUENCE, self.producer
+        return append
+
+    def publish(self, shard: ShardState) -> None:
+        """They are staged."""
+        for at, record in enumerate(self.records, self.last_offset + 1 - self.count):
+            shard.store.replay(record, at, self.producer.producer_id)
+
+
+class EndTransactionWrite(Write):
+    """The marker of a transaction, which its coordinator has appended: it takes its turn among the writes before and behind it."""
+
+    __slots__ = ("committed", "producer_id")
+
+    def __init__(self, producer_id: int, committed: bool, offset: int) -> None:
+        super().__init__(None, [])
+        self.producer_id, self.committed, self.last_offset = producer_id, committed, offset
+
+    def publish(self, shard: ShardState) -> None:
+        """What is staged counts, or is gone."""
+        shard.store.end_transaction(self.producer_id, committed=self.committed)
+
+    def failed(self, shard: ShardState, error: Err) -> None:
+        """The log has it, whatever is said of its replicas."""
+        if error is Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            self.publish(shard)
 
 
 class DeleteOffsetsWrite(Write):
@@ -100,9 +185,25 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         return
     group_id = request.group_id
     records: list[Record] = [OffsetRecord(group_id, topic, partition, o) for topic, partition, o in request.offsets]
+    late = _late(shard, request)
+    if late:
+        records = [record for record in records if (record.topic, record.partition) not in late]  # type: ignore[union-attr]
+        if not records:
+            shard.answer(token, late)
+            return
+    if request.producer is not NOBODY:
+        encoded = None if late else request.encoded
+        shard.write(TransactionalCommitWrite(token, records, late or Err.NONE, encoded, request.producer))
+        return
     if shard.settings.policy.refused_commits_stay_pending:
         _stick(shard.groups[group_id], request)
-    shard.write(CommitWrite(token, records))
+    shard.write(CommitWrite(token, records, late or Err.NONE, None if late else request.encoded))
+
+
+def _late(shard: ShardState, request: CommitOffsets) -> Mapping[tuple[str, int], Err]:
+    """The partitions of a commit that passes for which its epoch is too old."""
+    group = shard.groups.get(request.group_id)
+    return {} if group is None else group.late_commits(request, shard.topics)
 
 
 def _stick(group: Group, request: CommitOffsets) -> None:
@@ -117,13 +218,16 @@ def commit_turn(shard: ShardState, token: int, client: Client, request: CommitTu
     errors: dict[Layout, Err] = {}
     tokens: list[int] = []
     commits: list[RepeatedCommit] = []
-    for each, commit in enumerate(request.commits, token):
-        error = errors.get(commit.layout)
+    for each, repeated in enumerate(request.commits, token):
+        layout = repeated.layout
+        error = errors.get(layout)
         if error is None:
-            error = errors[commit.layout] = _refusal(shard, commit.layout.command)
-        if error is Err.NONE:
+            error = errors[layout] = _refusal(shard, layout.command)
+        if error is Err.NONE and _late(shard, layout.command):
+            commit(shard, each, client, replace(layout.command, offsets=repeated.offsets(), encoded=None))
+        elif error is Err.NONE:
             tokens.append(each)
-            commits.append(commit)
+            commits.append(repeated)
         else:
             shard.reply(each, error)
     if tokens:
@@ -134,20 +238,31 @@ def commits_logged(shard: ShardState, event: CommitsLogged) -> None:
     """The same where all is known: OffsetFetch shows them from here on."""
     shard.last_written = event.last_offset
     shard.high_watermark = max(event.high_watermark, shard.high_watermark)
-    for commit in event.commits:
-        shard.store.replay_commit(commit)
+    _publish(shard, event.commits, event.last_offset)
+
+
+def transaction_ended(shard: ShardState, event: TransactionEnded) -> None:
+    """A marker stands in the log: it counts behind all that was written before it."""
+    shard.last_written = max(shard.last_written, event.offset)
+    shard.writes[shard.next_ticket] = EndTransactionWrite(event.producer_id, event.committed, event.offset)
+    shard.next_ticket += 1
 
 
 def _refusal(shard: ShardState, request: CommitOffsets) -> Err:
-    """The group's own checks. Where a commit passes (NONE), its member's session starts anew."""
-    group = shard.groups.get(request.group_id)
+    """The group's own checks. Where a commit passes (NONE), its member's session starts anew, but for one in a transaction."""
+    group, policy = shard.groups.get(request.group_id), shard.settings.policy
+    in_transaction = request.producer is not NOBODY
     if group is None:
-        if request.generation >= 0:
-            return shard.settings.policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
-        if shard.settings.policy.simple_group_exists_at_once:
+        if policy.simple_group_exists_at_once and (request.generation < 0 or in_transaction):
             shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=-1)
-        return Err.NONE
+        if request.generation < 0:
+            return Err.NONE
+        if in_transaction:
+            return policy.absent_group_commit_in_transaction
+        return policy.absent_group_commit_v9 if request.epoch_errors else Err.ILLEGAL_GENERATION
     error = group.validate_commit(request)
+    if in_transaction:
+        return error
     session = group.session_of(request.member_id) if error is Err.NONE else None
     if session is not None:
         shard.arm(*session)
@@ -196,9 +311,8 @@ def delete_offsets(shard: ShardState, token: int, client: Client, request: Delet
             results[topic, partition] = Err.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         results[topic, partition] = Err.NONE
-        if more_coming:
-            _forget_coming(shard, group, topic, partition)
-        if partition in committed.get(topic, ()):
+        staged = more_coming and _forget_coming(shard, group, topic, partition)
+        if staged or partition in committed.get(topic, ()):
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     if Err.NONE in results.values():
         records += _end_of_emptied(shard, group, len(records))
@@ -215,7 +329,7 @@ def delete_group(shard: ShardState, token: int, client: Client, request: DeleteG
     elif not group.is_empty:
         shard.reply(token, Err.NON_EMPTY_GROUP)
     else:
-        records = _offset_tombstones(group)
+        records = _offset_tombstones(group, staged_too=shard.settings.policy.tombstones_end_staged)
         shard.remove_group(group)
         _bury(shard, TombstonesWrite(token, records + group.tombstones(shard.settings.policy), [group]))
 
@@ -277,20 +391,22 @@ def topics_changed(shard: ShardState, event: TopicsChanged) -> None:
     deleted = [topic for topic, partitions in event.topics.items() if partitions is None]
     records: list[Record] = []
     for group in list(shard.groups.values()) if deleted else ():
-        for topic, partition in [key for key in (*group.staged, *group.stuck_commits) if key[0] in deleted]:
-            _forget_coming(shard, group, topic, partition)
-        gone: list[Record] = [
-            OffsetRecord(group.group_id, topic, p, None) for topic in deleted for p in group.offsets.get(topic, ())
-        ]
+        coming_for = dict.fromkeys(key for key in (*group.staged, *group.stuck_commits) if key[0] in deleted)
+        staged = [key for key in coming_for if _forget_coming(shard, group, *key)]
+        keys = dict.fromkeys([*((topic, p) for topic in deleted for p in group.offsets.get(topic, ())), *staged])
+        gone: list[Record] = [OffsetRecord(group.group_id, topic, p, None) for topic, p in keys]
         records += [*gone, *_end_of_emptied(shard, group, len(gone))]
     if records:
         _bury(shard, Write(None, records))
 
 
-def _forget_coming(shard: ShardState, group: Group, topic: str, partition: int) -> None:
-    """What is on its way to a partition's offset comes no more."""
-    shard.store.forget_staged(group, topic, partition)
+def _forget_coming(shard: ShardState, group: Group, topic: str, partition: int) -> bool:
+    """What is on its way to a partition's offset comes no more; whether it takes a tombstone to say so."""
     group.stuck_commits.pop((topic, partition), None)
+    if shard.settings.policy.tombstones_end_staged:
+        return (topic, partition) in group.staged
+    shard.store.forget_staged(group, topic, partition)
+    return False
 
 
 def _bury(shard: ShardState, write: Write) -> None:
@@ -334,12 +450,11 @@ def _count(group: Group) -> int:
     return sum(len(partitions) for partitions in group.offsets.values())
 
 
-def _offset_tombstones(group: Group) -> list[Record]:
-    return [
-        OffsetRecord(group.group_id, topic, partition, None)
-        for topic, partitions in group.offsets.items()
-        for partition in partitions
-    ]
+def _offset_tombstones(group: Group, *, staged_too: bool) -> list[Record]:
+    keys = [(topic, partition) for topic, partitions in group.offsets.items() for partition in partitions]
+    if staged_too and group.staged:
+        keys = list(dict.fromkeys([*keys, *group.staged]))
+    return [OffsetRecord(group.group_id, topic, partition, None) for topic, partition in keys]
 
 
 # expiry
@@ -354,6 +469,7 @@ def expire(shard: ShardState, key: TimerKey) -> None:
     """Offsets past their retention get tombstones; empty groups without offsets go (GroupMetadataManager.cleanupGroupMetadata)."""
     records: list[Record] = []
     ended: list[Group] = []
+    keeps_staged = shard.settings.policy.tombstones_end_staged
     in_flight = _in_flight(shard)
     for group in list(shard.groups.values()):
         if group.group_id in in_flight:
@@ -362,10 +478,12 @@ def expire(shard: ShardState, key: TimerKey) -> None:
             OffsetRecord(group.group_id, topic, partition, None)
             for topic, partitions in group.offsets.items()
             for partition, offset in partitions.items()
-            if (topic, partition) not in group.stuck_commits and _is_expired(shard, group, topic, offset)
+            if (topic, partition) not in group.stuck_commits
+            and not (keeps_staged and (topic, partition) in group.staged)
+            and _is_expired(shard, group, topic, offset)
         ]
         records += expired
-        if group.is_empty and _count(group) == len(expired) and not group.has_more_coming:
+        if group.is_empty and _count(group) == len(expired) and not group.has_more_coming and not group.never_expires:
             records += group.tombstones(shard.settings.policy)
             shard.remove_group(group)
             ended.append(group)

@@ -19,9 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from broker_sim.coordinator.share_state.commands import Command, Result
+from broker_sim.coordinator.topics import TopicImage
 from kafka_wire.errors import Err
+from kafka_wire.schema import ZERO_UUID
 
 TimerKey = tuple[str | int, ...]
 """``("session", group, member)`` and the like: a timer is keyed data, never a closure. The first part is its kind."""
@@ -101,13 +104,53 @@ class AppendedElsewhere:
 
 
 @dataclass(slots=True)
+class StateAnswered:
+    """What the share coordinators have answered to an ``Ask``, in the order of its commands."""
+
+    ticket: int
+    answers: Sequence[Result]
+
+
+@dataclass(slots=True)
 class TopicsChanged:
-    """Topics of the cluster are no longer what they were: name -> number of partitions, None for one that is gone."""
+    """Topics of the cluster are no longer what they were, or a shard is told for the first time what they are: name -> what it is now,
+    None for one that is gone."""
 
-    topics: Mapping[str, int | None]
+    topics: Mapping[str, TopicImage | None]
 
 
-Event = Request | TimerFired | Appended | Committed | CommitsLogged | AppendedElsewhere | TopicsChanged
+@dataclass(slots=True)
+class GroupConfigured:
+    """The settings that a group has of its own (config resource 32) are these from here on: name -> value, as far as this coordinator
+    reads them."""
+
+    group_id: str
+    values: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class TransactionEnded:
+    """A marker stands in the partition at ``offset``: what its producer has committed for groups counts, or never will. Its coordinator
+    has appended it, and so it counts itself once it is below the high watermark."""
+
+    producer_id: int
+    committed: bool
+    offset: int
+    high_watermark: int
+
+
+Event = (
+    Request
+    | TimerFired
+    | Appended
+    | Committed
+    | CommitsLogged
+    | AppendedElsewhere
+    | StateAnswered
+    | TopicsChanged
+    | GroupConfigured
+    | TransactionEnded
+)
 
 
 # --- commands (the bodies whose wire form differs too much over the versions) -----------------------------------------
@@ -141,19 +184,35 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class Offset:
-    """A committed offset. ``expire_ts_ms`` is -1 unless an OffsetCommit v2-4 asked for its own retention time."""
+    """A committed offset. ``expire_ts_ms`` is -1 unless an OffsetCommit v2-4 asked for its own retention time; ``topic_id`` is zero
+    where the commit didn't say which topic of that name it meant."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ts_ms: int
     expire_ts_ms: int = -1
+    topic_id: bytes = ZERO_UUID
+
+
+class Producer(NamedTuple):
+    """In whose transaction a batch is."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY = Producer(-1, -1)
+"""The producer of batches that are in no transaction."""
 
 
 @dataclass(slots=True)
 class CommitOffsets:
-    """Answer: an Err for all of ``offsets`` (topic, partition, offset). ``epoch_errors``: the version (v9+) knows
-    GROUP_ID_NOT_FOUND for a group that doesn't exist. ``too_long``: the partitions that were refused for their metadata."""
+    """Answer: an Err for all of ``offsets`` (topic, partition, offset); or, where the member's epoch is good for some of them, the Err
+    of each of the others. ``epoch_errors``: the version (v9+) knows GROUP_ID_NOT_FOUND for a group that doesn't exist, and the
+    epochs of KIP-848. ``too_long``: the partitions that were refused for their metadata. ``encoded``: keys and values of the
+    records for ``offsets`` where these are many: a step is one piece of work, and making them the most of it. ``producer``: in whose
+    transaction they are committed, so that they don't count before its end; such a commit need name no member."""
 
     group_id: str
     generation: int
@@ -162,6 +221,13 @@ class CommitOffsets:
     offsets: list[tuple[str, int, Offset]]
     epoch_errors: bool = False
     too_long: Sequence[tuple[str, int]] = ()
+    encoded: list[tuple[bytes, bytes | None]] | None = None
+    producer: Producer = NOBODY
+
+    @property
+    def names_member(self) -> bool:
+        """Whether it speaks for a member: what only transactions may leave out while there are any."""
+        return self.generation >= 0 or self.member_id != "" or self.instance_id is not None
 
 
 class Layout(Protocol):
@@ -216,18 +282,6 @@ class StableFetch:
 # --- outcome ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """In whose transaction a batch is."""
-
-    producer_id: int
-    epoch: int
-
-
-NOBODY = Producer(-1, -1)
-"""The producer of batches that are in no transaction."""
-
-
 @dataclass(slots=True)
 class Append:
     """Records to append as one batch to the shard's partition; the answer comes as ``Appended(ticket, ...)``.
@@ -250,8 +304,16 @@ class Append:
 
 
 @dataclass(slots=True)
+class Ask:
+    """Commands for the share coordinators, wherever they are; the answer is one ``StateAnswered(ticket, ...)``."""
+
+    ticket: int
+    commands: Sequence[Command]
+
+
+@dataclass(slots=True)
 class Outcome:
-    """What to do about one event, in this order: timers, appends, replies.
+    """What to do about one event, in this order: timers, appends, replies, what others are asked.
 
     ``timers`` arm (a deadline in ms) or cancel (None) by key; arming a key again moves it. ``replies`` are (token, answer).
     """
@@ -259,6 +321,7 @@ class Outcome:
     replies: list[tuple[int, Any]]
     timers: list[tuple[TimerKey, int | None]]
     appends: list[Append]
+    asks: Sequence[Ask]
 
     def __init__(self) -> None:
-        self.replies, self.timers, self.appends = [], [], []
+        self.replies, self.timers, self.appends, self.asks = [], [], [], ()

@@ -76,8 +76,14 @@ class Policy:
     """Base sequence of batches that hold anything but offset commits."""
     group_operations: int
     """Authorized operations of a group for everybody, as bits by AclOperation's codes."""
-    full_group_completes_join: bool
-    """A member refused for ``group.max.size`` no longer holds up the join phase (else that runs into its timeout)."""
+    members_join_again: bool
+    """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
+    left, or its session is over."""
+    other_assignor_moves_group: bool
+    """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
+    refused_join_completes: bool
+    """After each JoinGroup, a refused one too, it is looked whether the join phase is complete. Else only one that lets a member in is
+    the occasion: an id turned away for ``group.max.size`` no longer holds the phase up, and nobody notices before its timeout."""
     load_error_disowns: bool
     """A log that can't be loaded leaves the partition without a coordinator (else it is served as if it were empty)."""
     group_tombstone_ends_offsets: bool
@@ -103,8 +109,43 @@ class Policy:
     while it waits (else the one that takes its place is an old member, whose session a parked JoinGroup keeps alive)."""
     deletion_begins_when_committed: bool
     """DeleteGroups does nothing before all that was written earlier is committed (4.1 looks for share groups first)."""
+    has_epoch_groups: bool
+    """There are groups by epochs (KIP-848), and their records are read."""
+    first_epoch: int
+    """The epoch of a new group by epochs, which its first effective join moves."""
+    kept_partitions_commit_late: bool
+    """A member's OffsetCommit with an older epoch is good for the partitions that it has had since."""
+    assignment_epochs_are_stored: bool
+    """A member's record says since which epoch it has each partition."""
+    commits_by_name_store_topic_ids: bool
+    """The record of a commit says which topic it is of even where the request named that (else only that of one by id)."""
+    assignment_times_are_stored: bool
+    """A group's target says when it was computed, and is not computed anew within the assignment interval."""
+    emptied_group_target_is_stored: bool
+    """When the last member of a group by epochs leaves, the group's target follows its epoch at once."""
+    absent_group_commit_in_transaction: Err
+    """TxnOffsetCommit with a generation, for a group that doesn't exist."""
+    tombstones_end_staged: bool
+    """The tombstone of an offset ends what open transactions have staged for it: whoever deletes writes one for what is staged alone,
+    and who expires leaves the offset (else what is staged is struck off without a record, and a load finds it again)."""
+    what_is_given_up_is_described: bool
+    """ConsumerGroupDescribe counts what a member was told to give up, and still holds, among what it has."""
     misdirected_join_names_member: bool
     """A JoinGroup for a group of another broker, or of one that is loaded, is answered with the member id that it names."""
+    has_share_records: bool
+    """Share groups' records are read (KIP-932), whether there may be new ones or not."""
+    share_assignor: str
+    """How share groups share partitions out (``assignors.simple``): each release's own ``SimpleAssignor``."""
+    share_initialization_waits_for_target: bool
+    """Partitions whose state was made move a share group's epoch only while no target is to be computed."""
+    share_deletion_clears_state: bool
+    """DeleteGroups writes that a share group has no partitions' state, though it had none."""
+    old_share_epoch_is_told_previous: bool
+    """A share group's member with an old epoch is told that the one before would have been fine."""
+    nameless_share_member_is_told: bool
+    """A ShareGroupHeartbeat without a member id is told what is missing."""
+    share_offsets_may_be_altered: bool
+    """AlterShareGroupOffsets does what it says (4.1.0 does nothing, and says nothing of topics that are there)."""
 
 
 SCALA = Policy(
@@ -142,7 +183,9 @@ SCALA = Policy(
     old_leave_tells_top_errors=False,
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
-    full_group_completes_join=True,
+    members_join_again=False,
+    other_assignor_moves_group=False,
+    refused_join_completes=True,
     load_error_disowns=False,
     group_tombstone_ends_offsets=False,
     offset_read_makes_group=False,
@@ -154,7 +197,24 @@ SCALA = Policy(
     votes_are_counted_in="Scala's immutable HashMap",
     replaced_member_stays_new=True,
     deletion_begins_when_committed=False,
+    has_epoch_groups=False,
+    first_epoch=0,
+    kept_partitions_commit_late=False,
+    assignment_epochs_are_stored=False,
+    commits_by_name_store_topic_ids=False,
+    assignment_times_are_stored=False,
+    emptied_group_target_is_stored=False,
+    absent_group_commit_in_transaction=Err.UNKNOWN_MEMBER_ID,
+    tombstones_end_staged=False,
+    what_is_given_up_is_described=False,
     misdirected_join_names_member=True,
+    has_share_records=False,
+    share_assignor="simple",
+    share_initialization_waits_for_target=False,
+    share_deletion_clears_state=False,
+    old_share_epoch_is_told_previous=False,
+    nameless_share_member_is_told=True,
+    share_offsets_may_be_altered=False,
 )
 
 _JAVA_ERRORS = {
@@ -197,7 +257,9 @@ JAVA = Policy(
     old_leave_tells_top_errors=True,
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
-    full_group_completes_join=False,
+    members_join_again=False,
+    other_assignor_moves_group=False,
+    refused_join_completes=False,
     load_error_disowns=True,
     group_tombstone_ends_offsets=True,
     offset_read_makes_group=True,
@@ -209,15 +271,77 @@ JAVA = Policy(
     votes_are_counted_in="java.util.HashMap",
     replaced_member_stays_new=False,
     deletion_begins_when_committed=True,
+    has_epoch_groups=True,
+    first_epoch=0,
+    kept_partitions_commit_late=False,
+    assignment_epochs_are_stored=False,
+    commits_by_name_store_topic_ids=False,
+    assignment_times_are_stored=False,
+    emptied_group_target_is_stored=False,
+    absent_group_commit_in_transaction=Err.ILLEGAL_GENERATION,
+    tombstones_end_staged=True,
+    what_is_given_up_is_described=False,
     misdirected_join_names_member=False,
+    has_share_records=True,
+    share_assignor="simple until 4.1",
+    share_initialization_waits_for_target=False,
+    share_deletion_clears_state=False,
+    old_share_epoch_is_told_previous=False,
+    nameless_share_member_is_told=True,
+    share_offsets_may_be_altered=False,
 )
+
+_JAVA_4_2 = replace(
+    JAVA,
+    share_assignor="simple",
+    share_offsets_may_be_altered=True,
+)
+_JAVA_4_3 = replace(
+    _JAVA_4_2,
+    first_epoch=1,
+    members_join_again=True,
+    kept_partitions_commit_late=True,
+    assignment_epochs_are_stored=True,
+    commits_by_name_store_topic_ids=True,
+    assignment_times_are_stored=True,
+    emptied_group_target_is_stored=True,
+    what_is_given_up_is_described=True,
+    share_initialization_waits_for_target=True,
+    share_deletion_clears_state=True,
+    old_share_epoch_is_told_previous=True,
+    nameless_share_member_is_told=False,
+)
+_JAVA_4_4 = replace(_JAVA_4_3, other_assignor_moves_group=True)
+JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))
+"""The Java coordinator by the first release that has it so (KIP-1263 and what came with it in 4.3)."""
 
 
 def policy_of(coordinator: str, release: tuple[int, int]) -> Policy:
     """That of a release whose coordinator is "scala" or "java"."""
-    if coordinator == "java":
-        return JAVA
-    return next(policy for since, policy in SCALA_SINCE if release >= since)
+    policies = JAVA_SINCE if coordinator == "java" else SCALA_SINCE
+    return next(policy for since, policy in policies if release >= since)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The broker's ``group.consumer.*``; a group may have some of them of its own."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    assignment_interval_ms: int = 0
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: str = "bidirectional"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSettings:
+    """The broker's ``group.share.*``, as far as the coordinator looks at them; a group may have some of them of its own."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    assignment_interval_ms: int = 0
+    max_size: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,5 +359,7 @@ class Settings:
     new_member_join_timeout_ms: int = 300_000
     open_transaction_timeout_ms: int = 60_000
     """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""
+    consumer: ConsumerSettings = ConsumerSettings()
+    share: ShareSettings = ShareSettings()
     reads_later_records: bool = True
     """Whether flexible values are read and unknown records skipped at load (KIP-915, since 3.5)."""

@@ -17,9 +17,9 @@ def visible(shard: ShardState, group_id: str) -> Group | None:
     """The group as a reader finds it. Where readers see what is committed alone, that is: not yet one whose first record is on its way,
     and still one whose tombstone is."""
     group = shard.groups.get(group_id)
-    if group is not None:
-        return group if shard.high_watermark >= group.visible_from else None
-    return shard.store.buried.get(group_id)
+    if group is None or shard.high_watermark < group.visible_from:
+        group = shard.store.oldest(group_id)
+    return None if group is None or shard.high_watermark < group.visible_from else group
 
 
 def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
@@ -31,9 +31,9 @@ def committed(shard: ShardState, group_id: str) -> dict[str, dict[int, Offset]]:
 def fetch_refusal(shard: ShardState, group_id: str, member_id: str | None, member_epoch: int) -> Err:
     """What an OffsetFetch v9+ is refused with that speaks for a member, which one with neither id nor epoch does not."""
     group = visible(shard, group_id)
-    if group is None or (not member_id and member_epoch < 0):
+    if group is None or (member_id is None and member_epoch < 0):
         return Err.NONE
-    return group.validate_fetch(member_id or "", member_epoch)
+    return group.validate_fetch(member_id, member_epoch)
 
 
 def describe(shard: ShardState, group_id: str) -> DescribedGroup | None:
@@ -60,6 +60,6 @@ def listed(shard: ShardState, states: Collection[str], types: Collection[str]) -
 
     return [
         ListedGroup(group.group_id, group.listed_protocol_type, group.state_name, group.kind)
-        for group in [*shard.groups.values(), *shard.store.buried.values()]
+        for group in [*shard.groups.values(), *(buried[0] for buried in shard.store.buried.values())]
         if shard.high_watermark >= group.visible_from and passes(group)
     ]

@@ -4,9 +4,12 @@ out of it (``decode``). What a record does is ``store``'s.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from broker_sim.coordinator.outcome import Offset
+from broker_sim.coordinator.shard_loader import OtherRecord
 from kafka_wire.codec import DecodeError
 from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from kafka_wire.offsets_log import (
@@ -14,6 +17,8 @@ from kafka_wire.offsets_log import (
     OFFSET_COMMIT,
     decode_key,
     decode_value,
+    encode_key,
+    encode_value,
     group_key,
     group_value,
     kind_name,
@@ -43,11 +48,34 @@ class GroupRecord:
     value: GroupMetadataValue | None
 
 
-Record = OffsetRecord | GroupRecord
+@dataclass(slots=True)
+class EpochRecord:
+    """One of the many records of a group by epochs, as the messages of ``kafka_wire`` have it, or its removal (``value`` None).
+    ``type`` is the record type of the key; nobody changes what is in it."""
+
+    type: int
+    key: Any
+    value: Any | None
+
+    @property
+    def group_id(self) -> str:
+        """Whose it is."""
+        group_id: str = self.key.group_id
+        return group_id
+
+
+Record = OffsetRecord | GroupRecord | EpochRecord
+
+CONSUMER_RECORDS = frozenset({3, 4, 5, 6, 7, 8, 16})
+SHARE_RECORDS = frozenset({10, 11, 12, 13, 14, 15})
+"""The types of records of groups by epochs that there are (`kafka_wire.offsets_log` has their names)."""
 
 
 def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | None]:
     """Key and value as Kafka writes them; a commit with its own expiry needs value version 1."""
+    if isinstance(record, EpochRecord):
+        epoch_value = None if record.value is None else encode_value(0, record.value)
+        return encode_key(record.type, record.key), epoch_value
     if isinstance(record, GroupRecord):
         value = None if record.value is None else group_value(_GROUP_VALUE_VERSION, record.value)
         return group_key(record.group_id), value
@@ -56,16 +84,16 @@ def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | No
     if o is None:
         return key, None
     version = commit_value_version if o.expire_ts_ms < 0 else 1
-    return key, offset_commit_value(version, o.offset, o.leader_epoch, o.metadata, o.commit_ts_ms, o.expire_ts_ms)
+    return key, offset_commit_value(
+        version, o.offset, o.leader_epoch, o.metadata, o.commit_ts_ms, o.expire_ts_ms, o.topic_id
+    )
 
 
-class OtherRecord(Exception):
-    """A record that is neither a committed offset nor a classic group's; the argument is its kind by Kafka's name."""
-
-
-def decode(key: bytes | None, value: bytes | None, *, later: bool) -> Record:
+def decode(key: bytes | None, value: bytes | None, *, later: bool, epochs: Collection[int] = ()) -> Record:
     """What `encode` wrote, or another release. ``later``: that Kafka (KIP-915, 3.5) passes over what it doesn't know, and reads
-    flexible values. Raises OtherRecord for what is passed over, DecodeError for what it can't read."""
+    flexible values; ``epochs``: the types of records of groups by
+    epochs that it has. Raises OtherRecord for what is passed over, DecodeError for what it can't
+    read."""
     if key is None:
         raise OtherRecord("without a key")
     kind, decoded = decode_key(key)
@@ -75,6 +103,8 @@ def decode(key: bytes | None, value: bytes | None, *, later: bool) -> Record:
         )
     if isinstance(decoded, GroupMetadataKey):
         return GroupRecord(decoded.group, None if value is None else _group(value, later))
+    if kind in epochs:
+        return EpochRecord(kind, decoded, decode_value(kind, value))
     if later:
         raise OtherRecord(kind_name(kind))
     raise DecodeError(f"a record of type {kind}")
@@ -83,7 +113,7 @@ def decode(key: bytes | None, value: bytes | None, *, later: bool) -> Record:
 def _offset(value: bytes, later: bool) -> Offset:
     _version(value, later)
     v = decode_value(OFFSET_COMMIT, value)
-    return Offset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
+    return Offset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp, v.topic_id)
 
 
 def _group(value: bytes, later: bool) -> GroupMetadataValue:

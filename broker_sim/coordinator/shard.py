@@ -6,13 +6,17 @@ timers by the kind in their key. Queries that change nothing are in ``queries``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from broker_sim.coordinator import offsets
 from broker_sim.coordinator.classic import joining, membership, rebalance, syncing
 from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.consumer import classic_members, heartbeat, lifecycle, subscriptions
+from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.in_flight import committed
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
@@ -22,20 +26,32 @@ from broker_sim.coordinator.outcome import (
     DeleteGroup,
     DeleteOffsets,
     Event,
+    GroupConfigured,
     Heartbeat,
     LeaveGroup,
     Outcome,
     Request,
     StableFetch,
+    StateAnswered,
     TimerFired,
     TimerKey,
     TopicsChanged,
+    TransactionEnded,
 )
+from broker_sim.coordinator.share import heartbeat as share_heartbeat
+from broker_sim.coordinator.share import offsets as share_offsets
+from broker_sim.coordinator.share import partitions as share_partitions
+from broker_sim.coordinator.share import requests as share_requests
+from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Held, ShardState
 from broker_sim.coordinator.store import GroupStore
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
+from kafka_wire.messages.k91_alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from kafka_wire.messages.k92_delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 
 
 class Shard(ShardState):
@@ -48,7 +64,7 @@ class Shard(ShardState):
         self.now_ms = now_ms
         out = self.out = Outcome()
         if type(event) is Request:
-            _REQUESTS[type(event.body)](self, event.token, event.client, event.body)
+            self._request(event)
         elif type(event) is Appended:
             self._appended(event)
         elif type(event) is CommitsLogged:
@@ -58,8 +74,28 @@ class Shard(ShardState):
         elif type(event) is Committed:
             self._committed(event.high_watermark, event.error)
         elif type(event) is TopicsChanged:
+            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            self.topics.change(event.topics)
             offsets.topics_changed(self, event)
+            share_partitions.forget_topics(self, [topic_id for topic_id in gone if topic_id not in self.topics.names])
+        elif type(event) is StateAnswered:
+            self.asked.pop(event.ticket).answered(self, event.answers)
+        elif type(event) is TransactionEnded:
+            offsets.transaction_ended(self, event)
+            if event.offset < event.high_watermark:
+                self._committed(event.high_watermark, Err.NONE)
+        elif type(event) is GroupConfigured:
+            self.group_configs[event.group_id] = event.values
         return out
+
+    def _request(self, event: Request) -> None:
+        body = event.body
+        answer = _REQUESTS[type(body)]
+        if type(body) in _BY_KIND:
+            group = self.groups.get(body.group_id)
+            if group is not None and type(group) is not ClassicGroup:
+                answer = _KINDS[type(group)].requests.get(type(body), answer)
+        answer(self, event.token, event.client, body)
 
     def start(self, store: GroupStore, now_ms: int) -> Outcome:
         """Take over what the log has made: sessions begin anew, a group that is too large rebalances, the expiry timer is armed."""
@@ -82,7 +118,9 @@ class Shard(ShardState):
             _KINDS[type(group)].unload(self, group)
         self.writes.clear()
         self.groups.clear()
+        self.asked.clear()
         self.store.buried.clear()
+        out.asks = ()
         return out
 
     # answers of the log
@@ -94,8 +132,12 @@ class Shard(ShardState):
             if event.high_watermark > self.high_watermark:
                 self.high_watermark = event.high_watermark
             if not event.more and not self.unplaced and last_offset < self.high_watermark:
-                self.writes.pop(event.ticket).done(self)  # the usual case
+                write = self.writes.pop(event.ticket)  # the usual case
+                write.last_offset = last_offset
+                write.done(self)
                 return
+            if self.store.transactions:
+                self._place(event)
         unplaced, self.unplaced = self.unplaced, []
         for ticket in (event.ticket, *event.more, *unplaced):
             if error is not Err.NONE:
@@ -103,19 +145,26 @@ class Shard(ShardState):
             elif last_offset < self.high_watermark:
                 self.writes.pop(ticket).done(self)
             else:
-                self.writes[ticket].last_offset = last_offset
+                write = self.writes[ticket]
+                if write.last_offset < 0:
+                    write.last_offset = last_offset
                 self.arm(("append", ticket), self.settings.commit_timeout_ms)
+
+    def _place(self, event: Appended) -> None:
+        """Where each of several writes that share a batch has its last record."""
+        at = event.last_offset
+        for ticket in reversed((event.ticket, *event.more)):
+            write = self.writes[ticket]
+            write.last_offset = at
+            at -= write.count
 
     def _committed(self, high_watermark: int, error: Err) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
-        for ticket, write in list(self.writes.items()):
-            if 0 <= write.last_offset < self.high_watermark:
-                del self.writes[ticket]
-                self.cancel(("append", ticket))
-                if error is Err.NONE:
-                    write.done(self)
-                else:
-                    write.failed(self, error)
+        for write in committed(self.writes, self.high_watermark, self.out):
+            if error is Err.NONE:
+                write.done(self)
+            else:
+                write.failed(self, error)
 
     def _append_timed_out(self, key: TimerKey) -> None:
         ticket = key[1]
@@ -131,18 +180,58 @@ class Shard(ShardState):
 
 class GroupKind(NamedTuple):
     """What a shard does with the groups of a kind. ``begin``: one was loaded from the log; ``unload``: the shard goes, and who waits in
-    it is told so."""
+    it is told so; ``session_expired``: a member of it was silent for too long."""
 
     begin: Callable[[Shard, Any], None]
     unload: Callable[[Shard, Any], None]
+    session_expired: Callable[[Shard, Any, str], None]
+    requests: Mapping[type, Callable[..., None]] = MappingProxyType({})
+    """Who answers requests that are answered by kind, where it isn't the classic groups' rooms."""
 
 
-_KINDS: dict[type[Group], GroupKind] = {ClassicGroup: GroupKind(membership.begin, membership.unload)}
+_KINDS: dict[type[Group], GroupKind] = {
+    ClassicGroup: GroupKind(membership.begin, membership.unload, membership.session_expired),
+    ConsumerGroup: GroupKind(
+        lifecycle.begin,
+        lifecycle.unload,
+        lifecycle.session_expired,
+        {
+            Heartbeat: classic_members.heartbeat,
+            JoinGroupRequest: classic_members.join,
+            SyncGroupRequest: classic_members.sync,
+            LeaveGroup: classic_members.leave,
+        },
+    ),
+    ShareGroup: GroupKind(
+        share_heartbeat.begin,
+        share_heartbeat.unload,
+        share_heartbeat.session_expired,
+        {
+            Heartbeat: share_requests.heartbeat,
+            JoinGroupRequest: share_requests.join,
+            SyncGroupRequest: share_requests.sync,
+            LeaveGroup: share_requests.leave,
+            DeleteGroup: share_requests.delete_group,
+            DeleteOffsets: share_requests.delete_offsets,
+        },
+    ),
+}
+
+
+def _session_expired(shard: Shard, key: TimerKey) -> None:
+    group = shard.groups.get(str(key[1]))
+    if group is not None:
+        _KINDS[type(group)].session_expired(shard, group, str(key[2]))
+
 
 _REQUESTS: dict[type, Callable[..., None]] = {
     Heartbeat: membership.heartbeat,
     JoinGroupRequest: joining.join,
     SyncGroupRequest: syncing.sync,
+    ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
+    ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
+    AlterShareGroupOffsetsRequest: share_offsets.alter,
+    DeleteShareGroupOffsetsRequest: share_offsets.delete,
     LeaveGroup: membership.leave,
     CommitOffsets: offsets.commit,
     CommitTurn: offsets.commit_turn,
@@ -151,8 +240,13 @@ _REQUESTS: dict[type, Callable[..., None]] = {
     StableFetch: offsets.stable_fetch,
 }
 
+_BY_KIND = frozenset({Heartbeat, JoinGroupRequest, SyncGroupRequest, LeaveGroup, DeleteGroup, DeleteOffsets})
+
 _TIMERS: dict[str | int, Callable[[Shard, TimerKey], None]] = {
-    "session": membership.session_expired,
+    "session": _session_expired,
+    "revocation": lifecycle.revocation_expired,
+    "patterns": subscriptions.refresh,
+    "join": classic_members.join_expired,
     "pending": membership.pending_expired,
     "rebalance": rebalance.rebalance_timed_out,
     "sync": syncing.pending_sync_expired,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from broker_sim.coordinator.classic.group import ClassicGroup
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import Append, Outcome, TimerKey
+from broker_sim.coordinator.outcome import Append, Ask, Outcome, TimerKey
 from broker_sim.coordinator.policy import Policy, Settings
 from broker_sim.coordinator.records import Record, encode
+from broker_sim.coordinator.share_state.commands import Command, Result
 from broker_sim.coordinator.store import GroupStore
+from broker_sim.coordinator.topics import Topics
 from kafka_wire.errors import Err
 
 
@@ -43,8 +45,18 @@ class Write:
 
     def publish(self, shard: ShardState) -> None:
         """What the log has counts from here on."""
-        for record in self.records:
-            shard.store.replay(record)
+        replay = shard.store.replay
+        if not shard.store.transactions:  # nobody asks which of two commits is the later one
+            for record in self.records:
+                replay(record)
+            return
+        for at, record in enumerate(self.records, self.last_offset + 1 - self.count):
+            replay(record, at)
+
+    @property
+    def count(self) -> int:
+        """How many records it has; the last of them is at ``last_offset``, once the log has them."""
+        return len(self.records)
 
     def failed(self, shard: ShardState, error: Err) -> None:
         """The records were not written, or not in time (REQUEST_TIMED_OUT: the log may have them yet); ``error`` is the log's own."""
@@ -92,6 +104,13 @@ class HeldParked(Held):
         """It waits for nothing but its group now."""
 
 
+class Asking(Protocol):
+    """What goes on when the share coordinators have answered."""
+
+    def answered(self, shard: ShardState, answers: Sequence[Result]) -> None:
+        """They have, in the order in which they were asked."""
+
+
 @dataclass(slots=True, eq=False)
 class ShardState:
     """What one offsets partition's coordinator knows. ``new_id`` yields the random part of member ids."""
@@ -108,6 +127,9 @@ class ShardState:
     now_ms: int = 0
     out: Outcome = field(default_factory=Outcome)
     next_ticket: int = 0
+    topics: Topics = field(default_factory=Topics)
+    group_configs: dict[str, Mapping[str, int]] = field(default_factory=dict)  # what groups have of their own
+    asked: dict[int, Asking] = field(default_factory=dict)  # by ticket: what waits for the share coordinators
 
     def __post_init__(self) -> None:
         self.take_over(GroupStore(self.settings.policy))
@@ -124,6 +146,25 @@ class ShardState:
     def classic_groups(self) -> list[ClassicGroup]:
         """Those of all its groups that are classic ones."""
         return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+
+    def consumer_setting(self, group_id: str, name: str) -> int:
+        """A setting of a consumer group, by the name of the field of `ConsumerSettings`: its own, else the broker's."""
+        own = self.group_configs.get(group_id)
+        value: int = getattr(self.settings.consumer, name)
+        return value if own is None else own.get(name, value)
+
+    def share_setting(self, group_id: str, name: str) -> int:
+        """A setting of a share group, by the name of the field of `ShareSettings`: its own, else the broker's."""
+        own = self.group_configs.get(group_id)
+        value: int = getattr(self.settings.share, name)
+        return value if own is None else own.get(f"share {name}", value)
+
+    def ask(self, commands: Sequence[Command], asking: Asking) -> None:
+        """Ask the share coordinators; ``asking`` goes on when they have answered."""
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        self.asked[ticket] = asking
+        self.out.asks = [*self.out.asks, Ask(ticket, commands)]
 
     @property
     def in_flight(self) -> bool:

@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_sim.common.text import clock, date, duration_text, nearest, visible
+from broker_sim.explain import delivery_story, epochs
 from broker_sim.explain.events import Event, names_in, text
 from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
 from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
+from broker_sim.explain.transaction_story import is_trouble, tell_held
+from broker_sim.explain.transaction_story import tell as tell_transaction
 
 __all__ = ["explain", "recent"]
 
@@ -30,11 +33,28 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
     """
     events = list(events)
     past = history(events, group)
+    shared = delivery_story.told(events, group)
+    if shared is not None and generation is None:
+        return _fill([shared[0], *_shared_lines(events, group, shared[1])], width)
+    by_epochs = epochs.told(events, group)
+    if by_epochs is not None and generation is None:
+        own = [by_epochs[0], *epochs.lines(by_epochs[1])]
+        classic = (
+            [header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))] if past.existed else []
+        )
+        return _fill([*classic, *own], width)
     if not past.existed and not past.calls:
         return _fill([_not_there(events, group)], width)
     if generation is not None:
         return _fill(_one(past, generation), width)
     return _fill([header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))], width)
+
+
+def _shared_lines(events: list[Event], group: str, things: list[tuple[int, str]]) -> list[str]:
+    """Of a share group: what moved its epoch, and what became of its records."""
+    by_epochs = epochs.told(events, group)
+    moved = [] if by_epochs is None else [(one.ts_ms, one.text) for one in by_epochs[1]]
+    return delivery_story.lines(sorted([*moved, *things], key=lambda one: one[0]))
 
 
 def _fill(paragraphs: Iterable[str], width: int) -> str:
@@ -68,6 +88,9 @@ def header(past: History) -> str:
 def standing(past: History) -> str:
     """How the group is at the journal's end: ``Stable in generation 7, 3 members: app-1 (leader), app-2 and app-3``."""
     now = past.now
+    if now is None and past.epochs:
+        _, state, epoch = past.epochs[-1]
+        return f"{state} in epoch {epoch}"
     if now is None:
         return "gone" if past.existed else "never seen in a step of the coordinator"
     words = f"{now.state} in generation {now.generation}, {count(now.size, 'member')}"
@@ -144,6 +167,14 @@ def paragraphs(past: History) -> list[Paragraph]:
         if not one.rebalanced
     ]
     told += [
+        Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)
+        for one in past.transactions
+        if is_trouble(one, past.last_ms)
+    ]
+    told += [
+        Paragraph(one.from_ms, "trouble", tell_held(one, past.last_ms), one.order) for one in past.held if one.hangs
+    ]
+    told += [
         Paragraph(stretch.from_ms, "trouble", tell_stretch(past, stretch), stretch.rebalances[0].order)
         for stretch in past.stretches
     ]
@@ -165,7 +196,15 @@ def _capital(words: str) -> str:
 
 def recent(events: Iterable[Event], group: str, limit: int = 15) -> str:
     """How the group stands and the last ``limit`` things that happened to it, a line each; what repeats stands in one line."""
+    events = list(events)
     past = history(events, group)
+    shared = delivery_story.told(events, group)
+    if shared is not None:
+        lines = _shared_lines(events, group, shared[1])
+        return "\n".join([shared[0], *(f"  {line}" for line in lines[-max(limit, 1) :])])
+    by_epochs = epochs.told(events, group)
+    if by_epochs is not None and not past.existed:
+        return "\n".join([by_epochs[0], *(f"  {line}" for line in epochs.lines(by_epochs[1])[-max(limit, 1) :])])
     if not past.existed and not past.calls:
         return f"group {visible(group)}: the journal holds nothing of it"
     lines = [f"group {past.group}: {standing(past)}"]

@@ -37,17 +37,20 @@ class StoredMember:
     instance: str | None = None
     topics: tuple[str, ...] = ()
     assigned: tuple[str, ...] = ()
+    session_ms: int | None = None
+    rebalance_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
     """A group's record: when it was written, since when the group is in its state (None before value v2), its generation (None: a
-    tombstone) and its members."""
+    tombstone) and its members; ``place``: its offset in the log."""
 
     ts_ms: int | None
     state_ms: int | None
     generation: int | None
     members: tuple[StoredMember, ...] = ()
+    place: int | None = None
 
     @property
     def since_ms(self) -> int | None:
@@ -69,6 +72,9 @@ class Generation:
     closed_ms: int | None
     stored_ms: int | None
     left_ms: int | None = None
+    place: int | None = None
+    before_stored_ms: int | None = None
+    """When the record before it was written: its own rebalance began later."""
 
     @property
     def missing(self) -> int | None:
@@ -116,7 +122,18 @@ def _generation(last: GroupRecord | None, record: GroupRecord, generation: int) 
     closed_ms = record.state_ms
     if closed_ms is None and not record.members:
         closed_ms = record.ts_ms
-    return Generation(generation, before, old, record.members, change, who, closed_ms, record.ts_ms)
+    return Generation(
+        generation,
+        before,
+        old,
+        record.members,
+        change,
+        who,
+        closed_ms,
+        record.ts_ms,
+        place=record.place,
+        before_stored_ms=None if last is None else last.ts_ms,
+    )
 
 
 def _change(old: Iterable[StoredMember], new: Iterable[StoredMember]) -> tuple[Change, list[str]]:

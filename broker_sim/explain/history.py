@@ -16,12 +16,14 @@ from typing import Any
 
 from broker_sim.common.text import visible
 from broker_sim.explain.causes import Causes
+from broker_sim.explain.deliveries import Reader as Deliveries
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.names import short_names
 from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, Rebalances, Step, begins
 from broker_sim.explain.stretches import stretches
 from broker_sim.explain.surroundings import Surroundings
+from broker_sim.explain.transactions import Transactions, concern
 
 __all__ = ["history"]
 
@@ -51,12 +53,15 @@ class _Reader:
         self.started = False
         self.early_hits: dict[int, list[str]] = {}
         self.around = Surroundings(self.history)
+        self.transactions = Transactions()
+        self.deliveries = Deliveries(group)
         self.failed_commits: deque[Call] = deque(maxlen=100)
         self.handlers = {
             "request": self._request,
             "response": self._response,
             "connection": self._connection,
             "group": self._group,
+            "epochs": self._epochs,
             "timer": self._timer,
             "append": self._append,
             "committed": self._committed,
@@ -74,6 +79,8 @@ class _Reader:
             self.history.begins_in_the_middle = (number(event, "seq") or 1) > 1
         self.order += 1
         self.around.take(event, self.ts_ms, self.order)
+        self.transactions.take(event, self.ts_ms, self.order)
+        self.deliveries.take(event)
         handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
             handler(event)
@@ -134,6 +141,11 @@ class _Reader:
             self.history.hosts[peer] = host
         if event.get("action") == "closed":
             self.causes.closed(number(event, "connection"), self.ts_ms)
+
+    def _epochs(self, event: Event) -> None:
+        if text(event, "group") == self.group:
+            self.history.log = text(event, "log") or self.history.log
+            self.history.epochs.append((self.ts_ms, text(event, "state") or "", number(event, "group_epoch") or 0))
 
     # --- the group ------------------------------------------------------------------------------------------------------
 
@@ -371,6 +383,9 @@ class _Reader:
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
         self.around.finish()
+        clients = [info.client_id for info in past.members.values()]
+        past.deliveries = self.deliveries if self.deliveries.partitions else None
+        past.transactions, past.held = concern(self.transactions, self.group, clients, past.last_ms)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
         past.names = short_names(past.members.values(), past.hosts)

@@ -103,6 +103,10 @@ def _mark(
         canvas.cross(x, middle, 5, "badline", mark.text)
     elif mark.kind == "left":
         canvas.door(x, middle, "warnline", mark.text)
+    elif mark.kind == "expired":
+        canvas.cross(x, middle, 4, "badline", mark.text)
+    elif mark.kind == "unlocked":
+        canvas.door(x, middle, "warnline", mark.text)
     elif mark.kind == "replaced":
         canvas.diamond(x, middle, 5, "note", mark.text)
     elif mark.kind == "told":

@@ -6,8 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from broker_sim.explain.deliveries import Reader as Deliveries
 from broker_sim.explain.events import Call, Snapshot
 from broker_sim.explain.rebalances import Cause, Phases
+from broker_sim.explain.transactions import Held, Transaction
 
 __all__ = [
     "Arrival",
@@ -164,11 +166,15 @@ class History:
     replacements: list[Replacement] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     states: list[tuple[int, str, int]] = field(default_factory=list)  # since when, state, generation
+    epochs: list[tuple[int, str, int]] = field(default_factory=list)  # as a consumer group: since when, state, epoch
     members: dict[str, Info] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # in a simulation: their names by address
     now: Snapshot | None = None
     existed: bool = False
+    transactions: list[Transaction] = field(default_factory=list)  # that commit for it, or that its members waited for
+    deliveries: Deliveries | None = None  # of a share group: what became of its records
+    held: list[Held] = field(default_factory=list)  # last stable offsets at which its members waited
 
     def name(self, member: str) -> str:
         """The member's short name."""

@@ -149,6 +149,8 @@ def span_words(past: History, span: Span, last_ms: int) -> str:
         is_was = "was"
     if span.kind in ("state", "loading"):
         return f"{span.key} {is_was} {span.label} {when}"
+    if span.kind == "held":
+        return f"{span.key}: {span.label} {when}"
     if span.kind == "fault":
         hits = f", {count(span.hits, 'hit')}" if span.hits else ""
         return f"the fault {quoted(span.label)} {'has been' if to_ms is None else 'was'} on {when}{hits}"

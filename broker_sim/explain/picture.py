@@ -44,6 +44,11 @@ LEGEND = {
     "stable": "Stable, a colour for each generation",
     "join": "JoinGroup waits",
     "sync": "SyncGroup waits",
+    "lock": "has acquired records",
+    "unlocked": "released or rejected some",
+    "expired": "its lock or share session ended",
+    "open": "transaction open",
+    "marking": "its markers on their way; readers wait",
     "commit": "commit",
     "slow": "slow answer",
     "failed": "commit failed",
@@ -240,7 +245,7 @@ class _Picture:
                 x = self.x(span.from_ms)
                 end = self.x(self.scene.to_ms if span.to_ms is None else span.to_ms)
                 words = span_words(self.scene.past, span, self.scene.to_ms)
-                style = "faulty" if span.kind == "fault" else "warn" if span.kind == "loading" else "bad"
+                style = {"fault": "faulty", "loading": "warn", "held": "marking"}.get(span.kind, "bad")
                 self.canvas.rect(x, y + 3, max(end - x, 2), ROW - 7, f"{style} veil", words, radius=4)
                 self.canvas.rect(x, y + 3, 2.5, ROW - 7, style, words)
                 following = self.x(row[position + 1].from_ms) if position + 1 < len(row) else WIDTH - RIGHT
@@ -293,6 +298,7 @@ class _Picture:
 
     def _legend_entries(self) -> list[tuple[str, str]]:
         kinds = {mark.kind for lane in self.scene.lanes for mark in lane.marks}
+        kinds |= {bar.kind for lane in self.scene.lanes for bar in lane.bars}
         kinds |= {"commit" for lane in self.scene.lanes if lane.commits}
         always = ("prepare", "complete", "stable", "join", "sync")
         return [(kind, words) for kind, words in LEGEND.items() if kind in always or kind in kinds]
@@ -322,15 +328,15 @@ def _symbol(canvas: Canvas, kind: str, x: float, y: float) -> None:
     elif kind == "stable":
         for hue in range(3):
             canvas.rect(x + 5.5 * hue, y - 9, 5, 11, f"g{hue}", radius=1)
-    elif kind in ("join", "sync", "slow"):
+    elif kind in ("join", "sync", "slow", "open", "marking", "lock"):
         canvas.rect(x, y - 7, 16, 6, kind, radius=3)
     elif kind == "commit":
         canvas.line(middle, y - 8, middle, y, "commit")
     elif kind == "heartbeat":
         canvas.triangle(middle, y - 4, 3.6, "warn")
-    elif kind == "removed":
+    elif kind in ("removed", "expired"):
         canvas.cross(middle, y - 4, 3.6, "badline")
-    elif kind == "left":
+    elif kind in ("left", "unlocked"):
         canvas.door(x + 3, y - 4, "warnline")
     elif kind == "replaced":
         canvas.diamond(middle, y - 4, 4.5, "note")

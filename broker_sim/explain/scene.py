@@ -2,6 +2,7 @@
 
 Rules:
 1. Ids of one static member, and of clients with the same client id that were there one after the other, share a lane.
+   Beneath the members stand the transactional ids that commit for the group, or whose transactions its members waited for.
 2. More lanes than there is room for: those in which something went wrong, or which held others up, stay; the rest is folded into one.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from broker_sim.common.text import clock
 from broker_sim.drawing.scale import Scale
@@ -18,6 +20,8 @@ from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.moments import is_trouble
 from broker_sim.explain.phrases import because, call_words, incident_words
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
+from broker_sim.explain.transaction_story import tell
+from broker_sim.explain.transactions import Held
 
 __all__ = ["Band", "Lane", "Mark", "Scene", "scene"]
 
@@ -45,7 +49,7 @@ class Band:
 @dataclass(slots=True)
 class Mark:
     """``kind``: removed, left, replaced, fault, heartbeat (told to rejoin), trouble (another error), failed (commit), join, sync,
-    slow, unanswered (commit)."""
+    slow, unanswered (commit), lock (records that are acquired), unlocked (released or rejected), expired (lock or share session)."""
 
     kind: str
     ts_ms: int
@@ -87,7 +91,7 @@ class Scene:
 
 def scene(past: History, most_lanes: int = 40) -> Scene:
     """The picture of a history, with at most so many lanes."""
-    firsts = [past.states[0][0]] if past.states else []
+    firsts = [changes[0][0] for changes in (past.states, past.epochs) if changes]
     firsts += [call.ts_ms for call in past.calls[:1]]
     from_ms = max(min(firsts, default=past.first_ms), past.first_ms)
     spans = [span for span in past.spans if span.to_ms is None or span.to_ms >= from_ms]
@@ -99,8 +103,8 @@ def scene(past: History, most_lanes: int = 40) -> Scene:
         from_ms,
         past.last_ms,
         _bands(past, from_ms),
-        _folded(past, lanes, most_lanes),
-        [span for span in spans if span.kind != "fault"],
+        [*_folded(past, lanes, most_lanes), *_transaction_lanes(past, from_ms)],
+        [*(span for span in spans if span.kind != "fault"), *map(_held_span, past.held)],
         [span for span in spans if span.kind == "fault"],
         incidents,
         _active(past, spans, incidents),
@@ -113,6 +117,7 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
     for span in spans:
         found.append((span.from_ms, span.from_ms))
         found += [(span.to_ms, span.to_ms)] if span.to_ms is not None else []
+    found += [(one.begun_ms, one.completed_ms or past.last_ms) for one in past.transactions if one.begun_ms is not None]
     return found + [(one.ts_ms, one.ts_ms) for one in incidents] + [(one.ts_ms, one.ts_ms) for one in past.replacements]
 
 
@@ -120,7 +125,7 @@ def _active(past: History, spans: list[Span], incidents: list[Incident]) -> list
 
 
 def _bands(past: History, from_ms: int) -> list[Band]:
-    bands = _without_rebalance(past)
+    bands = [*_without_rebalance(past), *_epochs(past)]
     gone = [ts_ms for ts_ms, state, _ in past.states if state == DEAD]
     for position, one in enumerate(past.rebalances):
         following = past.rebalances[position + 1].began_ms if position + 1 < len(past.rebalances) else past.last_ms
@@ -132,6 +137,19 @@ def _bands(past: History, from_ms: int) -> list[Band]:
         label = "" if one.generation is None else str(one.generation)
         bands.append(Band(label, one.began_ms, max(following, ended), closed, ended, rest, number, one))
     return sorted((band for band in bands if band.to_ms >= from_ms), key=lambda band: band.from_ms)
+
+
+def _epochs(past: History) -> list[Band]:
+    """Those of a consumer group: assigning, then reconciling, then Stable, in the places of a rebalance's phases."""
+    bands = []
+    for epoch, changes in groupby(past.epochs, key=lambda change: change[2]):
+        states = list(changes)
+        after = next((ts_ms for ts_ms, _, later in past.epochs if later > epoch), past.last_ms)
+        closed = next((ts_ms for ts_ms, state, _ in states if state != "Assigning"), after)
+        ended, rest = next(((ts_ms, state) for ts_ms, state, _ in states if state in (STABLE, EMPTY)), (after, "open"))
+        if epoch > 0:
+            bands.append(Band(str(epoch), states[0][0], after, min(closed, ended), ended, rest, epoch))
+    return bands
 
 
 def _without_rebalance(past: History) -> list[Band]:
@@ -173,7 +191,56 @@ def _lanes(past: History) -> list[Lane]:
             _draw_call(past, lane, call)
     _draw_ends(past, of_member)
     _draw_told(past, lanes)
+    _draw_locks(past, of_member)
     return lanes
+
+
+def _draw_locks(past: History, of_member: dict[str, Lane]) -> None:
+    """What members of a share group have had of its records: a bar from a delivery to its end for records that went the same way."""
+    for member, logs in () if past.deliveries is None else past.deliveries.by_member().items():
+        lane = of_member.get(member)
+        if lane is None:
+            continue
+        for log, rows in logs.items():
+            for (since, until, end), same in groupby(rows, key=lambda row: (row[1].ts_ms, row[1].ended_ms, row[1].end)):
+                offsets = [offset for offset, _ in same]
+                what = f"{log} {offsets[0]}" + (f" to {offsets[-1]}" if len(offsets) > 1 else "")
+                words = f"{clock(since)}  {lane.name} has {what}" + (f": {end}" if end else "")
+                lane.present.append((since, past.last_ms if until is None else until))
+                lane.bars.append(Mark("lock", since, words, past.last_ms if until is None else until))
+                if until is not None and end in ("expired", "given back", "rejected", "released"):
+                    lane.marks.append(Mark("unlocked" if end in ("released", "rejected") else "expired", until, words))
+
+
+MOST_TRANSACTION_LANES = 8
+
+
+def _transaction_lanes(past: History, from_ms: int) -> list[Lane]:
+    """A lane for each transactional id: while a transaction is open, and while its markers are on their way."""
+    lanes: dict[str, Lane] = {}
+    for one in past.transactions:
+        if one.transactional_id not in lanes and len(lanes) == MOST_TRANSACTION_LANES:
+            continue
+        lane = lanes.setdefault(one.transactional_id, Lane(one.transactional_id, f"transactional id on {one.log}", []))
+        words = tell(one, past.last_ms)
+        begun_ms = max(from_ms, past.first_ms if one.begun_ms is None else one.begun_ms)
+        decided_ms = past.last_ms if one.decided_ms is None else one.decided_ms
+        over_ms = past.last_ms if one.completed_ms is None else one.completed_ms
+        lane.present.append((begun_ms, over_ms))
+        lane.bars.append(Mark("open", begun_ms, words, decided_ms))
+        if one.decided_ms is not None:
+            lane.bars.append(Mark("marking", decided_ms, words, over_ms))
+        if one.ends == "commit" and one.over:
+            lane.commits.append(over_ms)
+        elif one.ends:
+            lane.marks.append(Mark("left" if one.ends in ("commit", "abort") else "removed", decided_ms, words))
+    return list(lanes.values())
+
+
+def _held_span(held: Held) -> Span:
+    who = held.transaction.transactional_id if held.transaction is not None else f"producer {held.producer_id}, hanging"
+    label = f"read_committed held at {held.offset} by {who}"
+    return Span("held", label, held.from_ms, held.to_ms, key=held.log, order=held.order)
 
 
 def _draw_call(past: History, lane: Lane, call: Call) -> None:

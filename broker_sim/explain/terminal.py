@@ -15,6 +15,7 @@ from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import because, incident_words, outcome_of
 from broker_sim.explain.rebalances import EMPTY, STABLE
 from broker_sim.explain.scene import Band, Lane, Scene, scene
+from broker_sim.explain.transaction_story import is_trouble, tell
 
 __all__ = ["timeline"]
 
@@ -32,6 +33,13 @@ MARKS = {
     "present": ("─", "90", ""),
     "commit": ("c", "32", "commit"),
     "slow": ("w", "33", "waited for an answer"),
+    "lock_waits": ("▪", "36", "has records"),
+    "open_waits": ("=", "36", "transaction open"),
+    "marking_waits": ("%", "33", "its markers on their way"),
+    "lock": ("A", "36", "acquired records"),
+    "unlocked": ("r", "33", "released or rejected some"),
+    "open": ("T", "36", "transaction began"),
+    "marking": ("M", "33", "its end was decided"),
     "heartbeat": ("h", "33", "heartbeat: told to rejoin"),
     "join_waits": ("░", "34", "JoinGroup waits"),
     "sync_waits": ("▒", "36", "SyncGroup waits"),
@@ -41,6 +49,7 @@ MARKS = {
     "trouble": ("!", "31", "error"),
     "unanswered": ("?", "31", "commit without an answer"),
     "failed": ("C", "31", "commit failed"),
+    "expired": ("E", "31", "lock or share session ended"),
     "told": ("m", "35", "its client told of an error"),
     "fault": ("F", "35", "fault"),
     "left": ("L", "33", "left"),
@@ -218,6 +227,11 @@ class _Drawing:
         past = self.scene.past
         notes = [(one.began_ms, _note(past, one)) for one in past.rebalances]
         notes += [(one.ts_ms, incident_words(one)) for one in self.scene.incidents]
+        notes += [
+            (one.begun_ms or past.first_ms, tell(one, past.last_ms))
+            for one in past.transactions
+            if is_trouble(one, past.last_ms)
+        ]
         notes.sort(key=lambda note: note[0])
         lines = []
         if len(notes) > MOST_NOTES:

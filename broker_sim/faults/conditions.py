@@ -9,24 +9,27 @@ stands in the policy's tables. A ``read_error`` is what Fetch and ListOffsets ar
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Timer
 from broker_sim.common.text import UsageError, duration_ms, duration_text, unknown
 from broker_sim.metadata import leader_election
-from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
-from broker_sim.metadata.topics import Gate
+from broker_sim.metadata.cluster_state import ClusterState, Partition
+from broker_sim.metadata.topics import INTERNAL_TOPICS, Gate
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.journal import Journal
-    from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
 
-__all__ = ["KINDS", "Condition", "Conditions", "Kind"]
+__all__ = ["KINDS", "Condition", "Conditions", "CoordinatorsOf", "Kind"]
+
+CoordinatorsOf = Callable[[Partition], "CoordinatorRuntime[Any] | None"]
+"""The coordinators that keep their state in a partition's topic; None for a topic of data."""
 
 COMMIT, WRITE, LEAD = "commit", "write", "lead"
 
@@ -41,7 +44,7 @@ class Kind:
     arguments: tuple[str, ...] = ()
     append_error: Err = Err.NONE
     read_error: Err = Err.NONE
-    offsets_only: bool = False
+    coordinators_only: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -110,7 +113,7 @@ KINDS: dict[str, Kind] = {
             "loading",
             LEAD,
             "the coordinator reads its log: COORDINATOR_LOAD_IN_PROGRESS until the state ends, then it is really loaded",
-            offsets_only=True,
+            coordinators_only=True,
         ),
     )
 }
@@ -149,16 +152,16 @@ class Condition:
 
 
 class Conditions:
-    """The states of a cluster's partitions. ``runtime`` makes the group coordinators; ``rng`` gives the jitter."""
+    """The states of a cluster's partitions. ``chance`` gives the jitter, at each log its own."""
 
     def __init__(
         self,
         state: ClusterState,
-        runtime: Callable[[], GroupCoordinator],
-        rng: random.Random,
+        coordinators_of: CoordinatorsOf,
+        chance: Chance,
         journal: Journal | None = None,
     ) -> None:
-        self._state, self._runtime, self._rng, self.journal = state, runtime, rng, journal
+        self._state, self._coordinators_of, self._chance, self.journal = state, coordinators_of, chance, journal
         self._active: list[Condition] = []
         self._number = 0
 
@@ -189,8 +192,9 @@ class Conditions:
         kind = KINDS.get(name)
         if kind is None:
             raise unknown("state", name, KINDS)
-        if kind.offsets_only and partition.topic.name != OFFSETS_TOPIC:
-            raise UsageError(f"{partition.name} can't be {name}: only a partition of {OFFSETS_TOPIC} can")
+        if kind.coordinators_only and not partition.topic.internal:
+            internal = " or ".join(sorted(INTERNAL_TOPICS))
+            raise UsageError(f"{partition.name} can't be {name}: only a partition of {internal} can")
         given = {key: value for key, value in args.items() if value is not None}
         for_ms = duration_ms(given.pop("for_"), "for") if "for_" in given else None
         checked = _checked(kind, given)
@@ -266,8 +270,11 @@ class _Begin:
         partition, isr = one.partition, one.partition.isr
 
         def undo() -> None:
-            alive = [node for node in isr if all_._state.brokers[node].alive]
-            partition.isr_too_small, partition.isr = False, alive or isr
+            partition.isr_too_small = False
+            if partition.leader >= 0:  # else there is nobody to be in sync with: they come back behind the next leader
+                brokers, replicas, now = all_._state.brokers, partition.replicas, partition.isr
+                back = [node for node in isr if node in replicas and brokers[node].alive]
+                partition.isr = [*back, *(node for node in now if node not in back)]
             leader_election.catch_up(all_._state, partition)
             partition.release()
 
@@ -302,7 +309,8 @@ class _Begin:
 
     @staticmethod
     def loading(all_: Conditions, one: Condition) -> None:
-        partition, runtime = one.partition, all_._runtime()
+        partition, runtime = one.partition, all_._coordinators_of(one.partition)
+        assert runtime is not None
         if partition.leader >= 0:  # who loads has become leader: in a new epoch
             all_._state.set_leader(partition, partition.leader, "its coordinator loads")
         one.undo = lambda: runtime.end_loading(partition)
@@ -373,7 +381,8 @@ class _Late:
     def after(self, end: int) -> None:
         """The high watermark follows later."""
         args, clock, partition = self._one.args, self._all._state.clock, self._one.partition
-        due_ms = clock.now_ms() + args["latency"] + round(self._all._rng.random() * args.get("jitter", 0))
+        late = self._all._chance.at(partition.name).random()
+        due_ms = clock.now_ms() + args["latency"] + round(late * args.get("jitter", 0))
         self._last_ms = max(due_ms, self._last_ms)
         clock.call_at_ms(self._last_ms, self._commit, partition, end)
 

@@ -17,13 +17,13 @@ What a rule is stands in ``rules``; what its verdict does to a request is done b
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Unpack
 
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import Clock
 from broker_sim.common.text import UsageError, duration_ms
 from broker_sim.faults.rules import Rule, RuleKeys, rule_from
@@ -185,7 +185,7 @@ class Fault:
 
     # --- for Faults and the tap ---------------------------------------------------------------------------------------
 
-    def takes(self, asked: Asked, now_ms: int, rng: random.Random) -> bool:
+    def takes(self, asked: Asked, now_ms: int, chance: Chance) -> bool:
         """Whether it hits this request; counts."""
         rule, selector = self.rule, self.rule.selector
         self._apis[asked.api] += 1
@@ -206,8 +206,10 @@ class Fault:
             used = self._fitting - rule.nth if rule.nth else self.hits
             if used >= rule.times:
                 return False
-        if rule.probability is not None and rng.random() >= rule.probability:
-            return False
+        if rule.probability is not None:
+            place = f"{selector.text()} {rule.verdict.kind.value} {asked.client_id} {asked.api_key}"
+            if chance.at(place).random() >= rule.probability:
+                return False
         self.hits += 1
         for wanted, done in self._waits:
             if self.hits >= wanted and not done.done():
@@ -226,20 +228,22 @@ class Fault:
 class Faults:
     """The rules in force on one cluster, in the order of their installation.
 
-    ``brokers`` gives the node ids that there are, for the check of ``broker=``; ``as_version`` the APIs and their versions.
+    ``chance``: of rules with a probability, by rule, client and API: which requests of a client a rule hits is the same whatever others
+    ask for, and whatever other rules there are. ``brokers`` gives the node ids that there are, for the check of ``broker=``;
+    ``as_version`` the APIs and their versions.
     """
 
     def __init__(
         self,
         clock: Clock,
-        rng: random.Random,
+        chance: Chance,
         journal: Journal | None = None,
         *,
         as_version: str = DEFAULT_VERSION,
         brokers: Callable[[], Iterable[int]] | None = None,
     ) -> None:
         self.clock, self.journal = clock, journal
-        self._rng = rng
+        self._chance = chance
         self._as_version, self._brokers = as_version, brokers
         self._numbers = count(1)
         self._installed: dict[int, Fault] = {}
@@ -302,7 +306,7 @@ class Faults:
         if not self._installed:
             return None
         now_ms = self.clock.now_ms()
-        return next((fault for fault in self._installed.values() if fault.takes(asked, now_ms, self._rng)), None)
+        return next((fault for fault in self._installed.values() if fault.takes(asked, now_ms, self._chance)), None)
 
     def _tell(self, event: str, fault: Fault) -> None:
         if self.journal is not None:

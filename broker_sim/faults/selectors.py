@@ -70,6 +70,8 @@ FIELDS = {**fields_of(_ApiKey), **fields_of(SelectorKeys)}
 KEYS = tuple(FIELDS)
 """The keys of a selector in mappings and calls."""
 
+_NAMES = {int(key): key.kafka_name for key in ApiKey}
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -83,7 +85,7 @@ class Asked:
 
     @property
     def api(self) -> str:
-        return ApiKey(self.api_key).kafka_name
+        return _NAMES[self.api_key]
 
     def text(self) -> str:
         """For people: ``OffsetCommit v8 of 'app-1', group 'billing', member 'app-1-7c..', orders-0``."""

@@ -67,12 +67,15 @@ class RequestTap:
         self._connections = count(1)
         self._open: dict[int, _Open] = {}
         self._muted: dict[int, Timer] = {}  # by the connection's number
+        self.bodies: frozenset[str] | None = None
+        """APIs whose requests and answers are told with their bodies; None: all. Most of a journal's time goes into them."""
         self.host_of: Callable[[str], str | None] = lambda peer: None
         """The name of a client's host by its address, where there are names: in simulations."""
 
     def follows(self, earlier: RequestTap) -> None:
         """Count on from where another one ended: its brokers are no more, these are their next ones."""
         self._requests, self._connections = earlier._requests, earlier._connections
+        self.bodies = earlier.bodies
 
     def end(self, connections: Iterable[Any]) -> None:
         """The brokers are no more: what is open will not be answered, these connections are gone."""
@@ -341,6 +344,9 @@ class RequestTap:
                 **({} if host is None else {"host": host}),
             )
 
+    def _in_full(self, api: str) -> bool:
+        return self.bodies is None or api in self.bodies
+
     def _tell_request(self, opened: _Open) -> None:
         assert self.journal is not None
         ctx, asked = opened.ctx, opened.asked
@@ -367,7 +373,7 @@ class RequestTap:
             client_id=asked.client_id,
             client_host=ctx.client_host,
             **about,
-            body=to_json(opened.request, asked.version),
+            body=to_json(opened.request, asked.version) if self._in_full(asked.api) else None,
         )
 
     def _tell_response(self, opened: _Open, response: object | None, action: str | None = None) -> None:
@@ -382,7 +388,7 @@ class RequestTap:
             request=opened.ctx.request_id,
             api=opened.asked.api,
             took_ms=self.clock.now_ms() - opened.started_ms,
-            body=to_json(response, opened.asked.version),
+            body=to_json(response, opened.asked.version) if self._in_full(opened.asked.api) else None,
             **more,
         )
 

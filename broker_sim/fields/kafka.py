@@ -11,21 +11,24 @@ from broker_sim.common.text import unknown
 from broker_sim.fields.kinds import Choice, Kind, Text, error_about, number_of, refusal
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
-from kafka_wire.group_states import GROUP_STATES
+from kafka_wire.group_states import EPOCH_GROUP_STATES, GROUP_STATES
 
 __all__ = [
     "ERROR_CODE",
     "GROUP_STATE",
+    "TRANSACTION_STATE",
     "ApiName",
     "ApiNames",
     "ErrorCode",
     "LogName",
+    "OfTransactions",
     "Versions",
     "log_named",
 ]
 
 _BY_WORD = {name.lower(): name for name in API_NAMES}
 _OFFSETS_OF = re.compile(r"offsets\((.+)\)")
+_TRANSACTIONS_OF = re.compile(r"transactions\((.+)\)")
 _PARTITION = re.compile(r"(.+)[-/](\d{1,9})")
 _VERSIONS = re.compile(r"\s*v?(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*")
 
@@ -66,8 +69,14 @@ class ErrorCode(Kind[Err]):
         return {"$ref": "#/components/schemas/ErrorCode"}
 
 
-GROUP_STATE = Choice(GROUP_STATES, "group state")
-"""The state of a classic group."""
+GROUP_STATE = Choice(tuple(dict.fromkeys([*GROUP_STATES, *EPOCH_GROUP_STATES])), "group state")
+"""The state of a group, classic or not."""
+
+TRANSACTION_STATE = Choice(
+    ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
+    "transaction state",
+)
+"""The state of a transactional id, by the names of DescribeTransactions; Dead where there is none."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +148,10 @@ class Versions(Kind["int | str"]):
 
 @dataclass(frozen=True)
 class LogName(Kind[str]):
-    """A log partition: ``orders-0``, ``__consumer_offsets-12``, or ``offsets(GROUP)`` for the one that a group lives in."""
+    """A log partition: ``orders-0``, ``__consumer_offsets-12``, or ``offsets(GROUP)`` for the one that a group lives in, and
+    ``transactions(ID)`` for that of a transactional id."""
 
-    meant = "a log; name it as in orders-0, __consumer_offsets-12 or offsets(billing)"
+    meant = "a log; name it as in orders-0, __consumer_offsets-12, offsets(billing) or transactions(orders-app)"
 
     def read(self, value: object, what: str = "") -> str:
         text = Text().read(value, what)
@@ -153,10 +163,20 @@ class LogName(Kind[str]):
         return Text().schema()
 
 
-def log_named(text: str) -> tuple[str, int] | str | None:
-    """What a log's name says: topic and partition, or the group id of ``offsets(GROUP)``; None for what names no log."""
+@dataclass(frozen=True, slots=True)
+class OfTransactions:
+    """The log that a transactional id lives in."""
+
+    transactional_id: str
+
+
+def log_named(text: str) -> tuple[str, int] | str | OfTransactions | None:
+    """What a log's name says: topic and partition, the group id of ``offsets(GROUP)``, or the id of ``transactions(ID)``; None for
+    what names no log."""
     if found := _OFFSETS_OF.fullmatch(text):
         return found[1]
+    if found := _TRANSACTIONS_OF.fullmatch(text):
+        return OfTransactions(found[1])
     if found := _PARTITION.fullmatch(text):
         return found[1], int(found[2])
     return None

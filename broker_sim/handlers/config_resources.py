@@ -8,11 +8,10 @@ error and the words of Kafka's controller. Source: ConfigurationControlManager, 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted
 from broker_sim.config.settings import ConfigError, ConfigType
 from broker_sim.metadata.cluster_state import Broker, ClusterState, KafkaError
 from broker_sim.metadata.entity_configs import Entity, entities
@@ -59,13 +58,13 @@ def alter_each(
     """Run `alter_one` for every resource: (error, message, type, name) of each; one that is named twice is refused
     twice.
     """
-    names = [(one.resource_type, one.resource_name) for one in resources]
-    count = Counter(names)
+    count = yield from counted((one.resource_type, one.resource_name) for one in resources)
     results: list[tuple[Err, str | None, int, str]] = []
     pace = Pace(_PIECE)
-    for one, name in zip(resources, names, strict=True):
+    for one in resources:
         if pace.full():
             yield
+        name = one.resource_type, one.resource_name
         error, text = Err.NONE, None
         try:
             if count[name] > 1:

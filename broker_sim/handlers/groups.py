@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
+from broker_sim.common.slices import Pace
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import ConnectionLike, RequestContext
 from kafka_wire.errors import Err
@@ -36,11 +37,11 @@ def waits_for_timers(ctx: RequestContext, request: object) -> bool:
 
 
 class _Topic(Protocol):
-    name: str
     partitions: list[Any]
 
 
 T = TypeVar("T", bound=_Topic)
+K = TypeVar("K", bound=Hashable)
 
 
 def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_legal: bool = False) -> Shard | Err:
@@ -51,15 +52,51 @@ def gate(ctx: RequestContext | ConnectionLike, group_id: str, *, empty_id_is_leg
     return found
 
 
-def merged(missing: dict[str, T], answered: Iterable[T]) -> list[T]:
-    """The topics of an answer of 4.x: first those ``missing``, by name, with what isn't there; then those that the coordinator has
-    answered, in the request's order. One that is named twice has an entry for each, unless something was missing (the builders'
-    ``merge`` in OffsetCommitResponse.java and OffsetDeleteResponse.java)."""
+class _Described(Protocol):
+    error_code: int
+    authorized_operations: int
+
+
+D = TypeVar("D", bound=_Described)
+
+_PIECE = 50
+"""Groups that are described before others are served."""
+
+
+def describe_all(
+    ctx: RequestContext,
+    request: Any,
+    describe: Callable[[Shard, str], D],
+    refused: Callable[[Err, str], D],
+    *,
+    off: bool,
+) -> Generator[None, None, list[D]]:
+    """The groups of a ConsumerGroupDescribe or ShareGroupDescribe, in the order asked. ``off``: this broker has none of that kind."""
+    groups: list[D] = []
+    pace = Pace(_PIECE)
+    for group_id in request.group_ids:
+        if pace.full():
+            yield
+        shard = Err.UNSUPPORTED_VERSION if off else gate(ctx, group_id)
+        if isinstance(shard, Err):
+            groups.append(refused(shard, group_id))
+            continue
+        group = describe(shard, group_id)
+        if request.include_authorized_operations and group.error_code == Err.NONE:
+            group.authorized_operations = ctx.broker.runtime.settings.policy.group_operations
+        groups.append(group)
+    return groups
+
+
+def merged(missing: dict[K, T], answered: Iterable[tuple[K, T]]) -> list[T]:
+    """The topics of an answer of 4.x: first those ``missing``, by what they were called, with what isn't there; then those that the
+    coordinator has answered, in the request's order. One that is called twice has an entry for each, unless something was missing (the
+    builders' ``merge`` in OffsetCommitResponse.java and OffsetDeleteResponse.java)."""
     if not missing:
-        return list(answered)
+        return [topic for _, topic in answered]
     topics = dict(missing)
-    for topic in answered:
-        known = topics.setdefault(topic.name, topic)
+    for called, topic in answered:
+        known = topics.setdefault(called, topic)
         if known is not topic:
             known.partitions += topic.partitions
     return list(topics.values())

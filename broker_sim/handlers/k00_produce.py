@@ -1,21 +1,22 @@
 """Produce (0), versions 3-13: one record batch per partition into the log, as it came.
 
 v7 zstd. v8 record errors and an error message. v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topic
-ids. Answered with acks=0: never, and an error costs the connection, so that the producer asks for metadata; acks=1:
-once appended; acks=-1: once the high watermark has passed the batch, or with REQUEST_TIMED_OUT. There are no
-transactions yet: a transactional batch gets INVALID_PRODUCER_ID_MAPPING, as from a broker that knows no such
-transactional id, and all of a request that names none TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A batch of many records,
-or one that unpacks to much, is looked at in pieces, while others are served.
+ids. v11 knows TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890). Answered with acks=0: never,
+and an error costs the connection, so that the producer asks for metadata; acks=1: once appended; acks=-1: once the high
+watermark has passed the batch, or with REQUEST_TIMED_OUT. What is written in a transaction may have to wait for its
+coordinator's word (`in_transaction`); all of a request with transactional batches that names no transactional id is
+refused. A batch of many records, or one that unpacks to much, is looked at in pieces, while others are served.
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 from broker_sim.common.slices import Pace
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.in_transaction import Flow, Writer, ask
 from broker_sim.handlers.produce_fast import FAST
 from broker_sim.handlers.traits import Failing, Parts, Traits
 from broker_sim.metadata.cluster_state import ClusterState, Partition
@@ -59,12 +60,52 @@ _PARTITION_COST = 2048
 """What a partition costs beside its bytes."""
 
 
+Refusals = Mapping[tuple[str, int], Err]
+"""What the transaction's coordinator does not let in: topic and partition."""
+
+_NOTHING: Refusals = {}
+
+
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    response: ProduceResponse | None = ctx.in_pieces(_produce(ctx, request))
+    response: ProduceResponse | None = ctx.in_pieces(
+        _produce(ctx, request) if request.transactional_id is None else _in_transaction(ctx, request)
+    )
     return response
 
 
-def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, ProduceResponse | None]:
+_ABORTABLE_SINCE, _ADDS_SINCE = 11, 12
+
+
+def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[None, None, ProduceResponse | None]:
+    """The same, behind the word of the transaction's coordinator, where it has to be asked."""
+    state, by_id, version = ctx.broker.state, ctx.api_version >= 13, ctx.api_version
+    sequences: dict[tuple[str, int], int] = {}
+    writers: dict[Writer, None] = {}
+    pace = Pace(_PIECE // _PARTITION_COST * 20)
+    for topic in request.topic_data:
+        for one in topic.partition_data:
+            if pace.full():
+                yield
+            partition, _ = _find(ctx, topic, one.index, by_id)
+            try:
+                header = produce_batch(one.records or b"", version)
+            except RecordBatchError:
+                continue
+            if partition is not None and header.is_transactional and header.producer_id >= 0:
+                sequences[partition.topic.name, one.index] = header.base_sequence
+                writers[Writer(request.transactional_id or "", header.producer_id, header.producer_epoch)] = None
+    if len(writers) > 1 and state.config.release >= (3, 5):
+        return _all_refused(ctx, request.acks, request.topic_data, Err.INVALID_PRODUCER_ID_MAPPING, None)
+    flow = Flow.ADDS if version >= _ADDS_SINCE else Flow.ABORTABLE if version >= _ABORTABLE_SINCE else Flow.OLD
+    for writer in writers:
+        if ask(ctx, writer, sequences, flow, lambda refused: ctx.reply_made(_produce(ctx, request, refused))):
+            return None
+    return (yield from _produce(ctx, request))
+
+
+def _produce(
+    ctx: RequestContext, request: ProduceRequest, refused: Refusals = _NOTHING
+) -> Generator[None, None, ProduceResponse | None]:
     state = ctx.broker.state
     by_id = ctx.api_version >= 13
     acks = request.acks
@@ -88,6 +129,8 @@ def _produce(ctx: RequestContext, request: ProduceRequest) -> Generator[None, No
             partition, error = _find(ctx, data, one.index, by_id)
             if partition is None:
                 answer = PartitionProduceResponse(one.index, error, -1)
+            elif refused and (partition.topic.name, one.index) in refused:
+                answer = _kept_out(one.index, refused[partition.topic.name, one.index], ctx.api_version)
             else:
                 answer = yield from _append(ctx, partition, one, request)
                 if answer.error_code == Err.NONE and acks == ALL:
@@ -198,8 +241,6 @@ def _append(
     refused = _refused(ctx, partition, index, request.acks)
     if refused is not None:
         return refused
-    if header.is_transactional:
-        return PartitionProduceResponse(index, Err.INVALID_PRODUCER_ID_MAPPING, -1)
     batch = cast(bytes, data.records)
     if len(batch) != header.size:
         batch = batch[: header.size]  # what is behind it is no batch, and nobody minds
@@ -215,6 +256,22 @@ def _append(
         return _rejected(partition, index, problem)
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms
     return PartitionProduceResponse(index, Err.NONE, info.base_offset, time_ms, partition.log.log_start_offset)
+
+
+_NOT_ASKED = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR)
+"""Why the coordinator could not say anything."""
+
+
+def _kept_out(index: int, error: Err, version: int) -> PartitionProduceResponse:
+    """The coordinator does not let a batch in. What is about the coordinator itself becomes an error after which producers of all ages
+    send the same again, without asking for metadata."""
+    text: str | None = None
+    if error is Err.INVALID_TXN_STATE:
+        text = "Partition was not added to the transaction"
+    elif error in _NOT_ASKED or (error is Err.CONCURRENT_TRANSACTIONS and version < _ADDS_SINCE):
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        error = Err.NOT_ENOUGH_REPLICAS
+    return PartitionProduceResponse(index, error, -1, error_message=text)
 
 
 def _refused(ctx: RequestContext, partition: Partition, index: int, acks: int) -> PartitionProduceResponse | None:

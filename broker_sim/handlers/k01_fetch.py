@@ -1,9 +1,9 @@
 """Fetch (1), versions 4-18: record batches as they lie in the log, now or once there are enough of them.
 
-v4 isolation level and last stable offset. v5 log start offset. v7 incremental sessions (KIP-227). v9 leader epochs
-(KIP-320). v11 any in-sync replica answers consumers (KIP-392); a preferred one is never named. v12 diverging epochs.
-v13 topic ids. v15 the replica id in a struct of its own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER
-(KIP-951). v18 the follower's high watermark.
+v4 isolation level, last stable offset, and the aborted transactions that a read_committed reader passes over. v5 log
+start offset. v7 incremental sessions (KIP-227). v9 leader epochs (KIP-320). v11 any in-sync replica answers consumers
+(KIP-392); a preferred one is never named. v12 diverging epochs. v13 topic ids. v15 the replica id in a struct of its
+own. v16 the new leader's address beside NOT_LEADER_OR_FOLLOWER (KIP-951). v18 the follower's high watermark.
 
 A fetch is answered at once with min_bytes, an error or max_wait_ms 0; else it is parked: its partitions call it when
 something has changed, one timer ends it, and in between nothing runs.
@@ -24,6 +24,7 @@ from broker_sim.metadata.topics import NO_EPOCH, access_error
 from broker_sim.storage import StorageError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k01_fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -288,9 +289,12 @@ class Fetch:
         log, offset = partition.log, asked.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return _unread(asked.partition, Err.OFFSET_OUT_OF_RANGE)
-        high_watermark = partition.high_watermark
+        high_watermark = stable = partition.high_watermark
+        if log.producers.open or log.ended.uncommitted:  # as the property asks, which is not called for nothing
+            stable = partition.last_stable_offset
         committed = request.isolation_level == READ_COMMITTED
-        end = partition.last_stable_offset if committed else high_watermark
+        end = stable if committed else high_watermark
+        aborted: list[AbortedTransaction] | None = [] if committed else None
         records = b""
         if offset < end:
             if limit < 0:
@@ -299,15 +303,18 @@ class Fetch:
                 # who watches or breaks replies sees them whole; else they stay in the log until the client takes them
                 read = log.read if isinstance(self.ctx, TappedContext) else log.read_slice
                 records = cast(bytes, read(offset, limit, up_to_offset=end, min_one_batch=first))
+                if committed and log.ended.aborted:
+                    within = log.aborted_within(offset, len(records))
+                    aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in within]
             except StorageError as problem:
                 return _unread(asked.partition, problem.error)
         return PartitionData(
             asked.partition,
             0,
             high_watermark,
-            partition.last_stable_offset,
+            stable,
             log.log_start_offset,
-            aborted_transactions=[] if committed else None,
+            aborted_transactions=aborted,
             records=records,
         )
 

@@ -9,10 +9,9 @@ Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, Partition
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.traits import Parts, Traits
 from broker_sim.metadata.cluster_state import KafkaError, Partition
@@ -54,7 +53,9 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 
 def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
-    count = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    count = yield from counted(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
     once = ctx.broker.state.config.release >= (4, 0)
     if once and request.isolation_level not in (0, 1):
         return _all_refused(request)

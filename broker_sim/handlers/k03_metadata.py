@@ -62,6 +62,9 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Ge
         return MetadataResponse(topics=refused, error_code=malformed)
     else:
         topics = yield from _answers(state, asked, request.allow_auto_topic_creation, pace)
+    if version == 0:
+        for topic in topics:
+            _hide_the_unreachable(topic)
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == Err.UNKNOWN_TOPIC_ID:
@@ -77,6 +80,18 @@ def answer_of(state: ClusterState, request: MetadataRequest, version: int) -> Ge
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     return response
+
+
+def _hide_the_unreachable(topic: MetadataResponseTopic) -> None:
+    """Clients of v0 can't be told of replicas that are down: those are left out, and the partition says that some are."""
+    for partition in topic.partitions:
+        down = set(partition.offline_replicas)
+        if not down:
+            continue
+        partition.replica_nodes = [node for node in partition.replica_nodes if node not in down]
+        partition.isr_nodes = [node for node in partition.isr_nodes if node not in down]
+        if partition.error_code == Err.NONE:
+            partition.error_code = Err.REPLICA_NOT_AVAILABLE
 
 
 MAX_KEPT_BODY = 1024

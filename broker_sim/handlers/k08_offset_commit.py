@@ -1,5 +1,5 @@
 """OffsetCommit (8). v0 has neither member nor generation and is kept apart (``legacy_offsets``); v1 carries commit timestamps; v2-4
-a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND.
+a retention time; v6 leader epochs; v7 static members; v9 is the first that knows GROUP_ID_NOT_FOUND; v10 calls topics by their ids.
 
 Order of checks: topics and partitions; the gate; the metadata's length; the group's own (``coordinator.offsets``). Where no partition
 is left after the first, the answer goes out without a look at the group.
@@ -8,11 +8,13 @@ is left after the first, the answer goes out without a look at the group.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
-from broker_sim.common.slices import Pace, at_once
+from broker_sim.common.slices import Pace, at_once, listed
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
+from broker_sim.coordinator.records import OffsetRecord
+from broker_sim.coordinator.records import encode as encode_record
 from broker_sim.handlers.context import DEFERRED, LARGE, ConnectionLike, Deferred, FastHandler, RequestContext
 from broker_sim.handlers.groups import gate, merged, waits_for_timers
 from broker_sim.handlers.traits import Parts, Traits
@@ -31,11 +33,22 @@ from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafka_wire.schema import ZERO_UUID
 
 _PIECE = 2000
 """Partitions and topics that are looked at before others are served."""
 
 _FOR_EVER_MS = (1 << 63) - 1
+_BY_ID = 10
+
+
+_Called = tuple[str, bytes]
+"""A topic's name ("" for an id that is nobody's), and its id in the request, zero before v10."""
+
+_NOT_THERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
+
+Answer = Err | Mapping[tuple[str, int], Err]
+"""The group's, for all that it was asked, or for some partitions (`CommitOffsets`)."""
 
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | None:
@@ -57,7 +70,10 @@ def _commit(
     offsets: list[tuple[str, int, Offset]] = []
     too_long: list[tuple[str, int]] = []
     known = 0
-    unknown: set[str] = set()
+    unknown: set[_Called] = set()
+    if ctx.api_version >= _BY_ID:
+        request = _named(request, ctx.broker.state)
+    stores_ids = ctx.api_version >= _BY_ID or runtime.settings.policy.commits_by_name_store_topic_ids
     if runtime.settings.policy.commits_are_maps:
         request = _as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
     pace = Pace(_PIECE)
@@ -68,12 +84,16 @@ def _commit(
         topic = topics.get(name)
         count = 0 if topic is None else len(topic.partitions)
         if topic is None:
-            unknown.add(name)
+            unknown.add((name, requested.topic_id))
+        topic_id = topic.topic_id if topic is not None and stores_ids else ZERO_UUID
+        absent = (
+            Err.UNKNOWN_TOPIC_OR_PARTITION if topic is not None or ctx.api_version < _BY_ID else Err.UNKNOWN_TOPIC_ID
+        )
         for p, part in enumerate(requested.partitions):
             if pace.full():
                 yield
             if not 0 <= part.partition_index < count:
-                errors[t, p] = Err.UNKNOWN_TOPIC_OR_PARTITION
+                errors[t, p] = absent
                 continue
             known += 1
             metadata = part.committed_metadata or ""
@@ -82,10 +102,12 @@ def _commit(
                 too_long.append((name, part.partition_index))
                 continue
             commit_ts_ms = now_ms if part.commit_timestamp < 0 else part.commit_timestamp
-            offset = Offset(part.committed_offset, part.committed_leader_epoch, metadata, commit_ts_ms, expire_ts_ms)
+            offset = Offset(
+                part.committed_offset, part.committed_leader_epoch, metadata, commit_ts_ms, expire_ts_ms, topic_id
+            )
             offsets.append((name, part.partition_index, offset))
 
-    def response(error: Err) -> Generator[None, None, OffsetCommitResponse]:
+    def response(error: Answer) -> Generator[None, None, OffsetCommitResponse]:
         return _response(request, errors, error, unknown)
 
     if known == 0:
@@ -94,10 +116,14 @@ def _commit(
         for name, index, offset in offsets:
             runtime.legacy_offsets[request.group_id, name, index] = offset
         return (yield from response(Err.NONE))
+    command = _command(request, ctx.api_version, offsets, too_long)
+    if len(offsets) > _PIECE:
+        value_version = runtime.settings.policy.commit_value_version
+        records = (OffsetRecord(request.group_id, *offset) for offset in offsets)
+        command.encoded = yield from listed((encode_record(record, value_version) for record in records), _PIECE // 4)
     shard = gate(ctx, request.group_id, empty_id_is_legal=True)
     if isinstance(shard, Err):
         return (yield from response(shard))
-    command = _command(request, ctx.api_version, offsets, too_long)
     answered: Deferred | None = runtime.submit(shard, ctx, command, response)
     return answered
 
@@ -122,36 +148,51 @@ def _command(
 def _response(
     request: OffsetCommitRequest,
     errors: dict[tuple[int, int], Err],
-    error: Err,
-    unknown: Collection[str],
+    error: Answer,
+    unknown: Collection[_Called],
 ) -> Generator[None, None, OffsetCommitResponse]:
-    """Every partition asked for; ``error`` is the group's. ``unknown``: the topics that aren't there.
+    """Every partition asked for; ``error`` is the group's answer. ``unknown``: the topics that aren't there.
 
     4.x answers what isn't there first, then what its coordinator was asked, topic by topic: where nothing stood before, one named
     twice has two entries.
     """
-    there: list[OffsetCommitResponseTopic] = []
-    by_name: dict[str, OffsetCommitResponseTopic] = {}  # what isn't there
+    there: list[tuple[_Called, OffsetCommitResponseTopic]] = []
+    missing: dict[_Called, OffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
         if pace.full():
             yield
-        name, asked = topic.name, []
-        missing = by_name.setdefault(name, OffsetCommitResponseTopic(name)).partitions if name in unknown else None
+        name, topic_id, asked = topic.name, topic.topic_id, []
+        called = name, topic_id
+        told = name if topic_id == ZERO_UUID else ""
+        nowhere = OffsetCommitResponseTopic(told, topic_id)
+        if called in unknown:
+            nowhere = missing.setdefault(called, nowhere)
         for p, part in enumerate(topic.partitions):
             if pace.full():
                 yield
             own = errors.get((t, p), Err.NONE) if errors else Err.NONE
-            row = OffsetCommitResponsePartition(part.partition_index, _worst(own, error))
-            if own is not Err.UNKNOWN_TOPIC_OR_PARTITION:
+            groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
+            row = OffsetCommitResponsePartition(part.partition_index, _worst(own, groups))
+            if own not in _NOT_THERE:
                 asked.append(row)
-            elif missing is not None:
-                missing.append(row)
             else:
-                by_name.setdefault(name, OffsetCommitResponseTopic(name)).partitions.append(row)
+                missing.setdefault(called, nowhere).partitions.append(row)
         if asked:
-            there.append(OffsetCommitResponseTopic(name, asked))
-    return OffsetCommitResponse(topics=merged(by_name, there))
+            there.append((called, OffsetCommitResponseTopic(told, topic_id, asked)))
+    return OffsetCommitResponse(topics=merged(missing, there))
+
+
+def _named(request: OffsetCommitRequest, state: ClusterState) -> OffsetCommitRequest:
+    """A request by ids with the topics' names, as far as there are any."""
+    there = state.topics_by_id
+    return replace(
+        request,
+        topics=[
+            replace(topic, name=there[topic.topic_id].name if topic.topic_id in there else "")
+            for topic in request.topics
+        ],
+    )
 
 
 def _as_a_map(request: OffsetCommitRequest, state: ClusterState | None) -> OffsetCommitRequest:
@@ -167,8 +208,8 @@ def _as_a_map(request: OffsetCommitRequest, state: ClusterState | None) -> Offse
             else:
                 missing.append(part)
         if missing or (state is not None and topic.name not in state.topics):
-            outside.append(OffsetCommitRequestTopic(topic.name, missing))
-    inside = [OffsetCommitRequestTopic(name, list(parts.values())) for name, parts in topics.items()]
+            outside.append(OffsetCommitRequestTopic(topic.name, partitions=missing))
+    inside = [OffsetCommitRequestTopic(name, partitions=list(parts.values())) for name, parts in topics.items()]
     return replace(request, topics=[*outside, *inside])
 
 
@@ -207,7 +248,13 @@ class _Known:
     __slots__ = ("_version", "constants", "good", "layout", "request", "slot", "state_version", "unpack")
 
     def __init__(
-        self, body: bytes, request: OffsetCommitRequest, version: int, slot: GroupSlot, state_version: int
+        self,
+        body: bytes,
+        request: OffsetCommitRequest,
+        version: int,
+        topic_ids: Mapping[str, bytes],
+        slot: GroupSlot,
+        state_version: int,
     ) -> None:
         layout, constants = _layout(body, request, version)
         self.unpack = struct.Struct(layout).unpack_from
@@ -217,20 +264,24 @@ class _Known:
         self.good = _pieces(request, version, Err.NONE)
         self.slot, self.state_version = slot, state_version
         offsets = [
-            (topic.name, part.partition_index, Offset(0, -1, part.committed_metadata or "", 0))
+            (
+                topic.name,
+                part.partition_index,
+                Offset(0, -1, part.committed_metadata or "", 0, topic_id=topic_ids.get(topic.name, ZERO_UUID)),
+            )
             for topic in request.topics
             for part in topic.partitions
         ]
         self.layout = CommitLayout(_command(request, version, offsets))
 
-    def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Err) -> None:
+    def answer(self, connection: ConnectionLike, reply: list[bytes], correlation_id: bytes, error: Answer) -> None:
         """Fill in a reply that was late."""
         before, behind = self.good if error is Err.NONE else _pieces(self.request, self._version, error)
         reply += (before, correlation_id, behind)
         connection.replied()
 
 
-def _pieces(request: OffsetCommitRequest, version: int, error: Err) -> tuple[bytes, bytes]:
+def _pieces(request: OffsetCommitRequest, version: int, error: Answer) -> tuple[bytes, bytes]:
     """A reply's frame, the part before and the one behind the correlation id."""
     body = encode(at_once(_response(request, {}, error, ())), version)
     head = encode_response_head(response_is_tagged(ApiKey.OFFSET_COMMIT, version), 0, len(body))
@@ -242,7 +293,7 @@ def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[st
 
     Where offsets and leader epochs stand is seen by encoding the request twice, with all their bits clear and set.
     """
-    low, high = (encode(_with_offsets(request, value), version) for value in (0, -1))
+    low, high = (encode(_with_offsets(request, value, version), version) for value in (0, -1))
     formats, constants, at = [">"], [], 0
     while True:
         start = at
@@ -256,9 +307,13 @@ def _layout(body: bytes, request: OffsetCommitRequest, version: int) -> tuple[st
         at += CHUNK_BYTES
 
 
-def _with_offsets(request: OffsetCommitRequest, value: int) -> OffsetCommitRequest:
+def _with_offsets(request: OffsetCommitRequest, value: int, version: int) -> OffsetCommitRequest:
     topics = [
-        replace(t, partitions=[replace(p, committed_offset=value, committed_leader_epoch=value) for p in t.partitions])
+        replace(
+            t,
+            name="" if version >= _BY_ID else t.name,
+            partitions=[replace(p, committed_offset=value, committed_leader_epoch=value) for p in t.partitions],
+        )
         for t in request.topics
     ]
     return replace(request, topics=topics)
@@ -271,8 +326,11 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
     runtime, state = broker.runtime, broker.state
     policy = runtime.settings.policy
     request = decode(OffsetCommitRequest, version, body)
+    plain = encode(request, version) == body
+    if version >= _BY_ID:
+        request = _named(request, state)
     asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or encode(request, version) != body:
+    if not 0 < len(asked) <= _MAX_PARTITIONS or len(set(asked)) < len(asked) or not plain:
         return
     if not policy.shares_batches or policy.commit_value_version != VALUE_VERSION:
         return
@@ -291,7 +349,10 @@ def _learn(connection: ConnectionLike, shapes: _Shapes, body: bytes, version: in
         return
     if len(shapes) >= _SHAPES:
         shapes.clear()
-    shapes[len(body) << 4 | version] = _Known(body, request, version, runtime.slot_of(shard), state.version)
+    stores_ids = version >= _BY_ID or policy.commits_by_name_store_topic_ids
+    topic_ids = {topic.name: state.topics[topic.name].topic_id for topic in request.topics} if stores_ids else {}
+    known = _Known(body, request, version, topic_ids, runtime.slot_of(shard), state.version)
+    shapes[len(body) << 4 | version] = known
 
 
 def _fast(version: int) -> FastHandler:
@@ -320,11 +381,12 @@ def _fast(version: int) -> FastHandler:
     return fast
 
 
-FAST: dict[int, FastHandler] = {version: _fast(version) for version in (8, 9)}
+FAST: dict[int, FastHandler] = {version: _fast(version) for version in (8, 9, 10)}
 
 
 _OF_PARTITIONS = {
     Err.UNKNOWN_TOPIC_OR_PARTITION,
+    Err.UNKNOWN_TOPIC_ID,
     Err.TOPIC_AUTHORIZATION_FAILED,
     Err.OFFSET_METADATA_TOO_LARGE,
     Err.INVALID_COMMIT_OFFSET_SIZE,

@@ -1,11 +1,13 @@
 """OffsetFetch (9). v0 reads the legacy store; v2 null topics mean all and errors are at the top; v7 require_stable; v8 several groups
-with an error each; v9 KIP-848 members, whose id and epoch a classic group ignores. A group's state never matters: what isn't there has
+with an error each; v9 KIP-848 members, whose id and epoch a classic group ignores; v10 calls topics by their ids: one that is nobody's
+has an error, and what was committed for an earlier topic of that name isn't there. A group's state never matters: what isn't there has
 offset -1 and no error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from broker_sim.common.slices import Pace
@@ -16,9 +18,11 @@ from broker_sim.coordinator.outcome import Offset, StableFetch
 from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import gate
+from broker_sim.metadata.cluster_state import ClusterState
 from kafka_wire.errors import Err
 from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -26,15 +30,20 @@ from kafka_wire.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kafka_wire.schema import ZERO_UUID
 
 T = TypeVar("T")
+N = TypeVar("N", str, bytes)
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
+_BY_ID = 10
 _PIECE = 2000
 """Partitions, topics and groups that are looked up before others are served."""
 
-_Rows = Iterable[tuple[str, Iterable[tuple[int, Offset | None, Err]]]]
+_Row = Iterable[tuple[int, Offset | None, Err]]
+_Rows = Iterable[tuple[str, _Row]]
 """The topics of a group with their partitions, looked up as they are taken."""
+_RowsById = Iterable[tuple[bytes, _Row]]
 
 
 def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
@@ -106,9 +115,7 @@ def _answer(
             if error is not Err.NONE:
                 groups.append(OffsetFetchResponseGroup(group.group_id, error_code=error))
                 continue
-            asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
-            rows = _rows(shard, group.group_id, asked, require_stable=request.require_stable)
-            topics = yield from _shown(OffsetFetchResponseTopics, OffsetFetchResponsePartitions, rows, pace)
+            topics = yield from _of_group(ctx.broker.state, version, shard, group, request.require_stable, pace)
             groups.append(OffsetFetchResponseGroup(group.group_id, topics))
         return OffsetFetchResponse(groups=groups)
     shard = refused.get(request.group_id) or gate(ctx, request.group_id, empty_id_is_legal=True)
@@ -124,6 +131,48 @@ def _answer(
         return (yield from _one_group(failed, shard, pace))
     rows = _rows(shard, request.group_id, asked, require_stable=request.require_stable)
     return (yield from _one_group(rows, Err.NONE, pace))
+
+
+def _of_group(
+    state: ClusterState, version: int, shard: Shard, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
+) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
+    """The shape of v8+: by names, and by ids from v10 on. What was committed for another topic than the one that has the name now is
+    not of the id that was asked for; topics that there aren't come last."""
+    if version < _BY_ID:
+        asked = None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics]
+        rows = _rows(shard, group.group_id, asked, require_stable=require_stable)
+
+        def by_name(name: str, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
+            return OffsetFetchResponseTopics(name, partitions=shown)
+
+        return (yield from _shown(by_name, OffsetFetchResponsePartitions, rows, pace))
+    there, named, unknown = state.topics_by_id, [], []
+    for topic in group.topics or ():
+        if pace.full():
+            yield
+        if topic.topic_id in there:
+            named.append((there[topic.topic_id].name, topic.partition_indexes))
+        else:
+            unknown.append((topic.topic_id, topic.partition_indexes))
+    rows = _rows(shard, group.group_id, None if group.topics is None else named, require_stable=require_stable)
+    known: _RowsById = (
+        (
+            topic.topic_id,
+            (
+                (i, o if o is not None and o.topic_id in (ZERO_UUID, topic.topic_id) else None, e)
+                for i, o, e in partitions
+            ),
+        )
+        for topic, partitions in ((state.topics.get(name), partitions) for name, partitions in rows)
+        if topic is not None
+    )
+    error = Err.UNKNOWN_TOPIC_ID
+    nowhere: _RowsById = ((topic_id, ((i, None, error) for i in indexes)) for topic_id, indexes in unknown)
+
+    def by_id(topic_id: bytes, shown: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
+        return OffsetFetchResponseTopics(topic_id=topic_id, partitions=shown)
+
+    return (yield from _shown(by_id, OffsetFetchResponsePartitions, chain(known, nowhere), pace))
 
 
 def _each_once(asked: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
@@ -162,7 +211,7 @@ def _one_group(rows: _Rows, error: Err, pace: Pace) -> Generator[None, None, Off
 
 
 def _shown(
-    of_topic: Callable[[str, list[P]], T], of_partition: type[P], rows: _Rows, pace: Pace
+    of_topic: Callable[[N, list[P]], T], of_partition: type[P], rows: Iterable[tuple[N, _Row]], pace: Pace
 ) -> Generator[None, None, list[T]]:
     """The rows in the shape of v0-7 or of v8+; what isn't there has offset -1."""
     topics: list[T] = []

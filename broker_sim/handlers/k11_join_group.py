@@ -29,9 +29,8 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     if isinstance(shard, Err):
         named = shard not in _MISDIRECTED or settings.policy.misdirected_join_names_member
         return join_error(ctx.api_version, shard, request.member_id if named else "")
-    names = [protocol.name for protocol in request.protocols]
-    if len(set(names)) < len(names):
-        _warn_of_double(ctx, request.group_id, names)
+    if len({protocol.name for protocol in request.protocols}) < len(request.protocols):
+        _warn_of_double(ctx, request.group_id, [protocol.name for protocol in request.protocols])
     ctx.broker.runtime.submit(shard, ctx, request)
     return None
 

@@ -17,6 +17,9 @@ _ALL_GROUP_OPERATIONS = (
 )  # READ, DELETE, DESCRIBE: what a broker without an authorizer grants
 
 
+_TELLS_ERRORS_SINCE = 6
+"""The version from which on a group that isn't there, or is no classic one, is told to be so; before, it is "Dead"."""
+
 _PIECE = 200
 """Groups that are described before others are served."""
 
@@ -47,9 +50,9 @@ def _describe(ctx: RequestContext, group_id: str) -> DescribedGroup:
     if isinstance(shard, Err):
         return DescribedGroup(error_code=shard, group_id=group_id)
     found = queries.describe(shard, group_id)
-    if found is not None:
+    if found is not None and (ctx.api_version >= _TELLS_ERRORS_SINCE or found.error_code == Err.NONE):
         return found
-    if ctx.api_version >= 6:
+    if ctx.api_version >= _TELLS_ERRORS_SINCE:
         message = f"Group {group_id} not found."
         return DescribedGroup(Err.GROUP_ID_NOT_FOUND, message, group_id, GroupState.DEAD.value)
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)

@@ -2,13 +2,15 @@
 
 * v0-2 are the same but for the throttle time. v3 (KIP-511, KIP-584) brings the client's software name and version,
   which must look like one (ApiVersionsRequest.isValid), and the features. v4 (KAFKA-17011) may show features whose
-  lowest version is 0.
+  lowest version is 0; others are told 1 in its place.
 * A version that we have not got is answered with v0, UNSUPPORTED_VERSION and the one range of ApiVersions itself
   (KIP-511).
 * Shown is what the emulated release shows, less the APIs without a handler here. Produce is shown from version 0 on
   although 0-2 are refused: librdkafka takes a broker for too old without (KAFKA-18659); Kafka does the same.
-* Features: metadata.version, at the release's newest. group.version and transaction.version are left at 0, which
-  Kafka expresses by leaving them out of the finalized features: clients then don't try KIP-848 and KIP-890.
+* Features: metadata.version, at the release's newest; transaction.version 2 from 4.0 on, by which clients know that
+  every transaction ends with a new epoch (KIP-890); group.version 1 where there are consumer groups of KIP-848, and
+  share.version where there are share groups. Before v4 no lowest version can be told that is 0: it is told as 1
+  (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from functools import cache
 
 from broker_sim.handlers import supported
 from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
+from broker_sim.metadata.cluster_state import ClusterState
 from kafka_wire.api_keys import ApiKey, release
 from kafka_wire.codec import decode, encode
 from kafka_wire.errors import Err
@@ -46,11 +49,21 @@ _METADATA_VERSIONS: dict[tuple[int, int], tuple[int, int]] = {
 }
 """Release -> lowest and highest metadata.version level it can run (MetadataVersion.java)."""
 
+_TRANSACTION_VERSION, _TRANSACTION_VERSION_SINCE = 2, (4, 0)
+"""The level that a broker is formatted with, and the first release with that feature (TransactionVersion.java)."""
+
+_SHARE_VERSIONS, _SHARE_VERSION_SINCE = (((4, 4), 2), ((4, 1), 1)), (4, 1)
+"""The levels by release, and the first one with that feature (ShareVersion.java). Where it is off no level is finalized."""
+
+_LOWEST_MAY_BE_0 = 4
+"""The version from which on a feature may be told to begin at 0."""
+
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3 and not _is_valid(request):
         return ApiVersionsResponse(error_code=Err.INVALID_REQUEST)
-    return _answer(ctx.broker.state.as_version)
+    state = ctx.broker.state
+    return _answer(state.as_version, _groups(state), ctx.api_version)
 
 
 def _is_valid(request: ApiVersionsRequest) -> bool:
@@ -71,7 +84,8 @@ def _fast(api_version: int) -> FastHandler:
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
         if api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body)):
             return None
-        return _encoded(connection.broker.state.as_version, api_version)
+        state = connection.broker.state
+        return _encoded(state.as_version, _groups(state), api_version)
 
     return fast
 
@@ -79,13 +93,18 @@ def _fast(api_version: int) -> FastHandler:
 FAST = {version: _fast(version) for version in range(5)}
 
 
-@cache
-def _encoded(as_version: str, api_version: int) -> bytes:
-    return encode(_answer(as_version), api_version)
+def _groups(state: ClusterState) -> tuple[bool, bool]:
+    """Whether there are consumer groups of KIP-848, and share groups."""
+    return state.config.has_consumer_protocol, state.config.has_share_groups
 
 
 @cache
-def _answer(as_version: str) -> ApiVersionsResponse:
+def _encoded(as_version: str, groups: tuple[bool, bool], api_version: int) -> bytes:
+    return encode(_answer(as_version, groups, api_version), api_version)
+
+
+@cache
+def _answer(as_version: str, groups: tuple[bool, bool], api_version: int) -> ApiVersionsResponse:
     """The same for every client; nobody changes it."""
     keys = [
         ApiVersion(key, 0 if key == ApiKey.PRODUCE else low, high)
@@ -93,9 +112,26 @@ def _answer(as_version: str) -> ApiVersionsResponse:
     ]
     lowest, newest = _METADATA_VERSIONS[release(as_version)]
     features = [SupportedFeatureKey("metadata.version", lowest, newest)]
+    finalized = [FinalizedFeatureKey("metadata.version", newest, newest)]
+    has_consumer_groups, has_share_groups = groups
+    if has_consumer_groups:
+        features.insert(0, SupportedFeatureKey("group.version", 0 if api_version >= _LOWEST_MAY_BE_0 else 1, 1))
+        finalized.insert(0, FinalizedFeatureKey("group.version", 1, 1))
+    if release(as_version) >= _SHARE_VERSION_SINCE:
+        highest = next(level for since, level in _SHARE_VERSIONS if release(as_version) >= since)
+        features.append(SupportedFeatureKey("share.version", 0 if api_version >= _LOWEST_MAY_BE_0 else 1, highest))
+        if has_share_groups:
+            finalized.append(FinalizedFeatureKey("share.version", highest, highest))
+    if release(as_version) >= _TRANSACTION_VERSION_SINCE:
+        features.append(
+            SupportedFeatureKey(
+                "transaction.version", 0 if api_version >= _LOWEST_MAY_BE_0 else 1, _TRANSACTION_VERSION
+            )
+        )
+        finalized.append(FinalizedFeatureKey("transaction.version", _TRANSACTION_VERSION, _TRANSACTION_VERSION))
     return ApiVersionsResponse(
         api_keys=keys,
         supported_features=features,
         finalized_features_epoch=0,
-        finalized_features=[FinalizedFeatureKey("metadata.version", newest, newest)],
+        finalized_features=finalized,
     )

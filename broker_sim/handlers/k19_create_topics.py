@@ -6,10 +6,9 @@ created. v7 topic ids. Source: ControllerApis.createTopics, ReplicationControlMa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Generator, Mapping
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.config.settings import ConfigSource, to_text
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
@@ -33,11 +32,11 @@ def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsRes
 
 def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[None, None, CreateTopicsResponse]:
     state = ctx.broker.state
-    count = Counter(topic.name for topic in request.topics)
+    count = yield from counted(topic.name for topic in request.topics)
     if request.timeout_ms <= 0 and 1 in count.values():
         # too late already when it comes to Kafka's controller, which does nothing then
         late = KafkaError(Err.REQUEST_TIMED_OUT)
-        return CreateTopicsResponse(0, [_refused(topic, late) for topic in request.topics])
+        return CreateTopicsResponse(0, (yield from listed(_refused(topic, late) for topic in request.topics)))
     twice: set[str] = set()
     results: list[CreatableTopicResult] = []
     pace = Pace(_PIECE)
@@ -50,7 +49,7 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
             twice.add(asked.name)
             continue
         try:
-            results.append(_create(state, asked, count, request.validate_only))
+            results.append((yield from _create(state, asked, count, request.validate_only)))
         except KafkaError as error:
             results.append(_refused(asked, error))
     return CreateTopicsResponse(0, results)
@@ -58,7 +57,7 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
 
 def _create(
     state: ClusterState, asked: CreatableTopic, siblings: Container[str], validate_only: bool
-) -> CreatableTopicResult:
+) -> Generator[None, None, CreatableTopicResult]:
     nulls = [config.name for config in asked.configs if config.value is None]
     if nulls:  # collected while the settings are sorted into a map: each of them counts, whatever else is given
         state.check_new_name(asked.name, siblings)
@@ -72,7 +71,7 @@ def _create(
                 f"Found multiple manual partition assignments for partition {one.partition_index}",
             )
         assignments[one.partition_index] = one.broker_ids
-    topic = state.create_topic(
+    topic = yield from state.creating_topic(
         asked.name,
         asked.num_partitions,
         replication_factor=asked.replication_factor,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Topic
 from kafka_wire.errors import Err
@@ -31,36 +31,48 @@ def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsRes
 
 def _delete_all(ctx: RequestContext, request: DeleteTopicsRequest) -> Generator[None, None, DeleteTopicsResponse]:
     state = ctx.broker.state
-    asked = request.topics if ctx.api_version >= 6 else [DeleteTopicState(name) for name in request.topic_names]
+    asked = request.topics
+    if ctx.api_version < 6:
+        asked = yield from listed(DeleteTopicState(name) for name in request.topic_names)
     if not state.config.bool("delete.topic.enable"):
-        error = Err.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else Err.INVALID_REQUEST
-        return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, error) for one in asked])
-    count = Counter((one.name, one.topic_id) for one in asked)
-    sound = [
-        one for one in asked if (one.name is None) != (one.topic_id == ZERO_UUID) and count[one.name, one.topic_id] == 1
-    ]
-    if request.timeout_ms <= 0 and sound:
+        return (
+            yield from _all_refused(asked, Err.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else Err.INVALID_REQUEST)
+        )
+    count = yield from counted((one.name, one.topic_id) for one in asked)
+    if request.timeout_ms <= 0 and any(_is_sound(one) and count[one.name, one.topic_id] == 1 for one in asked):
         # too late already when it comes to Kafka's controller, which does nothing then
-        late = Err.REQUEST_TIMED_OUT
-        return DeleteTopicsResponse(0, [DeletableTopicResult(one.name, one.topic_id, late) for one in asked])
-    chosen, results = yield from _choose(state, asked)
+        return (yield from _all_refused(asked, Err.REQUEST_TIMED_OUT))
+    chosen, results = yield from _choose(state, asked, count)
     pace = Pace(_PIECE // 50)
     for topic in chosen:
         if pace.full():
             yield
-        if state.topics.get(topic.name) is topic:
-            state.delete_topic(topic.name)
-            results.append(DeletableTopicResult(topic.name, topic.topic_id))
-        else:  # somebody else was quicker
+        if state.topics.get(topic.name) is not topic:  # somebody else was quicker
             results.append(DeletableTopicResult(topic.name, topic.topic_id, Err.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        try:
+            yield from state.deleting_topic(topic.name)
+            results.append(DeletableTopicResult(topic.name, topic.topic_id))
+        except KafkaError as error:
+            results.append(DeletableTopicResult(topic.name, topic.topic_id, error.error, error.message))
     return DeleteTopicsResponse(0, results)
 
 
+def _all_refused(asked: list[DeleteTopicState], error: Err) -> Generator[None, None, DeleteTopicsResponse]:
+    return DeleteTopicsResponse(
+        0, (yield from listed(DeletableTopicResult(one.name, one.topic_id, error) for one in asked))
+    )
+
+
+def _is_sound(asked: DeleteTopicState) -> bool:
+    """Whether it gives either a name or an id."""
+    return (asked.name is None) != (asked.topic_id == ZERO_UUID)
+
+
 def _choose(
-    state: ClusterState, asked: list[DeleteTopicState]
+    state: ClusterState, asked: list[DeleteTopicState], count: Counter[tuple[str | None, bytes]]
 ) -> Generator[None, None, tuple[list[Topic], list[DeletableTopicResult]]]:
     """The topics to delete, and a refusal for everything else that was asked, before anything is deleted."""
-    count = Counter((one.name, one.topic_id) for one in asked)
     ids = {one.topic_id for one in asked if one.name is None}
     chosen: dict[bytes, Topic] = {}
     refused: dict[tuple[str | None, bytes, int], DeletableTopicResult] = {}
@@ -73,9 +85,8 @@ def _choose(
         try:
             topic = _find(state, one, count[key])
         except KafkaError as error:
-            sound = (one.name is None) != (one.topic_id == ZERO_UUID)  # else it is refused as often as it stands there
             answer = DeletableTopicResult(one.name, one.topic_id, error.error, error.message)
-            refused.setdefault((*key, -1 if sound else number), answer)
+            refused.setdefault((*key, -1 if _is_sound(one) else number), answer)  # else as often as it stands there
             continue
         if one.name is not None and topic.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."
@@ -97,5 +108,5 @@ def _find(state: ClusterState, asked: DeleteTopicState, times: int) -> Topic:
         return state.topic(name)
     topic = state.topics_by_id.get(topic_id)
     if topic is None:
-        raise KafkaError(Err.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        raise KafkaError(Err.UNKNOWN_TOPIC_ID, Err.UNKNOWN_TOPIC_ID.text)
     return topic

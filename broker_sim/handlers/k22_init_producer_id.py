@@ -1,21 +1,24 @@
-"""InitProducerId (22), versions 0-5: an id for an idempotent producer.
+"""InitProducerId (22), versions 0-5: an id for an idempotent producer, or the next epoch of a transactional one.
 
 Ids come from blocks set aside on disk, so that none is given out twice, restarts included. v3 and up name an id that
-the producer has: a producer without a transactional id gets a fresh one whatever it names. Transactions are not there
-yet: a transactional id is refused as one that may not be used, which every client takes as final.
+the producer has: a producer without a transactional id gets a fresh one whatever it names. v0-3 don't know
+PRODUCER_FENCED.
 Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
 
-from broker_sim.handlers.context import RequestContext
-from broker_sim.handlers.k10_find_coordinator import refuse_transactions
+from broker_sim.coordinator.transaction.commands import Granted, InitProducerId
+from broker_sim.handlers import fenced
+from broker_sim.handlers.context import Deferred, RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+_KNOWS_FENCED = 4
 
-def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+
+def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred | None:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(Err.INVALID_REQUEST)
     if request.transactional_id is None:
@@ -25,7 +28,21 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
             return _refused(Err.COORDINATOR_NOT_AVAILABLE)  # the disk fails: clients ask again
     if request.transactional_id == "":
         return _refused(Err.INVALID_REQUEST)
-    return _refused(refuse_transactions(ctx, request.transactional_id))
+    coordinators = ctx.broker.transactions
+    if not coordinators.settings.allows_timeout(request.transaction_timeout_ms):
+        return _refused(Err.INVALID_TRANSACTION_TIMEOUT)  # before it is asked who coordinates the id
+    shard = coordinators.locate(ctx.broker, request.transactional_id)
+    if isinstance(shard, Err):
+        return _refused(shard)
+    expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
+    body = InitProducerId(request.transactional_id, request.transaction_timeout_ms, expected)
+    knows_fenced = ctx.api_version >= _KNOWS_FENCED
+
+    def response(granted: Granted) -> InitProducerIdResponse:
+        error = fenced.told(granted.error, knows=knows_fenced)
+        return InitProducerIdResponse(0, error, granted.producer_id, granted.epoch)
+
+    return coordinators.submit(shard, ctx, body, response)
 
 
 def _refused(error: Err) -> InitProducerIdResponse:

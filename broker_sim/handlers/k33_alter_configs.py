@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import listed
 from broker_sim.handlers.config_resources import alter, alter_each, check_keys
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.messages.k33_alter_configs import (
@@ -29,4 +30,4 @@ def _alter_all(ctx: RequestContext, request: AlterConfigsRequest) -> Generator[N
         alter(ctx.broker, resource, lambda _: settings, validate_only=request.validate_only)
 
     results = yield from alter_each(request.resources, alter_one)
-    return AlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
+    return AlterConfigsResponse(0, (yield from listed(AlterConfigsResourceResponse(*result) for result in results)))

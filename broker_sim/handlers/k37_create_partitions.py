@@ -5,10 +5,9 @@ Source: ControllerApis.createPartitions, ReplicationControlManager.createPartiti
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import KafkaError
 from kafka_wire.errors import Err
@@ -31,11 +30,11 @@ def _create_all(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> Generator[None, None, CreatePartitionsResponse]:
     state = ctx.broker.state
-    count = Counter(topic.name for topic in request.topics)
+    count = yield from counted(topic.name for topic in request.topics)
     if request.timeout_ms <= 0 and 1 in count.values():
         # too late already when it comes to Kafka's controller, which does nothing then
-        late = [CreatePartitionsTopicResult(topic.name, Err.REQUEST_TIMED_OUT) for topic in request.topics]
-        return CreatePartitionsResponse(0, late)
+        late = (CreatePartitionsTopicResult(topic.name, Err.REQUEST_TIMED_OUT) for topic in request.topics)
+        return CreatePartitionsResponse(0, (yield from listed(late)))
     results: dict[str, CreatePartitionsTopicResult] = {}
     pace = Pace(_PIECE)
     for topic in request.topics:
@@ -47,7 +46,9 @@ def _create_all(
             continue
         assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
         try:
-            state.create_partitions(name, topic.count, assignments=assignments, validate_only=request.validate_only)
+            yield from state.creating_partitions(
+                name, topic.count, assignments=assignments, validate_only=request.validate_only
+            )
             results[name] = CreatePartitionsTopicResult(name)
         except KafkaError as error:
             silent = error.error in (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_SERVER_ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.coordinator.outcome import DeleteGroup
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.groups import behind_timers, gate
@@ -26,7 +26,8 @@ def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsRes
 def _delete_all(
     ctx: RequestContext, request: DeleteGroupsRequest
 ) -> Generator[None, None, DeleteGroupsResponse | None]:
-    results = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(request.groups_names)]
+    named = yield from counted(request.groups_names)
+    results = yield from listed(map(DeletableGroupResult, named))
     waiting = len(results)
 
     def done(result: DeletableGroupResult, error: Err) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, listed
 from broker_sim.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
@@ -53,7 +53,7 @@ def _alter_all(
 ) -> Generator[None, None, IncrementalAlterConfigsResponse]:
     broker = ctx.broker
     altered = known_types(broker.state.config.release) - {BROKER_LOGGER}
-    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    named = yield from counted((resource.resource_type, resource.resource_name) for resource in request.resources)
     unknown = False  # whether an operation of what is forwarded to the controller
     pace = Pace(_PIECE)
     for resource in request.resources:
@@ -75,7 +75,9 @@ def _alter_all(
         alter(broker, resource, lambda own: _apply(broker, resource, own), validate_only=request.validate_only)
 
     results = yield from alter_each(request.resources, alter_one)
-    return IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(*result) for result in results])
+    return IncrementalAlterConfigsResponse(
+        0, (yield from listed(AlterConfigsResourceResponse(*result) for result in results))
+    )
 
 
 def _is_forwarded(broker: Broker, resource: AlterConfigsResource) -> bool:

@@ -63,7 +63,7 @@ def _delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Generator[None
             return OffsetDeleteResponse(topics=_of_a_map(nowhere | results))
         answered = _of_a_map(results) if policy.commits_are_maps else (yield from _as_asked(request, results, pace))
         missing = yield from _missing(request, results, state.topics, pace)
-        return OffsetDeleteResponse(topics=merged(missing, answered))
+        return OffsetDeleteResponse(topics=merged(missing, [(topic.name, topic) for topic in answered]))
 
     ctx.broker.runtime.submit(shard, ctx, DeleteOffsets(request.group_id, there), response)
     return None

@@ -1,15 +1,22 @@
-"""ConsumerGroupHeartbeat (68, KIP-848), versions 0-1: refused, as by a Kafka on which the new consumer protocol is off.
+"""ConsumerGroupHeartbeat (68, KIP-848). v1 has members bring their own ids, and subscribe by a regular expression.
 
-A client that was told ``group.protocol=consumer`` and finds the API missing looks for another coordinator for ever, without a word
-(librdkafka 2.16). UNSUPPORTED_VERSION it takes as final, and its application is told. Source: KafkaApis.handleConsumerGroupHeartbeat.
+Kafkas before 4.0, and one whose ``group.coordinator.rebalance.protocols`` lacks ``consumer``, refuse it with UNSUPPORTED_VERSION. A
+client that was told ``group.protocol=consumer`` and finds the API missing looks for another coordinator for ever, without a word
+(librdkafka 2.16); that error it takes as final, and its application is told. Source: KafkaApis.handleConsumerGroupHeartbeat.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from broker_sim.common.text import short
+from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.consumer.requests import check
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.shard import Shard
 from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -18,15 +25,48 @@ from kafka_wire.messages.k68_consumer_group_heartbeat import (
 
 log = logging.getLogger("broker_sim.coordinator")
 
-
-def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    client = "none" if ctx.client_id is None else short(ctx.client_id)
-    log.warning("client id %s, group %s: %s", client, short(request.group_id), _WORDS)
-    told = _WORDS if ctx.broker.state.config.release >= _BY_DEFAULT else None
-    return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
-
-
 _BY_DEFAULT = (4, 0)
-"""The release from which on Kafka has the protocol unless it is switched off. Before, it is refused as it is here, without a word."""
+"""The release from which on Kafka has the protocol unless it is switched off. Before, it is refused without a word."""
 
-_WORDS = "broker-sim has no consumer protocol of KIP-848: use group.protocol=classic"
+_WORDS = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
+
+
+def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
+    """Whether there is such a protocol, the request's form, the gate; then the group."""
+    config = ctx.broker.state.config
+    if not config.has_consumer_protocol:
+        client = "none" if ctx.client_id is None else short(ctx.client_id)
+        log.warning("client id %s, group %s: %s", client, short(request.group_id), _WORDS)
+        told = _WORDS if config.release >= _BY_DEFAULT else None
+        return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
+    runtime = ctx.broker.runtime
+    try:
+        check(request, ctx.api_version, runtime.settings)
+    except Refused as refused:
+        return ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
+    shard = gate(ctx, request.group_id)
+    if isinstance(shard, Err):
+        return ConsumerGroupHeartbeatResponse(error_code=shard)
+    before = _version(shard, request.group_id)
+
+    def response(answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        group = shard.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and group.version == before and _says_it_again(group, request, answer):
+            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
+        return answer
+
+    runtime.submit(shard, ctx, request, response)
+    return None
+
+
+def _version(shard: Shard, group_id: str) -> int | None:
+    group = shard.groups.get(group_id)
+    return None if group is None else group.version
+
+
+def _says_it_again(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse
+) -> bool:
+    """Whether the same heartbeat would be answered so again for as long as the group doesn't change. A join is not asked: each of them
+    may be another client's."""
+    return answer.error_code == Err.NONE and request.member_epoch > 0 and group.is_settled

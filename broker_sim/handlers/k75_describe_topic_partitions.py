@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, counted, in_order, listed
 from broker_sim.handlers.context import RequestContext
 from broker_sim.handlers.k03_metadata import ALL_TOPIC_OPERATIONS, described
 from broker_sim.metadata.cluster_state import ClusterState, KafkaError
@@ -35,28 +35,29 @@ def _answer(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     state = ctx.broker.state
-    names = sorted({topic.name for topic in request.topics} or state.topics)
+    named = yield from counted(topic.name for topic in request.topics)
+    names = yield from in_order(named or list(state.topics))
     cursor = request.cursor
     first = 0
     if cursor is not None:
         known = not request.topics or cursor.topic_name in names
         if cursor.partition_index < 0 or not known:
-            return _refused(request, Err.INVALID_REQUEST)
+            return (yield from _refused(request, Err.INVALID_REQUEST))
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
     if "" in names and cursor is None:
-        return _refused(
-            request, Err.UNKNOWN_SERVER_ERROR
-        )  # Kafka asks what may be done with it, and falls over the name
+        # Kafka asks what may be done with it, and falls over the name
+        return (yield from _refused(request, Err.UNKNOWN_SERVER_ERROR))
     limit = state.config.int("max.request.partition.size.limit") if state.config.release >= (3, 8) else 2000
     return (yield from _page(state, names, first, max(min(request.response_partition_limit, limit), 1)))
 
 
-def _refused(request: DescribeTopicPartitionsRequest, error: Err) -> DescribeTopicPartitionsResponse:
+def _refused(
+    request: DescribeTopicPartitionsRequest, error: Err
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """The same error for every topic, as often as it was named."""
-    return DescribeTopicPartitionsResponse(
-        0, [DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics]
-    )
+    topics = yield from listed(DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics)
+    return DescribeTopicPartitionsResponse(0, topics)
 
 
 def _page(

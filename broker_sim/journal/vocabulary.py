@@ -19,6 +19,7 @@ ALWAYS = {
 """The fields of every event."""
 
 _LOG = "partition, as its directory is called: `__consumer_offsets-12`"
+_TRANSACTION_LOG = "partition of the coordinator's log: `__transaction_state-12`"
 _REQUEST = "number of the request, from 1 on, unique in the cluster"
 
 EVENTS: dict[str, dict[str, str]] = {
@@ -67,11 +68,25 @@ EVENTS: dict[str, dict[str, str]] = {
         "before": "the group before: see *snapshot*; null if it wasn't there",
         "after": "the group after; null if it is gone",
     },
+    "epochs": {
+        "log": _LOG,
+        "group": "group id",
+        "cause": "what changed it: see *cause*",
+        "state": "`Empty`, `Assigning`, `Reconciling`, `Stable`; `Dead` when it is no more, or a classic group from here on",
+        "group_epoch": "moves when what is to be shared out, or among whom, has changed",
+        "target_epoch": "of which group epoch the assignment is that members are on their way to",
+        "assignor": "which one made that, null before, and after a load",
+        "size": "how many members it has",
+        "members": "see *holder*, in the order in which they came; of more than 64 only those that the step changed",
+    },
     "timer": {
         "log": _LOG,
-        "timer": "`session`, `pending` (told MEMBER_ID_REQUIRED, never came back), `rebalance`, `sync`, `append` "
-        "(offsets.commit.timeout.ms), `expire` (of offsets), `transactions` (that a loaded log left open)",
+        "timer": "`session`, `pending` (told MEMBER_ID_REQUIRED, never came back), `rebalance`, `sync`; of consumer groups "
+        "`revocation` (told to give something up), `join` (a classic member, told to join again), `patterns` (regular "
+        "expressions are looked at); `append` (offsets.commit.timeout.ms), `expire` (of offsets), `transactions` (that a loaded "
+        "log left open); of transactions `timeout` (of an open one), `markers` (they are sent again), `append`, `expire` (of ids)",
         "group?": "whose group",
+        "transactional_id?": "whose transaction",
         "member?": "whose session",
         "ticket?": "number of the write that waits for the log",
         "due_ms": "when it was due",
@@ -79,8 +94,9 @@ EVENTS: dict[str, dict[str, str]] = {
     "append": {
         "log": _LOG,
         "requests": "the requests whose records these are",
-        "kinds": "`offsets`, `group`, `tombstone`",
+        "kinds": "`offsets`, `group`, `transaction`, `tombstone`",
         "groups": "group ids",
+        "transactional_ids?": "in `__transaction_state` the transactional ids",
         "records": "how many",
         "base_offset": "of the first record; -1 where nothing was written",
         "last_offset": "of the last record; -1 where nothing was written",
@@ -91,12 +107,90 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": _LOG,
         "high_watermark": "it moved here, later than the append",
         "groups": "groups whose writes are committed with it",
+        "transactional_ids?": "in `__transaction_state` the transactional ids",
     },
     "offsets": {
         "log": _LOG,
         "group": "group id",
         "request?": "the commit that they came with",
+        "producer_id?": "of a transaction that is committed: whose marker published them",
         "offsets": "partition -> committed offset, null where it was deleted; from now on OffsetFetch shows them",
+    },
+    "staged": {
+        "log": _LOG,
+        "group": "group id",
+        "action": "`staged`: they wait for the marker of their transaction; `aborted`: it was an abort; `passed over`: it was a "
+        "commit, and a later commit stands",
+        "producer_id": "whose transaction",
+        "request?": "the TxnOffsetCommit that they came with",
+        "offsets": "partition -> offset",
+    },
+    "transaction": {
+        "log": _TRANSACTION_LOG,
+        "transactional_id": "transactional id",
+        "action": "`producer` (one has it, in a new epoch), `begun`, `added` (partitions), `prepared` (how it ends is decided), "
+        "`completed` (every marker is written), `expired`, `refused` (the log did not take it: all is as before), `found` (by a "
+        "coordinator that loads: begun, or decided)",
+        "state": "Kafka's name of the state that the log has now, of `refused` that it has not",
+        "ends?": "of `prepared`: `commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`",
+        "producer_id": "producer id; -1 of `expired`",
+        "epoch": "its epoch",
+        "partitions": "those in it; of `added` the new ones, of `completed` those that got a marker",
+        "timeout_ms": "transaction.timeout.ms of its producer",
+        "started_ms": "when it began, -1 before the first",
+        "cause": "who asked for it: see *cause*",
+        "error?": "of `refused`: the log's error",
+    },
+    "marker": {
+        "log": _TRANSACTION_LOG,
+        "transactional_id": "transactional id",
+        "partition": "where it goes",
+        "action": "`sent`, `written` (committed there), `failed` (it is sent again, but where somebody else has ended the transaction; "
+        "told once for each error)",
+        "tries?": "of `written` and `failed`: how often this coordinator has sent it",
+        "ends": "`commit` or `abort`",
+        "producer_id": "producer id",
+        "epoch": "its epoch",
+        "error?": "of `failed`",
+    },
+    "stable": {
+        "log": "partition",
+        "action": "`held`: read_committed readers wait for a transaction; `free`: for none",
+        "last_stable_offset": "they get what is before it",
+        "high_watermark": "what is committed to the log",
+        "producer_id": "whose transaction they wait for; null for none",
+        "epoch": "its epoch; null for none",
+    },
+    "share": {
+        "log": "partition of data",
+        "group": "share group",
+        "action": "`loaded`: its leader knows from the share coordinator how the group stands there; `not loaded`: it was not told; "
+        "`dropped`: it holds the partition for the group no longer, as there is another leader, nobody reads, or the share "
+        "coordinator has refused",
+        "leader_epoch": "of the partition, as that leader has it",
+        "start_offset?": "the earliest record that isn't done with",
+        "error?": "what members are told",
+    },
+    "delivery": {
+        "log": "partition of data",
+        "group": "share group",
+        "action": "`acquired`; what the member said: `accepted`, `released`, `rejected`, `gap`, `renewed`; `expired`: its lock ended; "
+        "`given back`: its share session did; `aborted`: they are of an aborted transaction; `deleted`: they lie below the start of "
+        "the log; `dead letter`: a letter of them is written, or given up; `refused`: the share coordinator "
+        "did not take it, and all is as before",
+        "member": "the member that had them, or has them now; null for nobody",
+        "first": "offset of the first record",
+        "last": "offset of the last record, which is one of them",
+        "deliveries": "how often each of them has been delivered, with this delivery",
+        "becomes": "`acquired`, `available`, `acknowledged`, `archiving` (a dead letter is to be "
+        "written), `archived`: what they are now. Released or expired and `archived`: "
+        "they were delivered as often as the group allows",
+        "start_offset": "the earliest record of the partition that isn't done with, when that is settled",
+        "until_ms?": "of `acquired` and `renewed`: when the lock ends",
+        "request?": "the ShareFetch or ShareAcknowledge that it came with",
+        "said?": "of `refused`: what it would have been",
+        "to?": "of `dead letter`: the partition that it stands in",
+        "error?": "of `refused`: what the member is told; of `dead letter`: why there is none",
     },
     "state": {
         "log": "partition",
@@ -120,6 +214,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "log": _LOG,
         "action": "`started`, `finished`, `failed`, `unloaded`",
         "groups?": "how many groups it holds",
+        "transactional_ids?": "how many transactional ids it holds",
         "records?": "how many records were read",
         "skipped?": "how many of them are of kinds that a classic coordinator doesn't know",
         "error?": "what stopped it",
@@ -137,7 +232,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "client": {
         "client": "name of a scenario's client",
         "says": "`started`, `exited`, or what its program told: `assigned`, `revoked`, `lost`, `read`, `committed`, `commit_failed`, "
-        "`error`, `left`",
+        "`error`, `left`; in transactions `begun`, `aborted`, `fenced`",
         "text": "the error in its words, else empty",
         "details": "what else it told: `partitions`, `log` and `offset`, `offsets`, `code`",
     },
@@ -152,11 +247,18 @@ STORIES = {
     "fault_added": "A rule on requests was installed.",
     "fault": "A rule hit.",
     "fault_removed": "A rule is gone.",
-    "group": "A step of the coordinator changed a group.",
+    "group": "A step of the coordinator changed a classic group.",
+    "epochs": "A step of the coordinator changed a group by epochs (KIP-848, KIP-932), as far as the log has it.",
     "timer": "One of the coordinator's timers fired.",
-    "append": "The coordinator appended records to `__consumer_offsets`.",
+    "append": "A coordinator appended records to its log: `__consumer_offsets`, `__transaction_state`.",
     "committed": "The high watermark moved after the append: what waited for it goes on.",
     "offsets": "Offsets of a group are published.",
+    "staged": "Offsets of a group are in a transaction, or are dropped with it.",
+    "transaction": "The log has another state of a transactional id.",
+    "marker": "What becomes of the marker that ends a transaction in a partition.",
+    "stable": "The last stable offset of a partition of data is held by a transaction, by another one, or by none any more.",
+    "share": "A partition's leader begins or ceases to hold it for a share group.",
+    "delivery": "Records of a share group are in other hands, or nobody's any more.",
     "state": "A lasting state of a log partition began or ended.",
     "leader": "A partition has another leader.",
     "broker": "A broker went or came.",
@@ -190,8 +292,23 @@ PARTS: dict[str, dict[str, str]] = {
         "topics": "what it subscribes to, null where that can't be read",
         "assignment": "topic -> partitions, null where it has none or can't be read",
     },
+    "holder": {
+        "member": "member id",
+        "client_id": "as the client sent it",
+        "client_host": "as Kafka shows it",
+        "instance": "group.instance.id, null for a dynamic member",
+        "protocol": "`consumer` or `classic`: which one it speaks",
+        "epoch": "its member epoch; -2 for a static member that has left for now",
+        "session_timeout_ms": "how long it may be silent",
+        "rebalance_timeout_ms": "how long it may take to give something up",
+        "topics": "what it reads",
+        "assignment": "topic -> partitions that it has",
+        "gives_up": "topic -> partitions that it was told to give up, and has not said that it has",
+        "lacks": "topic -> partitions that it should have and has not",
+    },
     "cause": {
-        "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `topics` (some were deleted), `load`, `unload`",
+        "kind": "`request`, `timer`, `append` (the log refused a write), `committed`, `topics` (some were deleted), `marker` (one "
+        "stands in the log), `markers` (all of a transaction are written), `load`, `unload`",
         "request?": "number of the request",
         "api?": "its API",
         "member?": "whose request, or whose timer",
@@ -211,6 +328,12 @@ def problems(event: Mapping[str, Any]) -> list[str]:
     if known is None:
         return [f"no event is called {kind!r}"]
     found = _fields(str(kind), event, {**ALWAYS, **known})
+    if kind == "transaction":
+        found += _fields("cause", event.get("cause"), PARTS["cause"])
+    if kind == "epochs":
+        found += _fields("cause", event.get("cause"), PARTS["cause"])
+        for member in event.get("members", ()):
+            found += _fields("holder", member, PARTS["holder"])
     if kind == "group":
         found += _fields("cause", event.get("cause"), PARTS["cause"])
         for name in ("before", "after"):

@@ -16,29 +16,32 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import random
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypedDict, Unpack
 
 from broker_sim.common.buggify import Buggify
 from broker_sim.common.clock import Clock
-from broker_sim.common.slices import Slices
+from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
+from broker_sim.metadata.broker import Broker
 from broker_sim.metadata.entity_configs import Entity
 from broker_sim.metadata.meta_files import uuid_text
 from broker_sim.metadata.persistence import Persistence
 from broker_sim.metadata.topics import (
+    INTERNAL_SETTINGS,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     KafkaError,
     Partition,
     Topic,
     assigned_replicas,
     check_assignment,
+    check_some_alive,
     check_topic_name,
     colliding_topic,
     log_config,
@@ -47,10 +50,6 @@ from broker_sim.metadata.topics import (
 from broker_sim.storage import PartitionLog, StorageError
 from broker_sim.storage.files import FILES, Files
 from kafka_wire.errors import Err
-
-if TYPE_CHECKING:  # what the layers above hang onto a broker
-    from broker_sim.handlers.fetch_session import FetchSessions
-    from broker_sim.runtime.group_coordinator import GroupCoordinator
 
 __all__ = ["OFFSETS_TOPIC", "Broker", "ClusterState", "KafkaError", "Partition", "Topic"]
 
@@ -61,22 +60,18 @@ MAX_ANSWERS = 4096
 
 MAX_PARTITIONS_AT_ONCE = 10_000
 """The most partitions that one creation may ask for (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+_PARTITIONS_AT_A_TIME = 20  # whose directories are made or removed before others are served: some 25 ms
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Broker:
-    """One broker of the cluster, with what the layers above hang onto it."""
+class NewTopic(TypedDict, total=False):
+    """How a topic is made: `assignments` are replicas by partition, the leader first, in place of both numbers (-1); `siblings` are
+    topics of the same request, with which a name does not collide."""
 
-    node_id: int
-    host: str
-    port: int
-    state: ClusterState = dataclasses.field(repr=False)
-    rack: str | None = None
-    alive: bool = True
-    runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
-    """The group coordinators of the cluster, attached with the server."""
-    fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
-    """Made by the first Fetch that wants a session."""
+    replication_factor: int
+    configs: Mapping[str, str | None] | None
+    assignments: Mapping[int, Sequence[int]] | None
+    siblings: Container[str]
+    validate_only: bool
 
 
 class ClusterState:
@@ -104,6 +99,8 @@ class ClusterState:
         """Where it is kept."""
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self._in_work: dict[str, str] = {}
+        """Topics whose partitions are being made or removed, a piece at a time, and what is said of them meanwhile."""
         self.next_leader = 0
         """How many partitions were placed: the first replica of the next one goes on from there."""
         self.entity_configs: dict[Entity, dict[str, dict[str, str]]] = {entity: {} for entity in Entity}
@@ -117,10 +114,10 @@ class ClusterState:
         """Requests that take longer than others should wait."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
-        self.told_of_transactions: dict[str | None, None] = {}
-        """The client ids that want them: the log tells each of them once."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []
         """Called when topics are there, have grown or are gone: name -> number of partitions, None for one that is gone."""
+        self.on_group_configured: list[Callable[[str], object]] = []
+        """Called with the id of a group that has other settings of its own than before."""
         self.on_leader_changed: list[Callable[[Partition], object]] = []
         """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
         self.on_election: list[Callable[[Partition, str], object]] = []
@@ -240,7 +237,7 @@ class ClusterState:
         try:
             return self.topics[name]
         except KeyError:
-            raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC) from None
+            raise KafkaError(Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_OR_PARTITION.text) from None
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None."""
@@ -266,45 +263,31 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- topics
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = -1,
-        *,
-        replication_factor: int = -1,
-        configs: Mapping[str, str | None] | None = None,
-        assignments: Mapping[int, Sequence[int]] | None = None,
-        siblings: Container[str] = (),
-        validate_only: bool = False,
-    ) -> Topic:
-        """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager).
-
-        `siblings` are topics of the same request, with which a name does not collide. `assignments` are replicas by
-        partition, the leader first; then both numbers must be -1. With `validate_only` the topic is checked and
-        returned, its partitions without logs, and nothing is kept. Raises KafkaError.
+    def create_topic(self, name: str, partitions: int = -1, **how: Unpack[NewTopic]) -> Topic:
+        """Create a topic (-1: the broker's default number) as a KRaft controller does (ReplicationControlManager). With
+        `validate_only` it is checked and returned, its partitions without logs, and nothing is kept. Raises KafkaError.
         """
-        self.check_new_name(name, siblings)
-        settings = self.check_topic_settings(configs or {})
+        return at_once(self.creating_topic(name, partitions, **how))
+
+    def creating_topic(self, name: str, partitions: int = -1, **how: Unpack[NewTopic]) -> Generator[None, None, Topic]:
+        """The same as a job (`Slices`): a partition's directory and files take a millisecond. It is there when all of them are."""
+        assignments, factor = how.get("assignments"), how.get("replication_factor", -1)
+        self.check_new_name(name, how.get("siblings", ()))
+        settings = self.check_topic_settings(how.get("configs") or {})
         if assignments:
-            replicas = assigned_replicas(partitions, replication_factor, assignments, self.brokers)
+            replicas = assigned_replicas(partitions, factor, assignments, self.brokers)
+            check_some_alive(replicas, self.brokers)
         else:
-            replicas = self._placed(partitions, replication_factor)
+            replicas = self._placed(partitions, factor)
         topic = Topic(name, self.new_uuid(), settings)
-        if validate_only:
+        if how.get("validate_only"):
             memory = log_config(self.config, topic)
             topic.partitions = [
                 Partition(topic, index, nodes, nodes[0], 0, PartitionLog(None, memory))
                 for index, nodes in enumerate(replicas)
             ]
             return topic
-        self.topics[name] = topic
-        self.topics_by_id[topic.topic_id] = topic
-        try:
-            self._add_partitions(topic, replicas)
-        except KafkaError:
-            del self.topics[name]
-            del self.topics_by_id[topic.topic_id]
-            raise
+        yield from self._add_partitions(topic, replicas)
         return topic
 
     def check_new_name(self, name: str, siblings: Container[str] = ()) -> None:
@@ -312,9 +295,10 @@ class ClusterState:
         check_topic_name(name)
         if name == METADATA_TOPIC:
             raise KafkaError(Err.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-        if name in self.topics:
-            raise KafkaError(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = colliding_topic(name, self.topics)
+        if name in self.topics or name in self._in_work:
+            words = self._in_work.get(name, "already exists")
+            raise KafkaError(Err.TOPIC_ALREADY_EXISTS, f"Topic '{name}' {words}.")
+        other = colliding_topic(name, (*self.topics, *self._in_work) if self._in_work else self.topics)
         if other is not None and other not in siblings:
             raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
@@ -348,36 +332,68 @@ class ClusterState:
             )
         return spread_replicas(nodes, partitions, factor, self.next_leader)
 
-    def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> None:
+    def _add_partitions(self, topic: Topic, replicas: Sequence[list[int]]) -> Generator[None, None, None]:
         """Make the new partitions' logs, then write them down: with that they are there, all of them, and where the disk fails
-        or the process ends before, none.
+        or the process ends before, none. A topic that is new is there with its partitions.
         """
-        first = len(topic.partitions)
-        leaders = [next((node for node in nodes if self.brokers[node].alive), -1) for nodes in replicas]
+        first, is_new = len(topic.partitions), topic.name not in self.topics
         logs: list[PartitionLog] = []
         added: list[Partition] = []
+        pace = Pace(_PARTITIONS_AT_A_TIME)
         try:
-            settings = log_config(self.config, topic)
-            for number, nodes in enumerate(replicas):
-                logs.append(self.disk.make_log(topic, first + number, settings))
-                added.append(Partition(topic, first + number, nodes, leaders[number], 0, logs[-1]))
+            with self._work_on(topic.name, "already exists"):
+                settings = log_config(self.config, topic)
+                for index, nodes in enumerate(replicas, first):
+                    if pace.full():
+                        yield
+                    logs.append(self.disk.make_log(topic, index, settings))
+                    added.append(Partition(topic, index, nodes, -1, 0, logs[-1]))
+            for partition in added:  # a broker may have gone meanwhile, or come
+                partition.isr = [node for node in partition.replicas if self.brokers[node].alive]
+                partition.leader = next(iter(partition.isr), -1)
+            if is_new:
+                self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
             self.changed(topic, adding=added)
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, GeneratorExit) as error:
+            if is_new and self.topics.get(topic.name) is topic:
+                del self.topics[topic.name], self.topics_by_id[topic.topic_id]
             for made in logs:
                 self.disk.drop_log(made)
             self.answers.clear()
-            raise error if isinstance(error, KafkaError) else KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+            if isinstance(error, OSError):
+                raise KafkaError(Err.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise
         topic.partitions.extend(added)
-        self.next_leader += len(logs)
+        self.next_leader += len(added)
         self.answers.clear()
         self._tell_topics({topic.name: len(topic.partitions)})
 
+    @contextlib.contextmanager
+    def _work_on(self, name: str, words: str) -> Iterator[None]:
+        """Nobody else makes or removes a topic's directories meanwhile; `words` are what is said of it. Raises REQUEST_TIMED_OUT,
+        upon which clients try again, where somebody is at it."""
+        if name in self._in_work:
+            raise KafkaError(Err.REQUEST_TIMED_OUT, f"Partitions of topic '{name}' are being made or removed.")
+        self._in_work[name] = words
+        try:
+            yield
+        finally:
+            del self._in_work[name]
+
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its files; who waits on it is woken. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        at_once(self.deleting_topic(name))
+
+    def deleting_topic(self, name: str) -> Generator[None, None, None]:
+        """The same as a job (`Slices`): the topic is gone with its first piece, its name is free with the last."""
         topic = self.topic(name)
+        with self._work_on(name, "is marked for deletion"):
+            yield from self._delete(topic)
+
+    def _delete(self, topic: Topic) -> Generator[None, None, None]:
         self.disk.gone.append(uuid_text(topic.topic_id))
         before = dict(self.topics)
-        del self.topics[name]
+        del self.topics[topic.name]
         try:
             self.changed(topic)
         except KafkaError:
@@ -388,11 +404,19 @@ class ClusterState:
         for partition in topic.partitions:
             partition.deleted = True
             partition.leader = -1
-            self.disk.drop_log(partition.log)
+        left, pace = iter(topic.partitions), Pace(_PARTITIONS_AT_A_TIME)
+        try:
+            for partition in left:
+                self.disk.drop_log(partition.log)
+                if pace.full():
+                    yield
+        finally:
+            for partition in left:  # the cluster ends meanwhile
+                self.disk.drop_log(partition.log)
         self.disk.sync_removals()
         for partition in topic.partitions:
             partition.wake()
-        self._tell_topics({name: None})
+        self._tell_topics({topic.name: None})
 
     def _tell_topics(self, changed: Mapping[str, int | None]) -> None:
         for callback in self.on_topics_changed:
@@ -402,6 +426,12 @@ class ClusterState:
         self, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
     ) -> None:
         """Let a topic grow to `total` partitions; `assignments` are the new ones' replicas. Raises KafkaError."""
+        at_once(self.creating_partitions(name, total, assignments=assignments, validate_only=validate_only))
+
+    def creating_partitions(
+        self, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
+    ) -> Generator[None, None, None]:
+        """The same as a job (`Slices`)."""
         topic = self.topic(name)
         have = len(topic.partitions)
         if total == have:
@@ -424,12 +454,17 @@ class ClusterState:
             for nodes in assignments:
                 check_assignment(nodes, factor, self.brokers)
             replicas = [list(nodes) for nodes in assignments]
+            check_some_alive(replicas, self.brokers, have)
         if not validate_only:
-            self._add_partitions(topic, replicas)
+            yield from self._add_partitions(topic, replicas)
 
     def ensure_offsets_topic(self) -> Topic:
         """The log of committed offsets, created at the first call. Raises KafkaError."""
-        return self.topics.get(OFFSETS_TOPIC) or self.create_internal_topic(OFFSETS_TOPIC)
+        return self.ensure_internal_topic(OFFSETS_TOPIC)
+
+    def ensure_internal_topic(self, name: str) -> Topic:
+        """One of INTERNAL_TOPICS, created at the first call. Raises KafkaError."""
+        return self.topics.get(name) or self.create_internal_topic(name)
 
     def create_internal_topic(self, name: str) -> Topic:
         """Create one of INTERNAL_TOPICS with the settings that Kafka gives it. Raises KafkaError.
@@ -437,13 +472,16 @@ class ClusterState:
         Where nobody has set its replication factor the default is lowered to the brokers there are, so that one broker
         alone serves groups; a factor that was set is kept to, as in Kafka.
         """
-        config, settings = self.config, _internal_settings(name)
+        config, settings = self.config, INTERNAL_SETTINGS[name]
         factor = config.int(f"{settings}.replication.factor")
         if not config.given(f"{settings}.replication.factor"):
             factor = min(factor, len(self.alive_brokers()))
         configs = {"cleanup.policy": "compact", "segment.bytes": str(config.int(f"{settings}.segment.bytes"))}
         if name == OFFSETS_TOPIC:
             configs["compression.type"] = "producer"
+        elif name == SHARE_STATE_TOPIC:
+            configs |= {"cleanup.policy": "delete", "retention.ms": "-1", "compression.type": "producer"}
+            configs["min.insync.replicas"] = str(min(config.int(f"{settings}.min.isr"), factor))
         else:
             configs["compression.type"] = "uncompressed"
             configs["min.insync.replicas"] = str(min(config.int(f"{settings}.min.isr"), factor))
@@ -456,7 +494,7 @@ class ClusterState:
         its log, at each request that needs the topic. None where it is there, or could be made."""
         if name in self.topics:
             return None
-        settings = _internal_settings(name)
+        settings = INTERNAL_SETTINGS[name]
         segment_bytes, factor = (f"{settings}.{one}" for one in ("segment.bytes", "replication.factor"))
         never = (
             f"so {name} could never be made, and no {'group' if name == OFFSETS_TOPIC else 'transaction'} would work"
@@ -509,6 +547,8 @@ class ClusterState:
             if before is not None:
                 own[name] = before
             raise
+        for callback in self.on_group_configured if entity is Entity.GROUP else ():
+            callback(name)
 
     def _configure(self, topic: Topic) -> None:
         topic.min_isr = None
@@ -543,10 +583,11 @@ class ClusterState:
                 partition.wake()
 
     def roll_and_clean(self, partition: Partition, now_ms: int) -> None:
-        """What maintenance does now and then, at once and to one log; a disk that fails is let be."""
+        """What maintenance does now and then, at once and to one log; a disk that fails is let be, and what isn't compacted whole."""
         with contextlib.suppress(StorageError):
             partition.log.roll(now_ms)
-            partition.log.compact(now_ms, high_watermark=partition.high_watermark, force=True)
+            if "compact" in partition.topic.configs.get("cleanup.policy", ""):
+                partition.log.compact(now_ms, high_watermark=partition.high_watermark, force=True)
 
     def close(self) -> None:
         """Flush and close every log."""
@@ -554,11 +595,3 @@ class ClusterState:
         for partition in self.partitions():
             partition.log.flush()
             partition.log.close()
-
-
-_UNKNOWN_TOPIC = "This server does not host this topic-partition."
-
-
-def _internal_settings(name: str) -> str:
-    """How the broker settings of an internal topic begin."""
-    return "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"

@@ -3,8 +3,9 @@
     check(config, Entity.GROUP, {"consumer.session.timeout.ms": "50000"})       # as strings; KafkaError in Kafka's words
 
 Rules:
-1. Nothing here acts on them: what they steer, the consumer, share and streams protocols and the telemetry of clients, is
-   not there. A name needs no group: settings are made before it, and outlive it.
+1. Nothing here acts on them. Those of consumer and share groups are acted on by their coordinator, which is told of every
+   change (``ClusterState.on_group_configured``), and by the leaders of partitions that share groups read; what the others
+   steer, streams groups and the telemetry of clients, is not there. A name needs no group: settings are made before it, and outlive it.
 2. Subscriptions came with 3.7, groups' settings with 4.0. They are those of 4.1.0 and 4.4.0 (of subscriptions before 4.0:
    of 3.9.1).
 3. Which bounds a broker sets for its groups is read from its own settings where it has them (`group.consumer.*`), and is
@@ -147,9 +148,13 @@ def entries(
                 rows.append((setting, setting.default, []))
         return rows
     for setting in _group_settings(config.release).values():
-        named = _brokers_name(setting.name) if config.release >= (4, 3) else setting.name
-        entry = ConfigEntry(named, _default(config, setting), ConfigSource.DEFAULT)  # a broker's own value too
+        entry = ConfigEntry(setting.name, _default(config, setting), ConfigSource.DEFAULT)  # a broker's own value too
         entries = [entry]
+        if config.release >= (4, 3):
+            named = _brokers_name(setting.name)
+            brokers = config.entries(named) if named in config.settings else []
+            entries = brokers or [ConfigEntry(named, entry.value, ConfigSource.DEFAULT)]
+            entry = entries[0]
         if setting.name in own:
             entry = ConfigEntry(setting.name, own[setting.name], ConfigSource.GROUP)
             entries = [entry, *entries] if config.release >= (4, 3) else [entry]
@@ -247,6 +252,14 @@ def _is_duration(text: str) -> bool:
         return False
     seconds = sum(_UNITS_S[unit] * int(number) for unit, number in parts.items())
     return 0 <= (-seconds if match["sign"] == "-" else seconds) < 1 << 63
+
+
+def duration_ms(text: str) -> int:
+    """A duration that `check` has let pass, in ms."""
+    match = _DURATION.fullmatch(text)
+    assert match is not None, text
+    seconds = sum(_UNITS_S[unit] * int(match[unit]) for unit in _UNITS_S if match[unit])
+    return -1000 * seconds if match["sign"] == "-" else 1000 * seconds
 
 
 def _check_group(config: BrokerConfig, own: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,11 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_sim.metadata.kraft_metadata import KnownTopic, read_topics, records_of, segments
-from broker_sim.metadata.meta_files import PARTITION_FILE, StoreError
-from broker_sim.metadata.topics import METADATA_TOPIC, OFFSETS_TOPIC, KafkaError, check_topic_name
+from broker_sim.metadata.meta_files import PARTITION_FILE, PRODUCER_ID_BLOCK, StoreError
+from broker_sim.metadata.topics import (
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    KafkaError,
+    Topic,
+    check_topic_name,
+)
 from broker_sim.storage import Origin, PartitionLog, partition_for
 from broker_sim.storage.checkpoints import LEADER_EPOCH_FILE
+from broker_sim.storage.errors import StorageError
 from kafka_wire import record_batch as rb
+from kafka_wire import transaction_log
 from kafka_wire.codec import DecodeError, decode
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from kafka_wire.messages.offsets_log import GroupMetadataKey, OffsetCommitKey
@@ -147,7 +157,7 @@ def survey(
     else:
         count, told = partition_count(content.places, logs, partitions)
     out.counts[OFFSETS_TOPIC] = count
-    out.lines += _told_of(content, count, len(logs), told)
+    out.lines += _told_of(content, count, len(logs), told, coordinated=TRANSACTION_TOPIC in out.logs)
     if old and content.needs_later_reader:
         out.lines.append(
             "some records of it are of later releases: this one gives up the partition that holds them; "
@@ -193,7 +203,7 @@ def _tell_gaps(out: Survey, topic: str, logs: Mapping[int, Path]) -> None:
         )
 
 
-def _told_of(content: OffsetsContent, count: int, here: int, told: str) -> list[str]:
+def _told_of(content: OffsetsContent, count: int, here: int, told: str, *, coordinated: bool) -> list[str]:
     groups = content.groups()
     lines = [
         f"{OFFSETS_TOPIC}: {here} of {count} partitions are here ({told}); {len(groups)} group ids in {content.records} "
@@ -202,11 +212,12 @@ def _told_of(content: OffsetsContent, count: int, here: int, told: str) -> list[
     if content.other_kinds:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(content.other_kinds.items()))
         total = sum(content.other_kinds.values())
-        lines.append(f"{total} records of kinds that classic groups don't have are skipped: {kinds}")
+        lines.append(f"{total} records are of kinds that classic groups don't have: {kinds}")
+    end = "before its coordinator, whose log is here, ends it" if coordinated else "and is aborted in a minute"
     for producer_id, names in content.open.items():
         lines.append(
             f"the transaction of producer {producer_id} has no end: what it committed for {', '.join(names)} does not "
-            "show, and is aborted in a minute"
+            f"show{'' if coordinated else ','} {end}"
         )
     return lines
 
@@ -220,6 +231,30 @@ def numbers(indexes: Iterable[int]) -> str:
         else:
             runs.append([index, index])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def first_free_producer_id(topics: Iterable[Topic]) -> int:
+    """A producer id above all that these logs and transactional ids know, at the beginning of a block: a controller gives out blocks,
+    and of the last one more may have been given than were used."""
+    highest = -1
+    for topic in topics:
+        for partition in topic.partitions:
+            highest = max([highest, *partition.log.producers.entries])
+            if topic.name == TRANSACTION_TOPIC:
+                highest = max([highest, *_transactional_producers(partition.log)])
+    return (highest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
+
+
+def _transactional_producers(log: PartitionLog) -> Iterator[int]:
+    """The producer ids of transactional ids; a record that can't be read ends it: its coordinator tells of that when it loads it."""
+    with contextlib.suppress(DecodeError, StorageError, rb.RecordBatchError):
+        for batch in log.batches():
+            for record in batch.records():
+                if batch.header.is_control or not record.key or not record.value:
+                    continue
+                if transaction_log.decode_key(record.key) is not None:
+                    value = transaction_log.decode_value(record.value)
+                    yield max(value.producer_id, value.next_producer_id, value.previous_producer_id)
 
 
 # --- how many partitions ------------------------------------------------------------------------------------------------

@@ -151,9 +151,12 @@ def elect_preferred(state: ClusterState) -> int:
     return changed
 
 
-def move(state: ClusterState, partition: Partition, node_id: int) -> None:
-    """Let another broker lead, whether it has a replica or not. Raises UsageError: no such broker, it is down, it leads already."""
+def move(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
+    """Let another broker lead, whether it has a replica or not; without ``node_id`` the one that would be next. Raises UsageError: no
+    such broker, it is down, it leads already, there is no other."""
     _check_open(partition)
+    if node_id is None:
+        node_id = _next(state, partition)
     check_broker(state, node_id, alive=True)
     if partition.leader == node_id:
         raise UsageError(f"{partition.name} is led by broker {node_id} already; elect() begins a new epoch")
@@ -167,6 +170,14 @@ def move(state: ClusterState, partition: Partition, node_id: int) -> None:
     if node_id not in partition.isr:
         partition.isr = [*partition.isr, node_id]
     _lead(state, partition, node_id, "moved")
+
+
+def _next(state: ClusterState, partition: Partition) -> int:
+    """Who leads where nobody says who: the first replica in sync that does not lead, else any broker. Raises UsageError."""
+    others = [node for node, broker in state.brokers.items() if broker.alive and node != partition.leader]
+    if not others:
+        raise UsageError(f"{partition.name}: there is no other broker that is up and could lead it")
+    return next((node for node in partition.replicas if node in others and node in partition.isr), others[0])
 
 
 def _heir(state: ClusterState, partition: Partition, leaving: int = -1) -> int:

@@ -29,6 +29,9 @@ from broker_sim.storage.files import FILES, Files
 
 log = logging.getLogger("broker_sim.metadata")
 
+PRODUCER_ID_BLOCK = 1000
+"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
+
 STATE_FILE = "cluster.json"
 PROPERTIES_FILE = "meta.properties"
 FORMAT = 1

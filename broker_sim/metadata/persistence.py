@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broker_sim.metadata")
 
-PRODUCER_ID_BLOCK = 1000
-"""How many producer ids are set aside in one write (ProducerIdsBlock.java)."""
-
 MAX_GONE = 1000
 """How many ids of deleted topics are remembered, for the directories that a crash may have left of them."""
 
@@ -174,7 +171,10 @@ class Persistence:
         given out. Raises KAFKA_STORAGE_ERROR.
         """
         if self._next_producer_id >= self._reserved_producer_id:
-            before, self._reserved_producer_id = self._reserved_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK
+            before, self._reserved_producer_id = (
+                self._reserved_producer_id,
+                self._next_producer_id + meta_files.PRODUCER_ID_BLOCK,
+            )
             try:
                 self._save()
             except KafkaError:
@@ -408,6 +408,8 @@ class Persistence:
                 end = ends.get(partition.index, 0)
                 foreign_directory.pad_log(partition.log, end, partition.leader_epoch, self._state.clock.now_ms())
                 partition.advance_high_watermark()
+        free = foreign_directory.first_free_producer_id(self._state.topics.values())
+        self._next_producer_id = self._reserved_producer_id = max(self._next_producer_id, free)
         log.warning(
             "%s has another broker's logs: cluster.json and what clients write are added to it; what is there stays, with "
             "retention, compaction and the expiry of offsets off until they are set",

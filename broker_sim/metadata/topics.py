@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
+from broker_sim.storage.producer_state import EndedTransaction, InTransaction
 from broker_sim.storage.validation import checking
 from kafka_wire.errors import Err
-from kafka_wire.record_batch import BatchHeader
+from kafka_wire.record_batch import HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from broker_sim.config.settings import BrokerConfig
@@ -28,7 +29,14 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_SETTINGS = {
+    OFFSETS_TOPIC: "offsets.topic",
+    TRANSACTION_TOPIC: "transaction.state.log",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic",
+}
+"""Topics of the brokers' own, and how the settings that say how they are made begin."""
+INTERNAL_TOPICS = frozenset(INTERNAL_SETTINGS)
 METADATA_TOPIC = "__cluster_metadata"
 
 NO_EPOCH = -1
@@ -78,6 +86,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "on_transaction_ended",
         "partition_epoch",
         "read_error",
         "replicas",
@@ -114,6 +123,8 @@ class Partition:
         """Bytes appended since the start: how a parked fetch knows how much has come."""
         self.events = 0
         """Changes other than an append that was committed at once."""
+        self.on_transaction_ended: Callable[[EndedTransaction], object] | None = None
+        """Called when the marker of a transaction is appended, committed or not: for the coordinator whose log this is."""
         self._waiters: dict[Waiter, None] = {}
 
     @property
@@ -133,8 +144,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed consumer stops: the high watermark, as no transaction is ever open here."""
-        return self.high_watermark
+        """Where a read_committed consumer stops: at the earliest transaction that has no committed end, else at the high
+        watermark.
+        """
+        log, high_watermark = self.log, self.high_watermark
+        if not log.producers.open and not log.ended.uncommitted:
+            return high_watermark  # nearly always
+        first = log.ended.first_unstable(log.producers.open.values(), high_watermark)
+        return high_watermark if first >= high_watermark else max(first, log.log_start_offset)
 
     def append(
         self,
@@ -156,11 +173,25 @@ class Partition:
         self.appended_bytes += len(batches)
         if not self.held:
             self.high_watermark = log.log_end_offset
+        if log.ended.uncommitted:
+            self._transactions_ended(info.base_offset)
         if self.gate is not None:
             self.gate.after(log.log_end_offset)
         if self._waiters:
             self._call()
         return info
+
+    def _transactions_ended(self, since: int) -> None:
+        """Markers are in the log, those from offset ``since`` on new ones. Where they are committed the last stable offset has
+        moved, over more than was appended.
+        """
+        ended = self.log.ended
+        new = [one for one in ended.uncommitted if one.last_offset >= since] if self.on_transaction_ended else ()
+        if ended.settle(self.high_watermark):
+            self.events += 1
+        for one in new:
+            if self.on_transaction_ended is not None:
+                self.on_transaction_ended(one)
 
     def checking(self, batch: bytes, *, now_ms: int, header: BatchHeader) -> Generator[None, None, int]:
         """The checks that `append` makes of a client's batch, in pieces of some milliseconds: yields after each, returns what
@@ -168,15 +199,25 @@ class Partition:
         """
         return checking(batch, 0, header, self.log.config, now_ms, self.name)
 
-    def append_records(self, bodies: Sequence[bytes], count: int, *, now_ms: int) -> int:
-        """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`."""
+    def append_records(
+        self,
+        bodies: Sequence[bytes],
+        count: int,
+        *,
+        now_ms: int,
+        base_sequence: int = 0,
+        within: InTransaction | None = None,
+    ) -> int:
+        """As `append` for a batch of the broker's own out of encoded records; see `PartitionLog.append_records`. Its last offset."""
         log = self.log
         if self.gate is not None:
-            self.gate.before(sum(map(len, bodies)))
-        last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms)
+            self.gate.before(HEADER_BYTES + sum(map(len, bodies)))
+        last_offset, size = log.append_records(bodies, count, self.leader_epoch, now_ms, base_sequence, within)
         self.appended_bytes += size
         if not self.held:
             self.high_watermark = log.log_end_offset
+        if log.ended.uncommitted:
+            self._transactions_ended(last_offset + 1 - count)
         if self.gate is not None:
             self.gate.after(log.log_end_offset)
         if self._waiters:
@@ -189,6 +230,7 @@ class Partition:
         offset = end if offset is None else min(offset, end)
         if offset > self.high_watermark:
             self.high_watermark = offset
+            self.log.ended.settle(offset)
             self.wake()
 
     def release(self) -> None:
@@ -297,7 +339,7 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(Err.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
 
-def colliding_topic(name: str, topics: Mapping[str, Topic]) -> str | None:
+def colliding_topic(name: str, topics: Iterable[str]) -> str | None:
     """A topic whose name differs from `name` in `.` against `_` alone (their metrics would share a name), or None."""
     if "." not in name and "_" not in name:
         return None
@@ -334,6 +376,21 @@ def check_assignment(replicas: Sequence[int], factor: int | None, known: Mapping
         )
     if why is not None:
         raise KafkaError(Err.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {why}")
+
+
+class _MayBeDown(Protocol):
+    alive: bool
+
+
+def check_some_alive(replicas: Sequence[Sequence[int]], brokers: Mapping[int, _MayBeDown], first: int = 0) -> None:
+    """Replicas that are given by hand may be on brokers that are down, but not all of a partition's: nobody would be in sync."""
+    for index, nodes in enumerate(replicas, first):
+        if not any(brokers[node].alive for node in nodes):
+            raise KafkaError(
+                Err.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown.",
+            )
 
 
 def assigned_replicas(

@@ -37,8 +37,8 @@ from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterSta
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
 from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, read_rows
-from broker_sim.runtime.coordinator_runtime import feed, log_records
 from broker_sim.runtime.group_coordinator import GroupCoordinator
+from broker_sim.runtime.log_reading import feed, log_records
 from broker_sim.storage import Origin, StorageError
 from kafka_wire.codec import EncodeError
 from kafka_wire.codec import encode as to_bytes

@@ -29,6 +29,7 @@ from broker_sim.network.held_bytes import HeldBytes
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.request_memo import RequestMemo
 from kafka_wire.codec import DecodeError, skip_tagged_fields
+from kafka_wire.wire import LENIENT
 
 WRITE_CHUNK = 262_144
 """Bytes of replies that are collected before they are handed to the transport."""
@@ -185,7 +186,10 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self.broken(error)
         if answer is None or answer is DEFERRED:
-            if self._stop == _PARKED and self._deferring < 0 and not self._replies.out:
+            out = self._replies.out
+            if not self._stop and len(out) == 1 and self._deferring < 0 and self._replies.small:
+                self._transport.write(out.pop())  # type: ignore[union-attr]
+            elif self._stop == _PARKED and self._deferring < 0 and not out:
                 self._held.hold(b"", 0)
             else:
                 self._ran(data, size + 4)
@@ -334,7 +338,7 @@ class Connection(asyncio.Protocol):
         if len(raw) < size:
             raise DecodeError(f"the client id claims {size} bytes, {len(raw)} are left")
         self._head, self._body = head, 12 + len(head)
-        self.client_id = None if size < 0 else raw.decode(errors="replace")  # Java's decoder replaces too
+        self.client_id = None if size < 0 else raw.decode("utf-8", LENIENT)
 
     # --- bytes that wait --------------------------------------------------------------------------------------------
 

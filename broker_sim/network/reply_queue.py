@@ -29,6 +29,11 @@ class ReplyQueue:
         self._unread = False  # whether the transport has enough
         self._writer: ReplyWriter | None = None
 
+    @property
+    def small(self) -> bool:
+        """Whether nothing in `out`, or on its way, needs a `ReplyWriter`."""
+        return not self._large and not self.paced
+
     def answered(self, frames: list[bytes]) -> int:
         """A reply: it goes out now, or behind the pending ones. Returns the number of bytes that go out now."""
         if self.pending:

@@ -33,6 +33,8 @@ _LOOKS = 20
 _BACKLOG = 1024
 _GRACE_S = 1.0
 """Seconds that a client has to read its last replies when the broker stops."""
+_ACCEPTED_AFTER = 4
+"""Turns of asyncio's loop in which a socket that it has accepted becomes a connection."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -137,9 +139,19 @@ class BrokerServer:
             self._keeper.close()
             self._keeper = None
 
+    async def _accept_no_more(self, server: asyncio.Server) -> None:
+        """Let what asyncio has accepted become connections, which are closed with the others: where the listener is closed meanwhile
+        it fails to make them, and leaves their sockets open for the collector to find."""
+        if isinstance(self._loop, asyncio.SelectorEventLoop):
+            for listener in server.sockets:
+                self._loop.remove_reader(listener.fileno())
+            for _ in range(_ACCEPTED_AFTER):
+                await asyncio.sleep(0)
+
     async def _hang_up(self, graceful: bool) -> None:
         self._hung_up = True
         if self._server is not None:
+            await self._accept_no_more(self._server)
             self._server.close()
             self._server = None
         self.end_turn()
@@ -184,6 +196,8 @@ class BrokerServer:
         self.connections.pop(connection, None)
         if self.tap is not None:
             self.tap.closed(connection)
+        for told in self.broker.on_closed:
+            told(self.broker, connection)
         if self._all_closed is not None and not self.connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 

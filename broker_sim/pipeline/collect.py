@@ -1,4 +1,4 @@
-"""From the tables to `Facts`: the little that a report needs, chosen by Spark, so that it fits whatever the tables hold.
+"""From the tables to `Facts`: the little that a report needs, chosen by the engine, so that it fits whatever the tables hold.
 
 Rules:
 1. What has the most trouble is taken, and what is left out is counted.
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.tables.lag import group_lag
 
@@ -18,25 +20,33 @@ if TYPE_CHECKING:
 
 __all__ = ["collect"]
 
-MOST_GROUPS = 60
-"""Groups of which all rebalances are taken, up to MOST_REBALANCES each."""
-MOST_REBALANCES = 400
+MOST_GROUPS = 300
+"""Groups of which rebalances are taken, those with the most trouble first: up to MOST_REBALANCES of each, and MOST_IN_ALL."""
+MOST_REBALANCES, MOST_IN_ALL = 400, 24_000
 MOST_STUCK = 200
 MOST_REGRESSIONS = 1000
 MOST_DELETIONS = 200
 MOST_SILENCES = 50
 MOST_DUPLICATES = 100
+MOST_STATES = 5000
+MOST_MARKS = 2000
+MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", "out of range", "unclean")
+"""Kinds of lines that say what was done to offsets."""
+MOST_RESETS = 200
+MOST_STALLS = 200
+MOST_MOVES = 200
+MOST_TRANSACTIONS = 200
+MOST_DELIVERIES = 1000
 MOST_CHURN = 200
 MOST_SKIPPED = 200
-MOST_LAGS = 12
+MOST_LAGS = 60
 MOST_KEYS = 9
 MOST_NEIGHBOURS = 1000
 
 
+@on_its_engine
 def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     """Fill ``facts`` from the tables by their names; ``facts`` has its name, inputs and span already."""
-    from pyspark.sql import functions as f
-
     facts.counts |= {name: table.count() for name, table in tables.items() if name not in facts.counts}
     _stuck(tables["stuck_partitions"], facts)
     facts.regressions = _top(facts, tables, "offset_regressions", MOST_REGRESSIONS, f.desc("by"), f.col("log_offset"))
@@ -45,6 +55,7 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     facts.churn = _top(
         facts, tables, "member_churn", MOST_CHURN, f.desc("expirations"), f.desc("joins"), f.col("group")
     )
+    _of_groups(tables, facts)
     facts.skipped = _top(facts, tables, "skipped", MOST_SKIPPED, f.col("file"), f.col("position"))
     facts.hotspots = _rows(tables["coordinator_hotspots"].orderBy("log_partition"))
     _of_log(tables["offset_log"], facts)
@@ -52,6 +63,26 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
     return facts
+
+
+def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
+    """What groups came to, and what was done to them; tables that a run has not made have nothing."""
+
+    def top(name: str, most: int, *order: Column) -> list[Row]:
+        return _top(facts, tables, name, most, *order) if name in tables else []
+
+    facts.states = {row["group"]: row for row in top("groups", MOST_STATES, f.desc("commits"), f.col("group"))}
+    facts.resets = top("offset_resets", MOST_RESETS, f.desc(f.col("back") + f.col("skipped")), f.col("at_ms"))
+    facts.stalls = top("offset_stalls", MOST_STALLS, f.desc("stalled_ms"), f.col("group"))
+    if "log_lines" in tables:
+        lines = tables["log_lines"].where(f.col("what").isin(*MARKS) & f.col("ts_ms").isNotNull())
+        facts.marks = _rows(lines.orderBy("ts_ms").limit(MOST_MARKS))
+    facts.moves = top("coordinator_moves", MOST_MOVES, f.desc("unclean"), f.col("at_ms"), f.col("log_partition"))
+    facts.transactions = top("transactions", MOST_TRANSACTIONS, f.desc("open_ms"), f.col("from_ms"))
+    given_up = f.coalesce(f.col("outcome").isin("archived", "reset"), f.lit(False))
+    facts.deliveries = top(
+        "share_deliveries", MOST_DELIVERIES, f.desc(given_up), f.desc("deliveries"), f.col("first_ms")
+    )
 
 
 def _rows(frame: DataFrame) -> list[Row]:
@@ -69,9 +100,7 @@ def _top(facts: Facts, tables: Mapping[str, DataFrame], name: str, most: int, *o
 
 def _stuck(table: DataFrame, facts: Facts) -> None:
     """What attempts prove, and apart from it what is but a silence."""
-    from pyspark.sql import functions as f
-
-    silent = f.col("evidence") == "silence"
+    silent = f.col("certainty") == "possible"  # a silence, or one group that slowed down
     proven = table.where(~silent)
     rows = _rows(proven.orderBy(f.desc("stuck_ms")).limit(MOST_STUCK + 1))
     facts.counts["stuck_partitions"] = len(rows) if len(rows) <= MOST_STUCK else proven.count()
@@ -83,8 +112,6 @@ def _stuck(table: DataFrame, facts: Facts) -> None:
 
 def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
     """Deleted offsets by group and moment (offsets that go together are written in one batch): the latest and largest ones."""
-    from pyspark.sql import functions as f
-
     if not facts.counts["offset_deletions"]:
         return []
     grouped = table.groupBy("group", "log_partition", "at_ms", "group_ended").agg(
@@ -93,21 +120,23 @@ def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
         f.min("idle_ms").alias("idle_ms"),
         f.when(f.count("how") == f.count("*"), f.min("how")).alias("how"),
         f.count("next_commit_ms").alias("returned"),
+        f.min("log_offset").alias("first_offset"),
     )
     return _rows(grouped.orderBy(f.desc("returned"), f.desc("offsets"), "at_ms", "group").limit(MOST_DELETIONS))
 
 
 def _of_log(log: DataFrame, facts: Facts) -> None:
     """What each partition holds, how many groups and commits there are, and who lives in the partitions that were stuck."""
-    from pyspark.sql import functions as f
-
+    commit = f.col("kind") == "commit"
+    if not facts.whole and facts.from_ms is not None:  # what is there of the time before is context
+        commit = commit & (f.col("record_ts_ms") >= facts.from_ms)
     facts.partitions = _rows(
         log.groupBy("log_partition")
         .agg(
             f.count("*").alias("records"),
             f.min("log_offset").alias("first_offset"),
             f.max("log_offset").alias("last_offset"),
-            f.count(f.when(f.col("kind") == "commit", 1)).alias("commits"),
+            f.count(f.when(commit, 1)).alias("commits"),
         )
         .orderBy("log_partition")
     )
@@ -122,9 +151,6 @@ def _of_log(log: DataFrame, facts: Facts) -> None:
 
 def _rebalances(table: DataFrame, facts: Facts) -> None:
     """Rebalances of the groups with the most trouble: those that a stuck partition hit, that failed, that rebalanced often."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     if not facts.counts["rebalances"]:
         return
     hit = sorted({group for row in facts.stuck for group in row["groups"] or ()})[:1000]
@@ -137,17 +163,24 @@ def _rebalances(table: DataFrame, facts: Facts) -> None:
         + f.max(f.col("group").isin(fallen).cast("int")) * 1000
         + f.max(f.coalesce(f.col("ended_ms") - f.col("started_ms"), f.lit(0))) / 1000
     )
-    ranked = table.groupBy("group").agg(trouble.alias("trouble")).orderBy(f.desc("trouble"), "group").limit(MOST_GROUPS)
+    ranked = (
+        table.groupBy("group")
+        .agg(trouble.alias("trouble"), f.count("*").alias("rows"))
+        .orderBy(f.desc("trouble"), "group")
+    )
+    names, room = [], MOST_IN_ALL
+    for row in ranked.limit(MOST_GROUPS).collect():
+        room -= min(row.rows, MOST_REBALANCES)
+        if room >= 0:
+            names.append(row.group)
     of_group = Window.partitionBy("group").orderBy(began)
-    kept = table.join(f.broadcast(ranked.select("group")), "group").withColumn("number", f.row_number().over(of_group))
+    kept = table.where(f.col("group").isin(names)).withColumn("number", f.row_number().over(of_group))
     facts.rebalances = _rows(kept.where(f.col("number") <= MOST_REBALANCES).drop("number"))
     facts.rebalances.sort(key=lambda row: (row["group"], row["started_ms"] or row["closed_ms"] or 0))
 
 
 def _lag(table: DataFrame, facts: Facts) -> None:
     """The groups that were the furthest behind; where no lag is known, those that committed the most."""
-    from pyspark.sql import functions as f
-
     by_group = group_lag(table).persist()
     try:
         per_group = by_group.groupBy("group").agg(f.max("lag").alias("lag"), f.sum("commits").alias("commits"))
@@ -165,8 +198,6 @@ def _lag(table: DataFrame, facts: Facts) -> None:
 
 def _committed(table: DataFrame, facts: Facts) -> None:
     """Partitions whose offsets went back the most, filled up with the busiest ones of the groups that are shown."""
-    from pyspark.sql import functions as f
-
     fallen: dict[tuple[str, str, int], int] = {}
     for row in facts.regressions:
         key = (row["group"], row["topic"], row["partition"])
@@ -193,7 +224,5 @@ def _committed(table: DataFrame, facts: Facts) -> None:
 
 
 def _struct(key: Sequence[Any]) -> Any:
-    from pyspark.sql import functions as f
-
     group, topic, partition = key
     return f.struct(f.lit(group).alias("group"), f.lit(topic).alias("topic"), f.lit(partition).alias("partition"))

@@ -13,14 +13,19 @@ import argparse
 import importlib
 import importlib.util
 import json
+import re
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command, setting
 from broker_sim.common.text import UsageError, duration_ms, visible
 from broker_sim.pipeline.finding import KINDS, SEVERITIES, matching
 
-__all__ = ["ELSEWHERE", "add_verbs", "register", "run", "setting", "window"]
+ENGINES = ("auto", "duckdb", "spark")
+
+__all__ = ["ELSEWHERE", "add_log_options", "add_verbs", "moment", "register", "run", "setting", "window"]
 
 ELSEWHERE: dict[str, str] = {
     "watch": "broker_sim.pipeline.watch",
@@ -49,10 +54,16 @@ examples:
       copies of a real broker's __consumer_offsets-* folders; with those of other topics the lag is known, too
   broker-sim pipeline run --input ./kafka-data --journal ./journal --out ./report --overwrite
       the journal elsewhere; what an earlier run made in ./report is replaced
+  broker-sim pipeline run --input ./copied-from-broker-3 --broker-log /var/log/kafka --client-log ./billing.log --out ./report
+      the same with what brokers and consumers logged: causes, refused appends, loads, failed commits
+  broker-sim pipeline run --input ./copied-from-broker-3 --since 2026-11-24T09:00 --until 2026-11-24T10:00 --group 'eu-*' --out ./report
+      an hour of some groups; what began before is told as that
   broker-sim pipeline run --journal ./journal --out ./report
       a journal alone
   broker-sim pipeline run --input ./copied-from-broker-3 --out ./report --fail-on bad --fail-on storm
       for a nightly job: exit code 4 where something is bad, or a group goes from generation to generation
+  broker-sim pipeline run --input s3a://logs/broker-3 --out ./report --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0
+      from a bucket, with the credentials that Spark finds
   broker-sim pipeline run --input hdfs:///kafka-logs --out hdfs:///reports/monday --master yarn
       on a cluster
 
@@ -105,6 +116,15 @@ def _add_run(verbs: Any) -> None:
     add("--input", metavar="DIR", help="data directory: the simulator's, or a copy of a real broker's")
     add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
     add("--no-journal", action="store_true", help="don't look for a journal")
+    add_log_options(add)
+    add(
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="tell nothing that was over before then, UTC: 2026-11-24T09:20:36, or ms since 1970",
+    )
+    add("--until", type=moment, metavar="TIME", help="read the log as it was then; nothing later has a say")
+    add("--group", metavar="GROUP", action="append", default=[], help="these groups alone; repeatable, with * and ?")
     add("--out", metavar="DIR", required=True, help="where tables and report go; made if need be")
     add("--overwrite", action="store_true", help="replace what an earlier run made in --out")
     add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
@@ -120,6 +140,13 @@ def _add_run(verbs: Any) -> None:
         help="Spark's master: local[2], spark://.., yarn, k8s://.. (default: local[*], or spark-submit's)",
     )
     add("--conf", **CONF)
+    add(
+        "--engine",
+        default="auto",
+        choices=ENGINES,
+        help="what computes the tables: duckdb, in this process and at once; spark; or auto (default): duckdb for inputs of less than"
+        " 256 MiB, unless --master, --conf or a remote --out ask for spark",
+    )
     add("--open", action="store_true", help="show the report in the browser when it is done")
     add("--json", action="store_true", help="the findings as one JSON object on stdout")
     add(
@@ -131,6 +158,24 @@ def _add_run(verbs: Any) -> None:
         help=f"exit code 4 where this is found; repeatable: {', '.join(SEVERITIES)} (or worse), or a kind: {', '.join(KINDS)}",
     )
     add("--quiet", action="store_true", help="no progress")
+
+
+def add_log_options(add: Callable[..., object]) -> None:
+    """``--broker-log`` and ``--client-log``, of each command that reads logs."""
+    add(
+        "--broker-log",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a broker's or controller's log, or a folder of them; repeatable",
+    )
+    add(
+        "--client-log",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="logs of consumers (Java, librdkafka, aiokafka, kafka-python); repeatable",
+    )
 
 
 CONF: dict[str, Any] = {
@@ -147,6 +192,17 @@ def duration(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def moment(text: str) -> int:
+    """A moment as an argument, in ms since 1970."""
+    if re.fullmatch(r"\d{12,14}", text):
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no moment, as in 2026-11-24T09:20:36.434") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def window(text: str) -> int:
     """As `duration`, and not 0."""
     ms = duration(text)
@@ -159,17 +215,27 @@ def run(arguments: argparse.Namespace) -> int:
     """``broker-sim pipeline run``."""
     from broker_sim.pipeline.progress import Steps
     from broker_sim.pipeline.run import JobFailed, Options, pipeline
+    from broker_sim.pipeline.scope import Scope
 
+    try:
+        scope = Scope(arguments.since, arguments.until, tuple(arguments.group))
+    except UsageError as error:
+        sys.stderr.write(f"broker-sim pipeline run: {error}\n")
+        return USAGE
     options = Options(
+        scope=scope,
         input=arguments.input,
         journal=arguments.journal,
         look_for_journal=not arguments.no_journal,
+        broker_logs=tuple(arguments.broker_log),
+        client_logs=tuple(arguments.client_log),
         out=arguments.out,
         overwrite=arguments.overwrite,
         run_id=arguments.run_id,
         window_ms=arguments.window,
         master=arguments.master,
         conf=dict(arguments.conf),
+        engine=arguments.engine,
     )
     try:
         told = pipeline(options, Steps(sys.stderr, quiet=arguments.quiet))

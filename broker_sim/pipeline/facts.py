@@ -25,6 +25,10 @@ class Facts:
     run_id: str
     input: str | None
     journal: str | None
+    scope: str = ""
+    """which time and groups were looked at, in words; "" for all."""
+    whole: bool = True
+    """whether all records are there that the log holds up to its end; else what is missing was not asked for."""
     from_ms: int | None = None
     to_ms: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -40,6 +44,16 @@ class Facts:
     deletions: list[Row] = field(default_factory=list)
     """by group and moment: group, at_ms, offsets, example (topic, partition), idle_ms, group_ended, how, returned, log_partition."""
     duplicates: list[Row] = field(default_factory=list)
+    states: dict[str, Row] = field(default_factory=dict)
+    """group -> its row of the table groups."""
+    marks: list[Row] = field(default_factory=list)
+    """rows of log_lines that say what was done to offsets: deleted, expired, sought, reset."""
+    resets: list[Row] = field(default_factory=list)
+    stalls: list[Row] = field(default_factory=list)
+    moves: list[Row] = field(default_factory=list)
+    transactions: list[Row] = field(default_factory=list)
+    deliveries: list[Row] = field(default_factory=list)
+    """rows of share_deliveries, those that were archived and those with the most deliveries first."""
     churn: list[Row] = field(default_factory=list)
     hotspots: list[Row] = field(default_factory=list)
     lag: dict[str, list[Row]] = field(default_factory=dict)
@@ -51,6 +65,8 @@ class Facts:
     neighbours: dict[int, list[str]] = field(default_factory=dict)
     """log partition -> the groups that live in it."""
     skipped: list[Row] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """files of brokers' and clients' logs that were read."""
     left_out: dict[str, int] = field(default_factory=dict)
     """what was not collected: a table's name -> so many rows, groups or partitions more."""
 

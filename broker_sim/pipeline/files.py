@@ -5,6 +5,7 @@ Rules:
    What can't be opened is a UsageError that says why in one line.
 2. `*`, `?` and `[..]` match within one part of a path. Where a folder of that very name exists, it is meant.
 3. Only names travel to Spark's workers; each of them opens its own.
+4. `pipeline run` looks at what is elsewhere `through` Spark's file systems, with Spark's settings: see `hadoop_files`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from broker_sim.common.text import UsageError
 
-__all__ = ["Entry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent"]
+__all__ = ["Entry", "Source", "base_name", "entry", "expand", "inside", "listing", "names_of", "parent", "through"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _WILD = re.compile(r"[*?\[]")
@@ -108,12 +111,35 @@ def _system(uri: str) -> tuple[Any, str]:
     return system, base.rstrip("/")
 
 
+class Elsewhere(Protocol):
+    """Another way to what is not on this machine."""
+
+    def entry(self, name: str) -> Entry | None: ...
+    def listing(self, name: str) -> list[Entry]: ...
+    def open(self, name: str) -> Any: ...
+
+
+_elsewhere: ContextVar[Elsewhere | None] = ContextVar("file systems of remote names", default=None)
+
+
+@contextmanager
+def through(system: Elsewhere) -> Iterator[None]:
+    """Within it, names with a scheme are this system's."""
+    token = _elsewhere.set(system)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def entry(name: str) -> Entry | None:
     """What a name stands for, None where there is nothing. Raises UsageError."""
-    path = local_path(name)
+    path, other = local_path(name), _elsewhere.get()
     try:
         if path is not None:
             return _local_entry(Path(path))
+        if other is not None:
+            return other.entry(name)
         from pyarrow import fs
 
         system, place = _remote(name)
@@ -135,8 +161,10 @@ def _local_entry(path: Path) -> Entry | None:
 
 def listing(folder: str) -> list[Entry]:
     """What is in a folder, by name; what disappears meanwhile is not there. Raises UsageError."""
-    path = local_path(folder)
+    path, other = local_path(folder), _elsewhere.get()
     try:
+        if path is None and other is not None:
+            return other.listing(folder)
         if path is not None:
             found = [_local_entry(Path(path, name)) for name in sorted(os.listdir(path))]
             return [one for one in found if one is not None]
@@ -177,10 +205,12 @@ class Source:
     """An open file of which pieces are read. Raises FileNotFoundError where it has gone meanwhile, OSError."""
 
     def __init__(self, name: str) -> None:
-        path = local_path(name)
+        path, other = local_path(name), _elsewhere.get()
         self._fd = -1
         self._file: Any = None
-        if path is not None:
+        if path is None and other is not None:
+            self._file = other.open(name)
+        elif path is not None:
             self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         else:
             system, place = _remote(name)

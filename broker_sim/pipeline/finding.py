@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["KINDS", "LONG_MS", "OFTEN", "OFTEN_MS", "SEVERITIES", "Finding", "by_group", "matching"]
+__all__ = ["CERTAINTIES", "KINDS", "LONG_MS", "OFTEN", "OFTEN_MS", "SEVERITIES", "Finding", "by_group", "matching"]
 
 LONG_MS = 10_000
 """A rebalance that takes longer is told."""
@@ -27,12 +27,22 @@ KINDS = {
     "restless": "a group rebalanced often (journal)",
     "storm": "a group went from generation to generation (log)",
     "slow": "a rebalance took long",
-    "lost": "a member's session ran out (journal)",
+    "lost": "a member fell silent: its session ran out",
+    "poll": "a member's application did not poll in time",
     "gone": "a member left or fell silent, and did not come back (log)",
     "churn": "a group lost many members to session timeouts (journal)",
     "regression": "a committed offset went back",
+    "reset": "offsets were set from outside",
+    "stalled": "a committed offset stands still, though there is more to read",
+    "poison": "a group begins again and again at the same offset",
+    "moved": "an offsets partition went to another leader",
+    "epoch": "an offsets partition got a new leader epoch, and kept its leader",
+    "unclean": "a leader was elected outside of the in-sync replicas",
+    "transaction": "a transaction stayed open for long, hangs, or was ended in spite of its producer",
     "deleted": "committed offsets expired or were deleted",
     "duplicates": "records were handed out twice",
+    "archived": "records of a share group were given up, or rejected",
+    "redelivered": "records of a share group came back to be delivered again",
     "lag": "a group fell behind",
     "hot": "one offsets partition has most of the work",
     "placed": "groups do not lie where their hash says",
@@ -41,9 +51,16 @@ KINDS = {
 """Each kind of finding, and what it tells."""
 
 
+CERTAINTIES = ("certain", "likely", "possible")
+"""How sure a finding is: the records or lines leave no doubt; they fit nothing else that is usual; they fit this, and other things."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``: when it began, where it has a time."""
+    """``severity``: bad, warn, note or good; ``advice``: what the reader may do; ``at_ms``, ``to_ms``: when it began, and was over,
+    where
+    that is known; ``certainty``: one of CERTAINTIES; ``records``: (partition of `__consumer_offsets`, offset) and ``lines``: FILE:LINE
+    of what shows it, the first few."""
 
     kind: str
     severity: str
@@ -53,9 +70,29 @@ class Finding:
     group: str | None = None
     log_partition: int | None = None
     at_ms: int | None = None
+    to_ms: int | None = None
+    certainty: str = "certain"
+    records: tuple[tuple[int, int], ...] = ()
+    lines: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """For JSON: ``evidence`` has both kinds of links."""
+        found = asdict(self)
+        records, lines = found.pop("records"), found.pop("lines")
+        split = [text.rpartition(":") for text in lines]
+        return found | {
+            "evidence": [
+                *({"log": f"__consumer_offsets-{log}", "offset": offset} for log, offset in records),
+                *({"file": file, "line": int(line)} for file, _, line in split if line.isdecimal()),
+            ],
+        }
+
+    def evidence(self, most: int = 4) -> str:
+        """In a line: ``__consumer_offsets-7 at 120 and 133, server.log:88``."""
+        records = [f"{offset:,} of __consumer_offsets-{log}" for log, offset in self.records[:most]]
+        parts = [*records, *(text.rpartition("/")[2] for text in self.lines[:most])]
+        more = max(len(self.records) - most, 0) + max(len(self.lines) - most, 0)
+        return ", ".join(parts) + (f" and {more} more" if more else "")
 
 
 def by_group(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:

@@ -17,11 +17,13 @@ from dataclasses import replace
 
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.phrases import count, joined, times
+from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.log_findings import ABOUT_GENERATIONS
 from broker_sim.pipeline.offset_findings import ABOUT_OFFSETS
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, short_member, when, who
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, cause, named, on_its_day, records_of, short_member, when
+from broker_sim.pipeline.share_findings import ABOUT_SHARES
 
 __all__ = ["Finding", "compaction", "findings", "text"]
 
@@ -30,7 +32,7 @@ FEW = 3
 HOT_TIMES, HOT_SHARE = 4.0, 0.25
 """A partition is hot with so many times its fair share, and so much of all."""
 HOT_RECORDS = 1000
-MOST_ALIKE = 3
+MOST_ALIKE = 20
 """Findings of one kind."""
 MUCH_GONE = 0.1
 """With that share of the records gone, silence means little."""
@@ -68,7 +70,7 @@ def _nothing(facts: Facts) -> Finding:
         count(facts.commits, "committed offset"),
         count(facts.counts.get("rebalances", 0), "rebalance"),
     ]
-    words = f"Nothing unusual was found in {joined(looked)}."
+    words = f"Nothing unusual was found in {joined(looked)}{f', {facts.scope}' if facts.scope else ''}."
     if facts.journal is None:
         words += " A log alone does not show what stood still, or was handed out twice."
     gone, all_ = _gone(facts)
@@ -82,12 +84,19 @@ def _nothing(facts: Facts) -> Finding:
 
 def _stuck(facts: Facts) -> Iterable[Finding]:
     for row in facts.stuck:
-        yield _jam(facts, row)
+        yield (
+            _jam(facts, row)
+            if row["attempts"] is not None and row["evidence"] in _OF_JOURNAL
+            else _jam_of_logs(facts, row)
+        )
+
+
+_OF_JOURNAL = ("appends", "produce", "answers")
 
 
 def _silences(facts: Facts) -> Iterable[Finding]:
     for row in facts.silences:
-        yield _silence(row)
+        yield _silence(row) if row["evidence"] == "silence" else _slowed(row)
 
 
 def _jam(facts: Facts, row: Row) -> Finding:
@@ -127,7 +136,74 @@ def _jam(facts: Facts, row: Row) -> Finding:
         advice += " Groups of other partitions are not concerned; restarting consumers does not help."
     group = hit[0] if len(hit) == 1 else None
     return Finding(
-        "stuck", "bad", 1000 + (row["stuck_ms"] or 0) / 1000, f"{words}.", advice, group, partition, row["from_ms"]
+        "stuck",
+        "bad",
+        1000 + (row["stuck_ms"] or 0) / 1000,
+        f"{words}.",
+        advice,
+        group,
+        partition,
+        row["from_ms"],
+        row["to_ms"],
+    )
+
+
+_SHOWN_BY = {
+    "broker log": "its leader says so",
+    "client log": "their clients say so",
+    "together": "they stopped committing as those of another partition did, of which lines tell",
+    "rhythm": "they slowed down together and caught up at once afterwards, while groups of other partitions kept their pace",
+}
+
+
+def _jam_of_logs(facts: Facts, row: Row) -> Finding:
+    """As `_jam`, of a cluster that has no journal."""
+    partition, hit = row["log_partition"], list(row["groups"] or ())
+    others = [group for group in facts.neighbours.get(partition, ()) if group not in hit]
+    whose = named(hit) if hit else "No group"
+    words = f"{whose} could {'not commit' if hit else 'commit'} {_between(row['from_ms'], row['to_ms'])}"
+    words += (
+        f": {'their' if len(hit) > 1 or not hit else 'its'} offsets partition {partition} committed nothing;"
+        f" {_SHOWN_BY[row['evidence']]}"
+    )
+    if row["attempts"]:
+        errors = f" ({joined(row['errors'][:2])})" if row["errors"] else ""
+        words += f", {count(row['attempts'], 'failed attempt')}{errors}"
+    if others:
+        verb = "shares" if len(others) == 1 else "share"
+        words += f"; {count(len(others), 'other group')} {verb} it: {named(others)}"
+    advice = (
+        f"Look at the replicas of {row['log']}: a follower that hangs and is still in the ISR, fewer in-sync replicas than"
+        " min.insync.replicas, a full disk. Groups of other partitions are not concerned; restarting consumers does not help."
+    )
+    return Finding(
+        "stuck",
+        "bad",
+        1000 + (row["stuck_ms"] or 0) / 1000,
+        f"{words}.",
+        advice,
+        hit[0] if len(hit) == 1 else None,
+        partition,
+        row["from_ms"],
+        row["to_ms"],
+        row["certainty"],
+        tuple((partition, offset) for offset in row["evidence_offsets"] or ()),
+        tuple(row["evidence_lines"] or ()),
+    )
+
+
+def _slowed(row: Row) -> Finding:
+    """One group that slowed down."""
+    words = f"{named(row['groups'] or ())} hardly committed {_between(row['from_ms'], row['to_ms'])}, and caught up at once afterwards"
+    advice = (
+        f"A hint and no more: its commits may have failed ({row['log']} stuck), or its application held them back. The clients' logs"
+        " would tell, or the broker's."
+    )
+    partition = row["log_partition"]
+    records = tuple((partition, offset) for offset in row["evidence_offsets"] or ())
+    group = (row["groups"] or [None])[0]
+    return Finding(
+        "silence", "note", 88, f"{words}.", advice, group, partition, row["from_ms"], row["to_ms"], "possible", records
     )
 
 
@@ -150,7 +226,10 @@ def _silence(row: Row) -> Finding:
         "A hint and no more: consumers that have nothing to commit are silent, too, and a partition whose commits time out may go on"
         " taking records. The clients' logs of that time would tell, or the broker's (ISR changes, offset commit failures)."
     )
-    return Finding("silence", "note", 90, f"{words}.", advice, None, row["log_partition"], row["from_ms"])
+    partition = row["log_partition"]
+    return Finding(
+        "silence", "note", 90, f"{words}.", advice, None, partition, row["from_ms"], row["to_ms"], "possible"
+    )
 
 
 def _attempts(row: Row) -> str:
@@ -205,7 +284,11 @@ def _restless(facts: Facts) -> Iterable[Finding]:
     """Groups that rebalanced often, or began again and again."""
     for group, rows in by_group(facts.rebalances):
         timed = [
-            row for row in rows if row["started_ms"] is not None and not _in_stuck(facts, group, row["started_ms"])
+            row
+            for row in rows
+            if row["source"] == "journal"  # of a log: storms, in `log_findings`
+            and row["started_ms"] is not None
+            and not _in_stuck(facts, group, row["started_ms"])
         ]
         for run in _dense(timed):
             failed = sum(row["end"] == "failed" for row in run)
@@ -260,6 +343,13 @@ def _noun(cause_: str) -> str:
     }.get(cause_, "what the journal does not tell")
 
 
+def _in_vain(row: Row) -> bool:
+    """Whether members were waited for to the end of the rebalance timeout. A broker's lines tell of sessions that ran out meanwhile,
+    too:
+    those are told as such."""
+    return bool(row["timed_out"]) and row["source"] == "journal"
+
+
 def _slow(facts: Facts) -> Iterable[Finding]:
     """The longest rebalance of each group that took long."""
     for group, rows in by_group(facts.rebalances):
@@ -270,7 +360,7 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             and row["ended_ms"] is not None
             and not _in_stuck(facts, group, row["started_ms"])
         ]
-        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or row["timed_out"]]
+        slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _in_vain(row)]
         if not slow:
             continue
         row = max(slow, key=lambda one: (bool(one["timed_out"]), one["ended_ms"] - one["started_ms"]))
@@ -281,12 +371,36 @@ def _slow(facts: Facts) -> Iterable[Finding]:
             gone = row["timed_out"] or []
             if gone:
                 words += f", in vain for {named(map(short_member, gone))}"
+            elif row.get("waited_for"):
+                words += f"; {named(row['waited_for'])} committed last before"
             advice = "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
+        elif row.get("kind") in ("consumer", "share", "streams"):
+            last = (
+                f" {named(row['waited_for'])} was the last to take up what it was given." if row["waited_for"] else ""
+            )
+            words += f": so long until all members had reached its epoch.{last}".removesuffix(".")
+            advice = (
+                "Partitions move once their owners give them up: a member that is slow to do so keeps others waiting, not the"
+                " whole group."
+            )
         else:
             words += ": most of it until the assignment was stored"
             advice = LATE_ASSIGNMENT
         more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
-        yield Finding("slow", "warn", 100 + lasted / 1000, f"{words}.{more}", advice, group, None, row["started_ms"])
+        yield Finding(
+            "slow",
+            "warn",
+            100 + lasted / 1000,
+            f"{words}.{more}",
+            advice,
+            group,
+            row["coordinator_partition"],
+            row["started_ms"],
+            row["ended_ms"],
+            "certain",
+            records_of([row]),
+            tuple(row.get("evidence_lines") or ()),
+        )
 
 
 # ------------------------------------------------------------------------------------------------ partitions, input
@@ -336,21 +450,6 @@ def _silent(facts: Facts) -> Iterable[Finding]:
             yield Finding("churn", "warn", 110 + min(lost, 40), f"{words}.", _ADVICE["session timeout"], row["group"])
 
 
-def _lost(facts: Facts) -> Iterable[Finding]:
-    """The few members that fell silent: nothing that has to be wrong, but somebody crashed or was cut off."""
-    told = {one.group for one in _silent(facts)}
-    for group, rows in by_group(facts.rebalances):
-        lost = [row for row in rows if row["cause"] == "session timeout" and row["started_ms"] is not None]
-        if not 0 < len(lost) < FEW or group in told:
-            continue
-        last = lost[-1]
-        words = f"the session of {who(last)} in {group} ran out at {when(last['started_ms'])}, and the group rebalanced"
-        if len(lost) > 1:
-            words += f"; so it did {times(len(lost) - 1)} before"
-        advice = "It crashed, was cut off, or had no time to send heartbeats."
-        yield Finding("lost", "note", 72, f"{words[:1].upper()}{words[1:]}.", advice, group, None, last["started_ms"])
-
-
 def _skipped(facts: Facts) -> Iterable[Finding]:
     if not facts.skipped:
         return
@@ -366,8 +465,8 @@ def _skipped(facts: Facts) -> Iterable[Finding]:
 
 
 _KINDS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_OFFSETS),
-    *(_hot, _placed, _silent, _silences, _lost, _skipped),
+    *(_stuck, _restless, _slow, *ABOUT_GENERATIONS, *ABOUT_ACCOUNTS, *ABOUT_OFFSETS, *ABOUT_SHARES),
+    *(_hot, _placed, _silent, _silences, _skipped),
 )
 
 
@@ -379,6 +478,8 @@ def _gap(row: Row) -> int:
 def _gone(facts: Facts) -> tuple[int, int]:
     """How many offsets up to the last record of each partition hold none any more, and how many there are. The cleaner takes the oldest
     records first, so that counting from the first one that is left would flatter the log."""
+    if not facts.whole:
+        return 0, 0
     held = [row for row in facts.partitions if row["records"]]
     all_ = sum(row["last_offset"] + 1 for row in held)
     return all_ - sum(row["records"] for row in held), all_
@@ -386,6 +487,8 @@ def _gone(facts: Facts) -> tuple[int, int]:
 
 def compaction(facts: Facts) -> list[str]:
     """What the log does not hold any more, and what of this report suffers from it."""
+    if not facts.whole:
+        return [f"Looked at were {facts.scope} alone: what the cleaner took can't be told from what was not asked for."]
     held = [row for row in facts.partitions if row["records"]]
     holed = [row for row in held if _gap(row) > 0]
     begun = [row for row in held if row["first_offset"] > 0]
@@ -428,7 +531,10 @@ def text(found: Iterable[Finding]) -> str:
     lines = []
     for one in found:
         at = "" if one.at_ms is None else f"{date(one.at_ms)} {clock(one.at_ms)}  "
-        lines.append(f"{at}{one.text}")
+        unsure = "" if one.certainty == "certain" else f" ({one.certainty})"
+        lines.append(f"{at}{one.text}{unsure}")
         if one.advice:
             lines.append(f"    {one.advice}")
+        if one.records or one.lines:
+            lines.append(f"    Shown by {one.evidence()}.")
     return "\n".join(lines) + "\n"

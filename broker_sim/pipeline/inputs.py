@@ -1,18 +1,24 @@
 """What a run reads: which folder, which journal, under which name; refused in one line before Spark starts where there is nothing.
 
 Rules:
-1. A journal that nobody named is looked for in the input folder, in `journal` below it and in `journal` beside it.
+1. A journal that nobody named is looked for in the input folder, in `journal` below it and in `journal` beside it. Where it can't be
+   read, and there is a log, it is passed over and told as `skipped`; one that was named is refused.
 2. A run's name is part of paths: letters, digits, `.`, `_` and `-`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from broker_sim.common.text import UsageError
 from broker_sim.pipeline import files, journal_files
+from broker_sim.pipeline.lines import reading
+from broker_sim.pipeline.lines.reading import LineFile
 from broker_sim.pipeline.segments import OFFSETS_TOPIC, log_partition_of, segments_of
+from broker_sim.pipeline.share_logs import SHARE_TOPIC
+from broker_sim.pipeline.transaction_logs import STATE_TOPIC
 
 __all__ = ["Inputs", "find", "run_name"]
 
@@ -23,7 +29,9 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 @dataclass(frozen=True)
 class Inputs:
     """``log``: a log directory with folders of `__consumer_offsets`, or None; ``journal``: a journal's path, or None;
-    ``size``: bytes of both; ``sizes``: (log partition, bytes of its segments)."""
+    ``size``: bytes of all; ``sizes``: (log partition, bytes of its segments); ``lines``: brokers' and clients' logs;
+    ``states``: folders of `__transaction_state`; ``shares``: of `__share_group_state`; ``unread``: (file or folder, why) of what was
+    found and passed over."""
 
     run_id: str
     log: str | None
@@ -31,35 +39,65 @@ class Inputs:
     folders: tuple[str, ...] = ()
     size: int = 0
     sizes: tuple[tuple[int, int], ...] = ()
+    lines: tuple[LineFile, ...] = ()
+    states: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
 
-def find(directory: str | None, journal: str | None, run_id: str | None, *, look: bool = True) -> Inputs:
+def find(
+    directory: str | None,
+    journal: str | None,
+    run_id: str | None,
+    *,
+    look: bool = True,
+    broker_logs: Iterable[str] = (),
+    client_logs: Iterable[str] = (),
+) -> Inputs:
     """What there is to read. Raises UsageError."""
     if directory is None and journal is None:
         raise UsageError("nothing to read: tell --input DIR or --journal PATH")
+    lines = (*reading.find(broker_logs, "broker"), *reading.find(client_logs, "client"))
     if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
         raise UsageError(f"--run-id {run_id!r}: letters, digits, '.', '_' and '-' make a name")
     found: tuple[str, ...] = ()
+    unread: list[tuple[str, str]] = []
     if directory is not None:
         found = _log_folders(directory)
         if journal is None and look:
             journal = _beside(directory)
+            if journal is not None and found:
+                try:
+                    journal_files.whole([journal])
+                except UsageError as error:
+                    unread.append((everywhere(journal), str(error)))
+                    journal = None
         if not found and journal is None:
             raise UsageError(
                 f"--input {directory}: no folder {OFFSETS_TOPIC}-N is in it, and no journal in or beside it; a data directory of "
                 "broker-sim or a copy of a Kafka broker's log directory has them"
             )
+    lines = tuple(replace(one, path=everywhere(one.path)) for one in lines)
     kept_files = journal_files.find([journal]) if journal is not None else []
     if journal is not None and not kept_files:
         raise UsageError(f"--journal {journal}: no journal file is in it")
     sizes = [
         ((log_partition_of(folder) or ("", -1))[1], sum(one.size for one in segments_of(folder))) for folder in found
     ]
-    size = sum(one.size for one in kept_files) + sum(each for _, each in sizes)
+    size = sum(one.size for one in kept_files) + sum(one.size for one in lines) + sum(each for _, each in sizes)
     log = everywhere(directory) if directory is not None and found else None
     kept = None if journal is None else everywhere(journal)
     return Inputs(
-        run_name(run_id, directory or journal or ""), log, kept, tuple(map(everywhere, found)), size, tuple(sizes)
+        run_name(run_id, directory or journal or ""),
+        log,
+        kept,
+        tuple(map(everywhere, found)),
+        size,
+        tuple(sizes),
+        lines,
+        _folders_of(STATE_TOPIC, directory) if log is not None and directory is not None else (),
+        _folders_of(SHARE_TOPIC, directory) if log is not None and directory is not None else (),
+        tuple(unread),
     )
 
 
@@ -87,6 +125,15 @@ def _log_folders(directory: str) -> tuple[str, ...]:
         files.inside(directory, one.name)
         for one in files.listing(directory)
         if one.is_dir and (log_partition_of(one.name) or ("", 0))[0] == OFFSETS_TOPIC
+    )
+
+
+def _folders_of(topic: str, directory: str) -> tuple[str, ...]:
+    """The folders of another coordinator's topic beside those of `__consumer_offsets`."""
+    return tuple(
+        everywhere(files.inside(directory, one.name))
+        for one in files.listing(directory)
+        if one.is_dir and (log_partition_of(one.name) or ("", 0))[0] == topic
     )
 
 

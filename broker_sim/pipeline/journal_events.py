@@ -23,12 +23,13 @@ from broker_sim.explain.events import Call, Snapshot, items, names_in, number, t
 from broker_sim.explain.model import History
 from broker_sim.journal.vocabulary import ALWAYS
 from broker_sim.journal.vocabulary import EVENTS as KINDS
+from broker_sim.pipeline.journal_files import Range, lines
 from broker_sim.pipeline.schemas import Table
 from broker_sim.pipeline.tables.events import EVENTS
 from kafka_wire.api_keys import API_NAMES
 from kafka_wire.errors import Err
 
-__all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_of", "skipped_row"]
+__all__ = ["Line", "Row", "Where", "batches", "row_of", "rows_in", "rows_of", "skipped_row"]
 
 BATCH_ROWS = 8192
 """Rows of an Arrow batch."""
@@ -61,6 +62,22 @@ Line = tuple[int, bytes, bool]
 
 
 # ------------------------------------------------------------------------------------------------ lines to batches
+
+
+def rows_in(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
+    """The rows of ranges of files; what can't be read of them is rows, too."""
+    for one in ranges:
+        where = Where(one.file.run_id, one.file.journal, one.file.name, body)
+        if one.refused:
+            yield skipped_row(where, one.start or None, one.end - one.start, one.refused)
+            continue
+        read_to = one.start
+        try:
+            for row in rows_of(lines(one), where):
+                read_to = row["position"]
+                yield row
+        except OSError as error:
+            yield skipped_row(where, read_to, one.end - read_to, f"can't be read: {error.strerror or error}")
 
 
 def rows_of(lines: Iterable[Line], where: Where) -> Iterator[Row]:

@@ -30,9 +30,11 @@ __all__ = [
     "complete_to",
     "find",
     "lines",
+    "lines_of",
     "number_journals",
     "refusal",
     "tasks",
+    "whole",
 ]
 
 
@@ -205,6 +207,27 @@ def refusal(file: JournalFile) -> str:
     if b"\n" not in head:
         return "" if len(head) < _HEAD else f"no journal: no line ends within {_HEAD >> 20} MiB"
     return "no journal: none of its first lines is an event, a JSON object with seq, ts_ms and event"
+
+
+def whole(names: Iterable[str], run_id: str | None = None) -> list[Range]:
+    """All of every journal file below these names. Raises JournalUnreadable where none is one."""
+    names = list(names)
+    files = number_journals(find(names, run_id))
+    if not files:
+        raise JournalUnreadable(f"{', '.join(names)}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)")
+    found = [Range(file, 0, file.size, refused=refusal(file)) for file in files]
+    if all(one.refused for one in found):
+        more = f", and {len(found) - 1} more files like it" if len(found) > 1 else ""
+        raise JournalUnreadable(f"{found[0].file.path} is {found[0].refused}{more}")
+    return found
+
+
+def lines_of(name: str) -> Iterator[bytes]:
+    """Every line of the journal there, without its end. Raises JournalUnreadable, OSError."""
+    for piece in whole([name]):
+        if not piece.refused:
+            for _, line, _ in lines(piece):
+                yield line
 
 
 def complete_to(file: JournalFile, start: int, most: int | None = None) -> int:

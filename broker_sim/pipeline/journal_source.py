@@ -26,7 +26,7 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,17 +34,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.pipeline.files import base_name, names_of, parent
-from broker_sim.pipeline.journal_events import Row, Where, batches, rows_of, skipped_row
+from broker_sim.pipeline.journal_events import batches, rows_in
 from broker_sim.pipeline.journal_files import (
     JournalFile,
-    JournalUnreadable,
     Range,
     complete_to,
     find,
-    lines,
     number_journals,
     refusal,
     tasks,
+    whole,
 )
 from broker_sim.pipeline.offsets_source import TASKS
 from broker_sim.pipeline.schemas import SKIPPED
@@ -170,22 +169,14 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Ranges)
         body = self.options.body and "body" in self.names
-        return batches(_rows(partition.ranges, body), EVENTS.only(self.names))
+        return batches(rows_in(partition.ranges, body), EVENTS.only(self.names))
 
 
 class JournalReader(_Reading, DataSourceReader):
     """A batch."""
 
     def partitions(self) -> list[Ranges]:
-        files = number_journals(self.options.files())
-        if not files:
-            where = ", ".join(self.options.paths)
-            raise JournalUnreadable(f"{where}: no journal files (journal-000001.ndjson, or *.ndjson, *.jsonl)")
-        whole = [Range(file, 0, file.size, refused=refusal(file)) for file in files]
-        if all(one.refused for one in whole):
-            more = f", and {len(whole) - 1} more files like it" if len(whole) > 1 else ""
-            raise JournalUnreadable(f"{whole[0].file.path} is {whole[0].refused}{more}")
-        return [Ranges(task) for task in tasks(whole, self.options.tasks)]
+        return [Ranges(task) for task in tasks(whole(self.options.paths, self.options.run_id), self.options.tasks)]
 
 
 class SkippedReader(JournalReader):
@@ -196,7 +187,7 @@ class SkippedReader(JournalReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Ranges)
-        for row in _rows(partition.ranges, body=False):
+        for row in rows_in(partition.ranges, body=False):
             if row["type"] == "skipped":
                 yield row["run_id"], row["file"], row["position"], row["bytes"], row["text"]
 
@@ -272,19 +263,3 @@ class JournalStream(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
 
 def _nowhere() -> Offsets:
     return {"positions": {}, "journals": {}}
-
-
-def _rows(ranges: Iterable[Range], body: bool) -> Iterator[Row]:
-    """The rows of a task."""
-    for one in ranges:
-        where = Where(one.file.run_id, one.file.journal, one.file.name, body)
-        if one.refused:
-            yield skipped_row(where, one.start or None, one.end - one.start, one.refused)
-            continue
-        read_to = one.start
-        try:
-            for row in rows_of(lines(one), where):
-                read_to = row["position"]
-                yield row
-        except OSError as error:
-            yield skipped_row(where, read_to, one.end - read_to, f"can't be read: {error.strerror or error}")

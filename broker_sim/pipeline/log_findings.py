@@ -20,24 +20,26 @@ from broker_sim.common.text import duration_text
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
-from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, when, who
+from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
 
-__all__ = ["ABOUT_GENERATIONS"]
+__all__ = ["ABOUT_GENERATIONS", "is_orderly"]
 
 AGAIN = 2
 """Who comes more often than that in such a time does not just restart."""
 
 
 def _since(row: Row) -> int | None:
-    """When a generation's window closed, else when its record was written."""
-    closed_ms: int | None = row["closed_ms"]
-    return row["ended_ms"] if closed_ms is None else closed_ms
+    """When a generation's window closed, else when it opened, else when its record was written."""
+    for name in ("closed_ms", "started_ms", "ended_ms"):
+        if row.get(name) is not None:
+            return int(row[name])
+    return None
 
 
 def _generations(facts: Facts) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each group that the log alone tells, and that have a time, in the order of their generations."""
     for group, rows in by_group(facts.rebalances):
-        found = [row for row in rows if row["source"] == "log" and _since(row) is not None]
+        found = [row for row in rows if row["source"] in ("log", "broker log") and _since(row) is not None]
         if found:
             yield group, sorted(found, key=lambda row: (_at(row), row["generation"] or 0))
 
@@ -50,7 +52,23 @@ def _at(row: Row) -> int:
 
 def _begun(rows: list[Row]) -> int:
     """How many generations these are, with those before each that left no record; those before the first one belong to no run."""
-    return len(rows) + sum(row["missing_before"] or 0 for row in rows[1:])
+    if not any(row["source"] == "broker log" for row in rows):
+        return len(rows) + sum(row["missing_before"] or 0 for row in rows[1:])
+    # brokers' lines tell of some that left no record
+    numbers = {_number(row) for row in rows}
+    for row in rows[1:]:
+        numbers |= {_number(row) - back for back in range(1, (row["missing_before"] or 0) + 1)}
+    return len(numbers)
+
+
+def _number(row: Row) -> int:
+    """Its generation, or the one that it would have become."""
+    return int(row["generation"] if row["generation"] is not None else (row["generation_before"] or 0) + 1)
+
+
+def _unstored(rows: list[Row]) -> int:
+    """How many of them left no record."""
+    return _begun(rows) - len([row for row in rows if row["source"] == "log"])
 
 
 def _runs(rows: list[Row]) -> Iterator[list[Row]]:
@@ -68,14 +86,14 @@ def _storms(facts: Facts) -> Iterable[Finding]:
     """Groups that went from generation to generation."""
     for group, rows in _generations(facts):
         for run in _runs(rows):
-            unstored = sum(row["missing_before"] or 0 for row in run[1:])
+            unstored = _unstored(run)
             came, went = _moves(run, came=True), _moves(run, came=False)
             begun, lasted_ms = _begun(run), _at(run[-1]) - _at(run[0])
             words = f"{group} had {count(begun, 'generation')} within {duration_text(lasted_ms)} from {when(_at(run[0]))} on"
             if unstored:
                 words += f", {unstored} of them without a record: begun again before they were Stable, or taken by compaction"
-            words += _told_moves(came, went)
-            orderly = _is_orderly(run, came, went) and unstored * 2 < begun
+            words += _told_moves(came, went) + _told_causes(run)
+            orderly = is_orderly(run) and unstored * 2 < begun
             yield Finding(
                 "storm",
                 "note" if orderly else "bad" if unstored * 2 >= begun else "warn",
@@ -83,11 +101,38 @@ def _storms(facts: Facts) -> Iterable[Finding]:
                 f"{words}.",
                 "So a restart or a scale-out one by one looks: start members together, or give them group.instance.id."
                 if orderly
-                else "The log does not say why members go: look in their logs for sessions and max.poll.interval.ms that ran out.",
+                else _WHY_THEY_GO
+                if not any(row["started_ms"] is not None for row in run)
+                else "Look at the members that come and go: what ends them, and how soon they are started again.",
                 group,
-                None,
+                run[0]["coordinator_partition"],
                 _at(run[0]),
+                _at(run[-1]),
+                "certain",
+                records_of(run),
+                tuple(line for row in run for line in (row.get("evidence_lines") or ())[:1]),
             )
+
+
+_WHY_THEY_GO = (
+    "The log does not say why members go: look in their logs for sessions and max.poll.interval.ms that ran out."
+)
+_CAUSES = {
+    "leave": "members that left",
+    "session timeout": "sessions that ran out",
+    "poll timeout": "polls that came too late",
+    "sync failed": "assignments that were not stored or not asked for",
+}
+
+
+def _told_causes(run: list[Row]) -> str:
+    """What is known of why members went."""
+    known = Counter(row["cause"] for row in run if row.get("cause_certainty") and row["cause"] in _CAUSES)
+    return (
+        f"; of those that began as members went {named(f'{number} by {_CAUSES[cause]}' for cause, number in known.most_common())}"
+        if known
+        else ""
+    )
 
 
 def _moves(run: list[Row], *, came: bool) -> Counter[str]:
@@ -119,8 +164,9 @@ def _told_moves(came: Counter[str], went: Counter[str]) -> str:
     return "".join(said)
 
 
-def _is_orderly(run: list[Row], came: Counter[str], went: Counter[str]) -> bool:
-    """Whether members only came, or each went and came back once or twice."""
+def is_orderly(run: list[Row]) -> bool:
+    """Whether members only came, or each went and came back once or twice, in these rebalances."""
+    came, went = _moves(run, came=True), _moves(run, came=False)
     size = max((row["size_after"] or 0) for row in run)
     if len(came) <= 1 < size:  # all of one name
         return came.total() <= AGAIN * size and went.total() <= AGAIN * size
@@ -130,18 +176,63 @@ def _is_orderly(run: list[Row], came: Counter[str], went: Counter[str]) -> bool:
 def _late(facts: Facts) -> Iterable[Finding]:
     """The generation of each group whose assignment came latest, where that is late."""
     for group, rows in _generations(facts):
-        late = [row for row in rows if (row["completing_ms"] or 0) >= LONG_MS]
+        late = [
+            row
+            for row in rows
+            if row.get("started_ms") is None and max(row["completing_ms"] or 0, row.get("waited_ms") or 0) >= LONG_MS
+        ]
         if not late:
             continue
-        row = max(late, key=lambda one: one["completing_ms"])
+        row = max(late, key=lambda one: max(one["completing_ms"] or 0, one.get("waited_ms") or 0))
+        if (row.get("waited_ms") or 0) > (row["completing_ms"] or 0):
+            yield _waited(group, row)
+            continue
         words = (
             f"{group} took at least {duration_text(row['completing_ms'])} to rebalance at {when(_at(row))}: so long it was from the"
             f" end of the join window until generation {row['generation']} was stored"
         )
         more = f" {count(len(late) - 1, 'other')} took long, too." if len(late) > 1 else ""
         yield Finding(
-            "slow", "warn", 100 + row["completing_ms"] / 1000, f"{words}.{more}", LATE_ASSIGNMENT, group, None, _at(row)
+            "slow",
+            "warn",
+            100 + row["completing_ms"] / 1000,
+            f"{words}.{more}",
+            LATE_ASSIGNMENT,
+            group,
+            row["coordinator_partition"],
+            _at(row),
+            row["ended_ms"],
+            "certain",
+            records_of([row]),
         )
+
+
+def _waited(group: str, row: Row) -> Finding:
+    """A rebalance that waited for a member, as commits show it."""
+    ms = row["waited_ms"]
+    words = (
+        f"{group} took some {duration_text(ms)} to rebalance until {when(_at(row))}: so long members that commit regularly had"
+        f" committed"
+        f" nothing when generation {row['generation']} began; {named(row['waited_for'] or ())} committed last"
+    )
+    advice = (
+        "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
+    )
+    began_ms = _at(row) - ms
+    partition = row["coordinator_partition"]
+    return Finding(
+        "slow",
+        "warn",
+        100 + ms / 1000,
+        f"{words}.",
+        advice,
+        group,
+        partition,
+        began_ms,
+        _at(row),
+        "likely",
+        records_of([row]),
+    )
 
 
 def _gone(facts: Facts) -> Iterable[Finding]:
@@ -153,11 +244,22 @@ def _gone(facts: Facts) -> Iterable[Finding]:
         for at, row in enumerate(rows):
             went = _moves([row], came=False)
             back = _moves(rows[at:], came=True)
-            if row["cause"] != "gone" or not row["size_after"] or any(name in back for name in went):
+            if row["cause"] not in ("gone", "leave") or not row["size_after"] or any(name in back for name in went):
                 continue
-            words = f"{who(row)} left {group} or fell silent by {when(_at(row))}, and did not come back; {row['size_after']} stayed"
-            advice = "The log does not say which: a leave is at once, a lost session costs its timeout."
-            yield Finding("gone", "note", 72, f"{words}.", advice, group, None, _at(row))
+            left = row["cause"] == "leave"
+            words = (
+                f"{who(row)} left {group}{'' if left else ' or fell silent'} by {when(_at(row))}, and did not come back;"
+                f" {row['size_after']} stayed"
+            )
+            advice = (
+                "It left in order."
+                if left
+                else "The log does not say which: a leave is at once, a lost session costs its timeout."
+            )
+            partition = row["coordinator_partition"]
+            yield Finding(
+                "gone", "note", 72, f"{words}.", advice, group, partition, _at(row), None, "certain", records_of([row])
+            )
 
 
 ABOUT_GENERATIONS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_storms, _late, _gone)

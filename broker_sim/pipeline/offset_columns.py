@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy
 import pyarrow
 
-from broker_sim.pipeline.offset_records import FARTHEST_MS, Row, row_of
+from broker_sim.pipeline.offset_records import FARTHEST_MS, Row, row_of, topic_id_text
 from broker_sim.pipeline.record_places import Array, Piece, headers_at, payload_of, places_of, varints
 from broker_sim.pipeline.schemas import KINDS, OFFSET_LOG, Table
 from kafka_wire import compression
@@ -40,6 +40,9 @@ COMMIT, COMMIT_TOMBSTONE, TXN_COMMIT, TXN_ABORT = (
 )
 _OTHER = -1  # a record for offset_records
 _KINDS = pyarrow.array(KINDS)
+_TOPIC_ID_TAG = numpy.array([1, 0, 16], numpy.uint8)
+"""Behind a commit's timestamp where the topic's id follows: one tagged field, the first there is, of 16 bytes."""
+_TOPIC_ID_BYTES = 16
 _MOMENTS = ("record_ts", "commit_ts", "state_ts")
 
 
@@ -248,6 +251,7 @@ class _Rows:
         self.key_version, self.value_version = zero.copy(), zero.copy()
         self.group_size, self.topic_size = zero.copy(), zero.copy()
         self.partition, self.metadata, self.metadata_size, self.numbers = (zero.copy() for _ in range(4))
+        self.topic_id = zero.copy()  # where it stands, 0 for a commit without one
         control = (self.headers["attributes"][self.batch] & CONTROL_BIT) != 0
         has_key = ~self.odd & (self.key_size >= 4) & ((self.value_size < 0) | (self.value_size >= 2))
         who = numpy.flatnonzero(has_key)
@@ -292,13 +296,17 @@ class _Rows:
             high = self.whole[text[two] + 1].astype(numpy.int64)
             length[two] = numpy.where(high < 128, ((length[two] + 1) & 127 | high << 7) - 1, -1)
             begin[two] += 1
-        rest = numpy.where(compact, 9, numpy.where(version == 1, 16, 8))
-        good = (length >= 0) & (begin + length + rest == value + size)
-        tags = numpy.where(compact & good, value + size - 1, 0)
-        good &= ~compact | (self.whole[tags] == 0)  # a commit with a topic id is not usual, yet
+        behind = value + size - (begin + length) - numpy.where(version == 1, 16, 8)  # the timestamps
+        named = compact & (length >= 0) & (behind == _TOPIC_ID_TAG.size + _TOPIC_ID_BYTES)
+        good = (length >= 0) & ((behind == numpy.where(compact, 1, 0)) | named)
+        tags = numpy.where(compact & good, value + size - behind, 0)
+        good &= ~compact | (self.whole[tags] == numpy.where(named, _TOPIC_ID_TAG[0], 0))
+        for at in range(1, _TOPIC_ID_TAG.size):
+            good &= ~named | (self.whole[numpy.where(named, tags + at, 0)] == _TOPIC_ID_TAG[at])
         who = who[good]
         self.metadata[who], self.metadata_size[who] = begin[good], length[good]
         self.numbers[who] = begin[good] + length[good]
+        self.topic_id[who] = numpy.where(named, tags + _TOPIC_ID_TAG.size, 0)[good]
         self.kind[who] = COMMIT
 
     # -------------------------------------------------------------------------------------------- columns
@@ -377,6 +385,19 @@ class _Columns:
 
     def _metadata(self) -> Any:
         return self._text(self.rows.metadata, self.rows.metadata_size, self.is_commit)
+
+    def _topic_id(self) -> Any:
+        named = self.rows.topic_id > 0
+        if not named.any():
+            return pyarrow.nulls(self.size, pyarrow.string())
+        at = self.rows.topic_id[named]
+        ids, which = numpy.unique(
+            self.rows.whole[at[:, None] + numpy.arange(_TOPIC_ID_BYTES)], axis=0, return_inverse=True
+        )
+        texts = pyarrow.array([topic_id_text(one.tobytes()) for one in ids], pyarrow.string())
+        index = numpy.zeros(self.size, numpy.int64)
+        index[named] = which.reshape(-1)
+        return texts.take(pyarrow.array(index, mask=~named))
 
     def _partition(self) -> Any:
         return pyarrow.array(self.rows.partition.astype(numpy.int32), mask=~self.has_key)

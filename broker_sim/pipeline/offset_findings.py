@@ -13,6 +13,8 @@ from broker_sim.pipeline.phrases import when
 
 __all__ = ["ABOUT_OFFSETS"]
 
+NEAR_MS = 5000
+"""So far may a client's line and a commit be apart."""
 LAGS = 100
 """Lags below that are not worth a sentence."""
 
@@ -33,6 +35,13 @@ _BACK = {
         "The new owner went on from an older offset than the last commit: the old one committed late, or a commit failed. Commit in"
         " onPartitionsRevoked, and make processing bear repetition.",
     ),
+    "truncated": (
+        "bad",
+        "went back as the topic's log was cut",
+        "Another leader was elected that did not have these records (unclean.leader.election.enable, or a disk that was lost):"
+        " they are gone,"
+        " and others stand at their offsets.",
+    ),
     "rewind": (
         "warn",
         "went back within a generation",
@@ -52,7 +61,10 @@ _CLEANED = (
 
 def _regressions(facts: Facts) -> Iterable[Finding]:
     kinds: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
+    reset = {row["group"] for row in facts.resets}
     for row in facts.regressions:
+        if row["how"] == "reset" and row["group"] in reset:
+            continue  # told with what went forward
         kinds[row["group"], row["how"]].append(row)
     for (group, how), rows in kinds.items():
         severity, what, advice = _BACK.get(how, _BACK[None])
@@ -64,13 +76,64 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
         words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
         if how == "rebalance":
             words += f", as generation {worst['to_generation']} followed {worst['from_generation']}"
-        words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
+        good = _made_good(worst)
+        if good:
+            words += (
+                f"; the next commit, {duration_text(worst['next_ms'] - worst['at_ms'])} later, was at {worst['next_offset']:,}"
+                f" again"
+            )
+            advice = _ONCE if how in ("rebalance", "rewind") else advice
+        else:
+            words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
+        said = _said(facts, group, rows)
+        if said:
+            words += f"; {_SAID[said[0]['what']]}"
         if len(rows) > 1:
             words += f". It did so {times(len(rows))} ({count(total, 'record')} in all)"
         weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
         yield Finding(
-            "regression", severity, weight, f"{words}.", advice, group, worst["log_partition"], worst["at_ms"]
+            "regression",
+            severity,
+            weight,
+            f"{words}.",
+            advice,
+            group,
+            worst["log_partition"],
+            worst["at_ms"],
+            max(row["at_ms"] for row in rows),
+            "certain" if said or how in ("reset", "deleted", "truncated") else "likely" if how else "possible",
+            tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_partition"] is not None),
+            tuple(f"{one['file']}:{one['line']}" for one in said),
         )
+
+
+_ONCE = (
+    "An older position was committed once, and the next commit made it good: a batch of before (asynchronous commits that overtake each"
+    " other, a commit that is retried), or a seek that was caught up at once. Whoever takes the partition in between reads again."
+)
+_SAID = {
+    "seek": "its client says that the application sought",
+    "reset": "its client says that it began anew by auto.offset.reset",
+    "truncated": "its client says that the log was cut",
+    "out of range": "its client says that its position was outside of the log",
+}
+
+
+def _made_good(row: Row) -> bool:
+    return row.get("next_offset") is not None and row["next_offset"] >= row["from_offset"]
+
+
+def _said(facts: Facts, group: str, rows: Iterable[Row]) -> list[Row]:
+    """What clients of the group said of it: lines about these partitions, between the commit before and a little after the fall."""
+    found = []
+    for row in rows:
+        since_ms = row["before_ms"] if row.get("before_ms") is not None else row["at_ms"]
+        for one in facts.marks:
+            same = one["topic"] == row["topic"] and one["partition"] == row["partition"] and one["group"] == group
+            near = since_ms - NEAR_MS <= one["ts_ms"] <= row["at_ms"] + NEAR_MS
+            if one["what"] in _SAID and same and near and one not in found:
+                found.append(one)
+    return found
 
 
 def _whole(facts: Facts, log_partition: int | None) -> bool:
@@ -97,7 +160,10 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
         )
         words = f"{group} lost its committed {'offset' if row['offsets'] == 1 else 'offsets'} {where} at {when(row['at_ms'])}"
         idle = None if row["idle_ms"] is None else duration_text(row["idle_ms"])
-        if row["how"] == "expired":
+        said = _deletion(facts, row)
+        if said is not None:
+            words += f": {_DELETED[said['what']]}" + (f", {idle} after the last commit" if idle is not None else "")
+        elif row["how"] == "expired":
             words += f": nothing was committed for {idle}, and by default offsets expire after 7 days"
         elif idle is not None:
             words += f", {idle} after the last commit: deleted, with their topic or by hand, or kept for less than 7 days here"
@@ -122,7 +188,34 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
             group,
             row["log_partition"],
             row["at_ms"],
+            None,
+            "certain",
+            ((row["log_partition"], row["first_offset"]),) if row.get("first_offset") is not None else (),
+            () if said is None else (f"{said['file']}:{said['line']}",),
         )
+
+
+_DELETED = {
+    "deleted": "the group was deleted on demand",
+    "offsets deleted": "they were deleted on demand",
+    "expired": "the broker says that they expired, or that their topic was deleted",
+}
+
+
+def _deletion(facts: Facts, row: Row) -> Row | None:
+    """The broker's line about a deletion: of the group by name, or of that offsets partition at that time."""
+    for one in facts.marks:
+        if one["what"] not in _DELETED or abs(one["ts_ms"] - row["at_ms"]) > NEAR_MS:
+            continue
+        if one["what"] == "deleted":
+            if row["group"] in [name.strip() for name in (one["detail"] or "").split(",")]:
+                return one
+        elif one["what"] == "offsets deleted":
+            if one["group"] == row["group"]:
+                return one
+        elif one["partition"] == row["log_partition"]:
+            return one
+    return None
 
 
 def _duplicates(facts: Facts) -> Iterable[Finding]:
@@ -182,6 +275,10 @@ def _lag(facts: Facts) -> Iterable[Finding]:
             and known[-1]["window_start_ms"] > last["window_start_ms"]
             and last["lag"] < now
         ):
+            ended = _ended(facts, group, last)
+            if ended is not None:
+                yield ended
+                continue
             words = (
                 f"{group} committed for the last time at {when(last['window_start_ms'])}, while its logs grew: from a lag of "
                 f"{last['lag'] or 0:,} to {now:,} at the end{left}"
@@ -215,6 +312,35 @@ def _lag(facts: Facts) -> Iterable[Finding]:
             )
             words += f" at the end{left}"
             yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
+
+
+def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
+    """Of a group whose members are gone: that its lag is what nobody reads, and no sign of trouble if they left in order."""
+    state = facts.states.get(group)
+    if state is None or state["state"] not in ("empty", "ended"):
+        return None
+    crashed = next(
+        (
+            row
+            for row in facts.rebalances
+            if row["group"] == group and row["size_after"] == 0 and row["cause"] in ("session timeout", "poll timeout")
+        ),
+        None,
+    )
+    since = f" since {when(state['state_since_ms'])}" if state["state_since_ms"] is not None else ""
+    words = f"{group} has no members{since}; what is written since then ({known_lag(facts, group):,} records at the end) nobody reads"
+    at = (group, state["log_partition"], state["state_since_ms"] or last["window_start_ms"])
+    records = () if state["state_offset"] is None else ((state["log_partition"], state["state_offset"]),)
+    if crashed is not None and state["state"] == "empty":
+        advice = "Its last member fell silent, and was not started again."
+        return Finding("lag", "bad", 300, f"{words}.", advice, *at, None, "certain", records)
+    advice = "Its members left in order; was that meant? Its offsets expire after offsets.retention.minutes."
+    return Finding("lag", "note", 52, f"{words}.", advice, *at, None, "certain", records)
+
+
+def known_lag(facts: Facts, group: str) -> int:
+    """The last lag of a group that is known."""
+    return next((int(row["lag"]) for row in reversed(facts.lag.get(group, ())) if row["lag"] is not None), 0)
 
 
 ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_regressions, _deletions, _duplicates, _lag)

@@ -104,7 +104,7 @@ def _commit(key: OffsetCommitKey, value: OffsetCommitValue | None, version: int)
         "metadata": value.metadata,
         "commit_ts_ms": value.commit_timestamp,
         "expire_ts_ms": value.expire_timestamp if version == 1 else None,
-        "topic_id": None if value.topic_id == _NO_ID else _uuid_text(value.topic_id),
+        "topic_id": topic_id_text(value.topic_id),
     }
 
 
@@ -166,10 +166,15 @@ def _newer(row: Row, key: Any, value: Any) -> Row:
 
 
 def _plain(value: Any, name: str = "") -> Any:
-    """A message as JSON has it, its fields named as in Kafka's schemas."""
+    """A message as JSON has it, its fields named as in Kafka's schemas; tagged ones unless they are at their default."""
     if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {_camel(name): _plain(getattr(value, name), name) for name in names}
+        tagged = {name for name, spec in getattr(value, "__fields__", ()) if spec.tag is not None}
+        rows = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return {
+            _camel(field.name): _plain(one, field.name)
+            for field, one in rows
+            if field.name not in tagged or one != _default(field)
+        }
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, bytes):
@@ -177,9 +182,18 @@ def _plain(value: Any, name: str = "") -> Any:
     return value
 
 
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
+
+
+def topic_id_text(raw: bytes) -> str | None:
+    """The id of a commit's topic; None for zeros."""
+    return None if raw == _NO_ID else _uuid_text(raw)
 
 
 def _uuid_text(raw: bytes) -> str:

@@ -9,7 +9,18 @@ from broker_sim.common.text import clock, date
 from broker_sim.explain.phrases import joined
 from broker_sim.pipeline.facts import Row
 
-__all__ = ["LATE_ASSIGNMENT", "cause", "ended", "named", "on_its_day", "short_member", "when", "who"]
+__all__ = [
+    "LATE_ASSIGNMENT",
+    "at_of",
+    "cause",
+    "ended",
+    "named",
+    "on_its_day",
+    "records_of",
+    "short_member",
+    "when",
+    "who",
+]
 
 LATE_ASSIGNMENT = (
     "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
@@ -23,6 +34,7 @@ _WHY = {
     "leave": "{who} left",
     "gone": "{who} left or fell silent",
     "rejoin": "{who} joined again",
+    "poll timeout": "{who} did not poll in time, and left",
     "session timeout": "the session of {who} ran out",
     "metadata change": "{who} came with another subscription, or its topics changed",
     "load": "the coordinator loaded the group",
@@ -71,6 +83,23 @@ def cause(row: Row) -> str:
             return f"the assignment could not be stored{error}"
         return f"{who(row)} owed a SyncGroup for too long{error}"
     return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row))
+
+
+def at_of(row: Row) -> int | None:
+    """When a rebalance began, or the first moment of it that is known."""
+    for name in ("started_ms", "closed_ms", "ended_ms"):
+        if row[name] is not None:
+            return int(row[name])
+    return None
+
+
+def records_of(rows: Iterable[Row]) -> tuple[tuple[int, int], ...]:
+    """(partition of `__consumer_offsets`, offset) of the records that tell of rebalances."""
+    return tuple(
+        (row["coordinator_partition"], row["log_offset"])
+        for row in rows
+        if row.get("log_offset") is not None and row["coordinator_partition"] is not None
+    )
 
 
 def ended(row: Row) -> str:

@@ -2,7 +2,8 @@
 
 Rules:
 1. What a rebalance is, and what a log alone can tell of it, say `broker_sim.explain.rebalances` and `generations`; here are columns.
-2. What the journal tells of a generation is not told by the log again.
+2. What the journal tells of a generation is not told by the log again, nor what a record tells by a broker's line: that adds when the
+   window opened, and why (`log_causes`). A rebalance that left no record is told by its lines alone.
 3. A group is not held in memory, its rebalances are.
 """
 
@@ -17,6 +18,17 @@ from typing import Any
 from broker_sim.explain.events import Snapshot
 from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, Cause, Phases, Rebalances, Step
+from broker_sim.pipeline.log_causes import (
+    CERTAIN,
+    LIKELY,
+    Window,
+    Windows,
+    cause_of_reason,
+    departures,
+    poll_ran_out,
+    waiting,
+)
+from broker_sim.pipeline.modern_groups import ModernGroup
 
 __all__ = ["CAUSES", "rebalances_of"]
 
@@ -68,14 +80,25 @@ class _Account:
     def __init__(self) -> None:
         self.steps = Rebalances(_Told)
         self.records = Generations()
+        self.lines = Windows()
+        self.modern = ModernGroup()
         self.partition: int | None = None
+        self._seen: dict[str, list[int]] = {}
+        self._progress: dict[int, dict[str, list[int]]] = {}
         self._fresh = True
 
     def take(self, row: Row) -> None:
-        self.partition = row["coordinator_partition"]
+        if row["coordinator_partition"] is not None:
+            self.partition = row["coordinator_partition"]
+        what = row.get("what")
+        if what is not None and row.get("at") is not None:
+            self.lines.take(row)
+            return
+        if what is not None:
+            self.modern.take(row)
+            return
         if row["of_log"]:
-            members = tuple(_stored(one) for one in _parsed(row["members_after"]))
-            self.records.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members))
+            self._record(row)
             return
         step = _step(row, fresh=self._fresh)
         self._fresh = False
@@ -87,13 +110,64 @@ class _Account:
             elif turn == "ended":
                 rebalance.ending = step
 
+    def _record(self, row: Row) -> None:
+        """A classic group's record, with what was committed since the one before."""
+        self._seen |= {one["name"]: one["seen"] for one in _parsed(row.get("progress"))}
+        members = tuple(_stored(one) for one in _parsed(row["members_after"]))
+        found = len(self.records.found)
+        self.records.take(GroupRecord(row["ts_ms"], row["state_ms"], row["generation"], members, row.get("place")))
+        if len(self.records.found) > found:
+            self._progress[found] = dict(self._seen)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """What there is to tell."""
         known = {one.generation for one in self.steps.found}
         yield from map(_of_steps, self.steps.found)
-        for one in self.records.found:
-            if one.generation not in known:
-                yield {"coordinator_partition": self.partition, **_of_records(one)}
+        used: list[Window] = []
+        for number, one in enumerate(self.records.found):
+            if one.generation in known:
+                continue
+            row = {"coordinator_partition": self.partition, "kind": "classic", **_of_records(one)}
+            seen = self._progress.get(number, {})
+            self._committed(row, one, seen)
+            window = self.lines.of(one.generation, one.stored_ms)
+            if window is not None:
+                used.append(window)
+                silent = row["cause"] == "poll timeout" and row["who"]
+                row |= _of_window(window, row)
+                if silent and row["cause"] == "leave" and set(row["who"]) <= set(silent):
+                    # it left after it had been silent for just max.poll.interval.ms: aiokafka says no more than that
+                    row |= {"cause": "poll timeout", "cause_certainty": LIKELY}
+            yield self._polled(row)
+        for window in self.lines.found:
+            if not any(window is one for one in used) and window.old + 1 not in known:
+                yield self._polled({"coordinator_partition": self.partition, **_of_lines(window, self.lines.found)})
+        for row in self.modern.rows():
+            yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
+
+    def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """With a client's own word that it left as its application did not poll: its broker may not know."""
+        if row["cause"] in ("leave", "gone", "unknown"):
+            since_ms = row.get("started_ms") or row.get("started_after_ms")
+            said = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])
+            if said is not None:
+                lines = [*(row.get("evidence_lines") or ()), said]
+                row |= {"cause": "poll timeout", "cause_certainty": CERTAIN, "evidence_lines": lines}
+        return row
+
+    def _committed(self, row: dict[str, Any], one: Generation, seen: dict[str, list[int]]) -> None:
+        """What commits show of a generation's cause and of how long it took."""
+        told = departures(one, seen)
+        if told is not None:
+            cause, sure, who = told
+            came = one.old is not None and any(each.member not in {old.member for old in one.old} for each in one.new)
+            if one.change == "gone" or (came and cause != "leave"):
+                row |= {"cause": cause, "cause_certainty": sure, "who": who, "who_clients": _clients(one, who)}
+        elif one.change not in ("unknown", "gone"):
+            row["cause_certainty"] = CERTAIN
+        waited = waiting(one, seen)
+        if waited is not None:
+            row["waited_ms"], row["waited_for"] = waited
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -117,15 +191,23 @@ def _snapshot(state: str | None, generation: int | None, size: int | None, membe
 
 
 def _parsed(array: str | None) -> list[Any]:
-    """Of JSON. What is null in an object is not in it."""
+    """Of JSON. What is null in an object may be there or not, as the engine wrote it."""
     found: list[Any] = json.loads(array) if array else []
     return found
 
 
 def _stored(one: Row) -> StoredMember:
-    assigned = (f"{each['topic']}-{index}" for each in one.get("assigned", ()) for index in each.get("partitions", ()))
+    assigned = (
+        f"{each['topic']}-{index}" for each in one.get("assigned") or () for index in each.get("partitions") or ()
+    )
     return StoredMember(
-        one["member"], one.get("client_id"), one.get("instance"), tuple(one.get("topics", ())), tuple(assigned)
+        one["member"],
+        one.get("client_id"),
+        one.get("instance"),
+        tuple(one.get("topics") or ()),
+        tuple(assigned),
+        one.get("session_ms"),
+        one.get("rebalance_ms"),
     )
 
 
@@ -193,7 +275,75 @@ def _of_records(one: Generation) -> dict[str, Any]:
         "whole": one.whole,
         "missing_before": one.missing,
         "source": "log",
+        "log_offset": one.place,
+        "started_after_ms": one.before_stored_ms,
     }
+
+
+def _clients(one: Generation, who: Iterable[str]) -> list[str | None]:
+    clients = {member.member: member.client_id for member in (*one.new, *(one.old or ()))}
+    return [clients.get(name) for name in who]
+
+
+def _reason(window: Window) -> dict[str, Any]:
+    """Its cause, and whose it is."""
+    kind, who, error = cause_of_reason(window.reason)
+    if kind == "leave" and any(poll_ran_out(said) for said in window.said.values()):
+        kind = "poll timeout"
+    said = [text for text in window.said.values() if text and text != "not provided" and text not in window.reason]
+    detail = window.reason + (f"; client reason: {said[0]}" if said and "client reason" not in window.reason else "")
+    return {"cause": kind, "cause_detail": detail, "cause_certainty": CERTAIN, "who": who, "error": error}
+
+
+def _of_window(window: Window, row: Row) -> dict[str, Any]:
+    """What a broker's lines add to a generation's record."""
+    closed_ms = row["closed_ms"] if row["closed_ms"] is not None else window.closed_ms
+    told = _reason(window)
+    clients = dict(zip(row["who"] or (), row["who_clients"] or (), strict=False))
+    late = window.late or ([] if window.closed_ms is not None else None)
+    return {
+        **told,
+        "who_clients": [clients.get(name) or client_of(name) for name in told["who"]],
+        "started_ms": window.started_ms,
+        "preparing_ms": _lasted(window.started_ms, closed_ms),
+        "timed_out": late,
+        "evidence_lines": window.lines,
+    }
+
+
+def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
+    """A rebalance of which there is no record. It failed where another one began from its own generation, or from the one before it."""
+    after = [one for one in others if one.started_ms > window.started_ms]
+    following = min(after, key=lambda one: one.started_ms) if after else None
+    ended_ms: int | None = window.assigned_ms
+    end: str | None = "stable"
+    if window.emptied:
+        ended_ms, end = window.closed_ms, "empty"
+    elif window.assigned_ms is None:
+        ended_ms, end = (following.started_ms, "failed") if following is not None else (None, None)
+    told = _reason(window)
+    return {
+        **told,
+        "who_clients": [client_of(name) for name in told["who"]],
+        "generation": window.generation,
+        "generation_before": window.old,
+        "started_ms": window.started_ms,
+        "closed_ms": window.closed_ms,
+        "ended_ms": ended_ms,
+        "end": end,
+        "preparing_ms": _lasted(window.started_ms, window.closed_ms),
+        "completing_ms": None if window.emptied else _lasted(window.closed_ms, ended_ms),
+        "size_after": window.size,
+        "timed_out": window.late,
+        "whole": False,
+        "source": "broker log",
+        "evidence_lines": window.lines,
+    }
+
+
+def client_of(member: str) -> str:
+    """A member id is the client id, a hyphen and a UUID."""
+    return member[:-37] if len(member) > 37 and member[-37] == "-" else member
 
 
 def _lasted(from_ms: int | None, to_ms: int | None) -> int | None:

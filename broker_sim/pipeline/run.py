@@ -1,11 +1,13 @@
 """``broker-sim pipeline run``: from a data directory and a journal to Parquet tables, a report and findings.
 
 Rules:
-1. What is wrong with the arguments is told before Spark starts. The output folder is touched after that, and the input never.
+1. What is wrong with the arguments is told before an engine starts. The output folder is touched after that, and the input never.
 2. Each input is decoded once: what the sources give is written as Parquet first, and all that follows reads those columns again. So
    memory stays flat, and a table's lineage is short.
 3. A table is written before the report is drawn; an interrupted run leaves whole tables, and a marker by which it can be overwritten.
-4. Without a journal the journal's tables are empty, without a log the log's are made of what the journal knows (`journal_log`).
+4. Less than `LARGE` bytes of input are computed in this process, on DuckDB: Spark takes some ten seconds before it begins. What is
+   larger, or lies where Spark alone gets at it, goes to Spark. The tables are the same functions (`engine.py`).
+5. Without a journal the journal's tables are empty, without a log the log's are made of what the journal knows (`journal_log`).
 """
 
 from __future__ import annotations
@@ -19,27 +21,53 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.clock import stopwatch
+from broker_sim.common.text import UsageError, clock, date, visible
 from broker_sim.explain.phrases import count
+from broker_sim.pipeline import files, inputs
 from broker_sim.pipeline import findings as told
-from broker_sim.pipeline import inputs
+from broker_sim.pipeline.duck.frames import Frame
+from broker_sim.pipeline.duck.session import Session, is_installed, need_duckdb
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.journal_files import lines_of as journal_lines
+from broker_sim.pipeline.offset_logs import find_logs
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps, tasks_of
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.scope import ALL, Scope, pattern_of
+from broker_sim.pipeline.segments import Skipped
+from broker_sim.pipeline.share_logs import rows_of_shares
+from broker_sim.pipeline.tables import events as journal
 from broker_sim.pipeline.tables.coordinator_hotspots import COORDINATOR_HOTSPOTS, LOG_SIZES, coordinator_hotspots
 from broker_sim.pipeline.tables.lag import LAG, LOG_ENDS, journal_ends, lag, window_ms_for
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
+from broker_sim.pipeline.transaction_logs import rows_of_data, rows_of_journal, rows_of_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JobFailed", "Options", "Outcome", "Run", "at_work", "derived", "pipeline", "settings", "spark_s_reason"]
+__all__ = [
+    "JobFailed",
+    "Options",
+    "Outcome",
+    "Run",
+    "at_work",
+    "derived",
+    "derived_again",
+    "engine_for",
+    "pipeline",
+    "settings",
+    "spark_s_reason",
+]
 
 
 SMALL = 32 << 20
 """Bytes of input below which queries are not worth being compiled."""
 AT_ONCE = 2
-"""Tables that are made at the same time."""
+"""Tables that Spark makes at the same time."""
+LARGE = 256 << 20
+"""Bytes of input from which on Spark is the engine, unless somebody says otherwise."""
 
 
 class JobFailed(RuntimeError):
@@ -54,11 +82,15 @@ class Options:
     input: str | None = None
     journal: str | None = None
     look_for_journal: bool = True
+    broker_logs: tuple[str, ...] = ()
+    client_logs: tuple[str, ...] = ()
     overwrite: bool = False
     run_id: str | None = None
     window_ms: int | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    engine: str = "auto"
+    scope: Scope = ALL
 
 
 @dataclass(frozen=True)
@@ -79,6 +111,7 @@ class Outcome:
             "run_id": self.facts.run_id,
             "input": self.facts.input,
             "journal": self.facts.journal,
+            "scope": self.facts.scope,
             "from_ms": self.facts.from_ms,
             "to_ms": self.facts.to_ms,
             "groups": self.facts.groups,
@@ -91,24 +124,113 @@ class Outcome:
 
 def pipeline(options: Options, steps: Steps) -> Outcome:
     """Run everything. Raises UsageError, JobFailed."""
-    from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
-
-    found = inputs.find(options.input, options.journal, options.run_id, look=options.look_for_journal)
     folder = None if is_remote(options.out) else Folder.local(options.out)
+    for what, path in (("--journal", options.journal), *((_LINES, one) for one in _line_files(options))):
+        if path is not None and is_remote(path):
+            raise UsageError(f"{what} {path}: that is read from this machine's disks; copy it to one")
+    if options.input is not None and is_remote(options.input):
+        engine_for(options, LARGE)
+        _check_remote(options, options.input)
+        if folder is not None:
+            folder.check(overwrite=options.overwrite)
+        return _on_spark(options, None, folder, steps)
+    found = _found(options)
     if folder is not None:
         folder.check(overwrite=options.overwrite)
+    if engine_for(options, found.size) == "duckdb":
+        with _in_process() as session:
+            assert folder is not None
+            folder.prepare(found.run_id, overwrite=options.overwrite)
+            return Run(session, found, folder, options, steps).all()
+    return _on_spark(options, found, folder, steps)
+
+
+_LINES = "--broker-log, --client-log"
+
+
+def _line_files(options: Options) -> tuple[str, ...]:
+    return (*options.broker_logs, *options.client_logs)
+
+
+def _found(options: Options) -> inputs.Inputs:
+    """What there is to read. A journal is looked for on this machine alone. Raises UsageError."""
+    return inputs.find(
+        options.input,
+        options.journal,
+        options.run_id,
+        look=options.look_for_journal and not (options.input is not None and is_remote(options.input)),
+        broker_logs=options.broker_logs,
+        client_logs=options.client_logs,
+    )
+
+
+def _check_remote(options: Options, name: str) -> None:
+    """What can be told of an address before Spark starts. Raises UsageError."""
+    from broker_sim.pipeline.hadoop_files import check
+    from broker_sim.pipeline.session import is_running, need_pyspark, own_jars
+
+    need_pyspark()
+    if not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check(name, options.conf, own_jars)
+
+
+def engine_for(options: Options, size: int) -> str:
+    """`duckdb` or `spark`, for an input of so many bytes. Raises UsageError for an engine that can't do it, or isn't there."""
+    elsewhere = "--master" if options.master else "--conf" if options.conf else ""
+    for what, path in (("--out", options.out), ("--input", options.input or "")):
+        if not elsewhere and is_remote(path):
+            elsewhere = f"{what} {path}"
+    if options.engine == "duckdb":
+        need_duckdb()
+        if elsewhere:
+            raise UsageError(
+                f"--engine duckdb computes in this process and has this machine's disks alone; {elsewhere} is for Spark"
+            )
+    small = not elsewhere and size < LARGE and "PYSPARK_GATEWAY_PORT" not in os.environ
+    return (
+        "duckdb" if options.engine == "duckdb" or (options.engine == "auto" and small and is_installed()) else "spark"
+    )
+
+
+@contextmanager
+def _in_process() -> Iterator[Any]:
+    session = Session()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _on_spark(options: Options, found: inputs.Inputs | None, folder: Folder | None, steps: Steps) -> Outcome:
+    """``found`` None: the input is where Spark's file systems get at it, and is looked at when Spark runs."""
+    from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
+
     need_pyspark()
     ours = not is_running()
     with steps.step("starting Spark") as step:
         spark = spark_session(
-            options.master, "broker-sim pipeline", {**settings(options.master, found.size), **options.conf}
+            options.master,
+            "broker-sim pipeline",
+            {**settings(options.master, LARGE if found is None else found.size), **options.conf},
         )
         step.done(f"{spark.version}, {spark.sparkContext.master}")
     steps.tasks = tasks_of(spark)
-    with at_work(spark, stop=ours):
+    with at_work(spark, stop=ours), _elsewhere(spark, found is None):
+        found = found or _found(options)
         folder = folder or Folder.remote(options.out, spark)
         folder.prepare(found.run_id, overwrite=options.overwrite)
         return Run(spark, found, folder, options, steps).all()
+
+
+@contextmanager
+def _elsewhere(spark: SparkSession, remote: bool) -> Iterator[None]:
+    if not remote:
+        yield
+        return
+    from broker_sim.pipeline.hadoop_files import HadoopFiles
+
+    with files.through(HadoopFiles(spark)):
+        yield
 
 
 @contextmanager
@@ -156,38 +278,72 @@ def derived(
     *,
     logged: bool = True,
     sizes: DataFrame | None = None,
+    lines: DataFrame | None = None,
+    seen: DataFrame | None = None,
+    shares: DataFrame | None = None,
 ) -> dict[Table, Callable[[], DataFrame]]:
-    """The tables that are made of EVENTS, OFFSET_LOG and LOG_ENDS. ``logged``: whether ``log`` is one; else it is a `journal_log`.
-    ``sizes``: LOG_SIZES."""
+    """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
+    `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
+    from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES, coordinator_moves
     from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
+    from broker_sim.pipeline.tables.groups import GROUPS, groups
+    from broker_sim.pipeline.tables.log_lines import LOG_LINES
     from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn
     from broker_sim.pipeline.tables.offset_deletions import OFFSET_DELETIONS, offset_deletions
     from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS, offset_regressions
+    from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS, offset_resets
     from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
+    from broker_sim.pipeline.tables.share_deliveries import SEEN as SHARES_SEEN
+    from broker_sim.pipeline.tables.share_deliveries import SHARE_DELIVERIES, share_deliveries
     from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS, stuck_partitions
+    from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS, transactions
 
     real, source = (log, "log") if logged else (None, "journal")
+
+    def said() -> DataFrame:
+        return LOG_LINES.none_like(log) if lines is None else lines
+
+    def begun() -> DataFrame:
+        return SEEN.none_like(log) if seen is None else seen
+
     return {
+        GROUPS: lambda: groups(log),
         LAG: lambda: lag(log, ends, window_ms),
         OFFSET_REGRESSIONS: lambda: offset_regressions(log, source),
         OFFSET_DELETIONS: lambda: offset_deletions(log, source),
         COORDINATOR_HOTSPOTS: lambda: coordinator_hotspots(log, source, sizes),
-        REBALANCES: lambda: rebalances(events, real),
+        OFFSET_RESETS: lambda: offset_resets(log),
+        TRANSACTIONS: lambda: transactions(log, begun(), said()),
+        SHARE_DELIVERIES: lambda: share_deliveries(SHARES_SEEN.none_like(log) if shares is None else shares),
+        COORDINATOR_MOVES: lambda: coordinator_moves(log, said()),
+        REBALANCES: lambda: rebalances(events, real, lines),
         MEMBER_CHURN: lambda: member_churn(events, real),
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
-        STUCK_PARTITIONS: lambda: stuck_partitions(events, real),
+        STUCK_PARTITIONS: lambda: stuck_partitions(events, real, lines),
     }
 
 
+def derived_again(log: DataFrame, tables: Mapping[str, DataFrame]) -> dict[Table, Callable[[], DataFrame]]:
+    """The tables that are made of others, which are written by then: ``tables``, by their names."""
+    from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS, offset_stalls
+
+    return {OFFSET_STALLS: lambda: offset_stalls(log, tables["lag"])}
+
+
 class Run:
-    """One making of everything, in a session. `watching` makes it again and again of what its streams have brought."""
+    """One making of everything, in a session of Spark's or DuckDB's. `watching` makes it again and again of what streams brought."""
 
     def __init__(
         self, spark: SparkSession, found: inputs.Inputs, folder: Folder, options: Options, steps: Steps
     ) -> None:
         self.spark, self.inputs, self.folder, self.options, self.steps = spark, found, folder, options, steps
-        self.facts = Facts(found.run_id, options.input, found.journal)
+        self.on_spark = not isinstance(spark, Session)
+        self.facts = Facts(found.run_id, options.input, found.journal, scope=options.scope.text())
+        self.facts.whole = not (options.scope.groups or options.scope.since_ms is not None)
         self.tables: dict[str, DataFrame] = {}
+        self._seen: DataFrame | None = None
+        self._deliveries: list[dict[str, Any]] = []
+        self._held: list[DataFrame] = []
 
     def all(self) -> Outcome:
         from broker_sim.pipeline.collect import collect
@@ -202,14 +358,16 @@ class Run:
 
     # --- in and out -----------------------------------------------------------------------------------------------------
 
+    @on_its_engine
     def _keep(self, table: Table, frame: DataFrame, files: int | None = None) -> DataFrame:
         """Write a table; from now on it is read from there."""
-        from pyspark.sql import functions as f
-
         where = self.folder.table(table.name, self.inputs.run_id)
         rows = table.conform(frame).drop("run_id")
-        self._write(rows if files is None else rows.coalesce(files), where)
-        kept = self.spark.read.schema(rows.schema).parquet(where)
+        if isinstance(rows, Frame):
+            kept = rows.session.written(rows, where)
+        else:
+            self._write(rows if files is None else rows.coalesce(files), where)
+            kept = self.spark.read.schema(rows.schema).parquet(where)
         self.tables[table.name] = kept.select(f.lit(self.inputs.run_id).alias("run_id"), *kept.columns)
         return self.tables[table.name]
 
@@ -217,15 +375,15 @@ class Run:
         rows.write.mode("overwrite").parquet(where)
 
     def _read(self) -> None:
-        from broker_sim.pipeline.tables import events as journal
-
-        run_id, skipped = self.inputs.run_id, SKIPPED.frame(self.spark)
+        run_id = self.inputs.run_id
+        passed_over = [{"run_id": run_id, "file": file, "reason": why} for file, why in self.inputs.unread]
+        skipped = SKIPPED.frame(self.spark, passed_over)
         events = journal.EVENTS.frame(self.spark)
         if self.inputs.journal is not None:
             with self.steps.step("reading the journal") as step:
                 source = self.spark.read.format("sim_journal").option("runId", run_id).option("body", "false")
                 events = source.load(self.inputs.journal)
-                events = self._keep(journal.EVENTS, events)
+                events = self._keep(journal.EVENTS, self.options.scope.events(events))
                 skipped = skipped.unionByName(journal.skipped(events))
                 self.facts.counts["events"] = events.count()
                 step.done(count(self.facts.counts["events"], "event"))
@@ -233,54 +391,152 @@ class Run:
             events = self._keep(journal.EVENTS, events, 1)
         with self.steps.step("reading __consumer_offsets") as step:
             if self.inputs.log is not None:
-                source = self.spark.read.format("consumer_offsets").option("runId", run_id)
-                log = self._keep(OFFSET_LOG, offset_log(source.load(self.inputs.log), run_id, distinct=True))
-                gone = self.spark.read.format("consumer_offsets_skipped").option("runId", run_id).load(self.inputs.log)
+                rows, gone = self._offsets(self.inputs.log)
+                log = self._keep(OFFSET_LOG, self.options.scope.log(offset_log(rows, run_id, distinct=True)))
                 skipped = skipped.unionByName(SKIPPED.conform(gone))
             else:
-                log = self._keep(OFFSET_LOG, journal_log(events))
+                log = self._keep(OFFSET_LOG, self.options.scope.log(journal_log(events)))
             self.facts.counts["offset_log"] = log.count()
             instead = "" if self.inputs.log else ", from the journal: there is no log"
             step.done(f"{count(self.facts.counts['offset_log'], 'record')}{instead}")
+        if self.inputs.lines:
+            skipped = skipped.unionByName(self._lines(log))
+        unread = self._states()
+        if unread:
+            skipped = skipped.unionByName(SKIPPED.frame(self.spark, unread))
         self._keep(SKIPPED, skipped, 1)
+        self._let_go()
         self._span(events, log)
+        self._need_groups(log)
 
+    def _let_go(self) -> None:
+        """What was kept at hand for two tables, and is written: a watch makes them again and again in one session."""
+        while self._held:
+            self._held.pop().unpersist()
+
+    def _offsets(self, where: str) -> tuple[DataFrame, DataFrame]:
+        """The records of a log directory, and what of it can't be read."""
+        run_id = self.inputs.run_id
+        if not is_remote(where):
+            source = self.spark.read.format("consumer_offsets").option("runId", run_id)
+            return source.load(where), self.spark.read.format("consumer_offsets_skipped").option("runId", run_id).load(
+                where
+            )
+        from broker_sim.pipeline.hadoop_files import offset_rows
+
+        found = find_logs([where], run_id)
+        rows, gone = offset_rows(self.spark, found.logs, run_id)
+        told_ = [{"run_id": run_id, **one._asdict()} for one in found.skipped]
+        return rows, gone.unionByName(SKIPPED.frame(self.spark, told_)) if told_ else gone
+
+    @on_its_engine
+    def _lines(self, log: DataFrame) -> DataFrame:
+        """What brokers and clients logged, as a table; gives back what of it can't be read."""
+        from broker_sim.pipeline.tables.log_lines import LOG_LINES, UNREAD, aligned, log_lines, with_groups
+
+        with self.steps.step("reading log lines") as step:
+            raw = log_lines(self.spark, self.inputs.lines, self.inputs.run_id).persist()
+            self._held.append(raw)
+            unread = f.col("what") == UNREAD
+            told_ = aligned(with_groups(raw.where(~unread), log), log)
+            lines = self._keep(LOG_LINES, self.options.scope.lines(told_, log))
+            gone = raw.where(unread).select("run_id", "file", f.col("detail").alias("reason"))
+            self.facts.counts["log_lines"] = lines.count()
+            self.facts.lines = [one.path for one in self.inputs.lines]
+            step.done(f"{count(self.facts.counts['log_lines'], 'line')} of {count(len(self.inputs.lines), 'file')}")
+        return SKIPPED.conform(gone)
+
+    @on_its_engine
     def _span(self, events: DataFrame, log: DataFrame) -> None:
         """From when to when there is anything."""
-        from pyspark.sql import functions as f
-
         both = events.select("ts_ms").unionByName(log.select(f.col("record_ts_ms").alias("ts_ms")))
-        row = both.where("ts_ms >= 0").agg(f.min("ts_ms").alias("first"), f.max("ts_ms").alias("last")).first()
+        row = both.where(f.col("ts_ms") >= 0).agg(f.min("ts_ms").alias("first"), f.max("ts_ms").alias("last")).first()
         self.facts.from_ms, self.facts.to_ms = (row.first, row.last) if row is not None else (None, None)
+        since_ms = self.options.scope.since_ms
+        if since_ms is not None and self.facts.from_ms is not None and self.facts.to_ms is not None:
+            if self.facts.to_ms < since_ms:
+                raise UsageError(
+                    f"--since {date(since_ms)} {clock(since_ms)}: what was read ends before, at {date(self.facts.to_ms)}"
+                    f" {clock(self.facts.to_ms)} UTC"
+                )
+            self.facts.from_ms = max(self.facts.from_ms, since_ms)
+
+    @on_its_engine
+    def _need_groups(self, log: DataFrame) -> None:
+        """Raises UsageError for a --group that nobody is."""
+        for pattern in self.options.scope.groups:
+            if not log.where(f.col("group").rlike(pattern_of(pattern))).limit(1).count():
+                raise UsageError(f"--group {visible(pattern)}: no group of what was read is called so")
 
     # --- the tables -----------------------------------------------------------------------------------------------------
 
     def _make(self) -> None:
         """All tables, two at a time: while one is planned, the other one computes."""
-        tables = self._tables()
-        with self.steps.step("tables") as step, ThreadPoolExecutor(AT_ONCE) as pool:
+        with self.steps.step("tables") as step:
+            made = self._all_of(self._tables())
+            made |= self._all_of(derived_again(self.tables["offset_log"], self.tables))
+            step.done(f"{len(made)} with {count(sum(made.values()), 'row')}")
+        self.facts.counts |= made
+
+    def _all_of(self, tables: Mapping[Table, Callable[[], DataFrame]]) -> dict[str, int]:
+        """A table's name -> its rows."""
+        with ThreadPoolExecutor(AT_ONCE if self.on_spark else 1) as pool:
             made = [pool.submit(self._one, table, make) for table, make in tables.items()]
             try:
                 rows = [each.result() for each in made]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-            step.done(f"{len(rows)} with {count(sum(rows), 'row')}")
-        self.facts.counts |= {table.name: number for table, number in zip(tables, rows, strict=True)}
+        return {table.name: number for table, number in zip(tables, rows, strict=True)}
 
     def _one(self, table: Table, make: Callable[[], DataFrame]) -> int:
         watch = stopwatch()
-        number = self._keep(table, make(), 1).count()
+        number = self._keep(table, self.options.scope.told(table.name, make()), 1).count()
         self.steps.say(f"  {table.name}: {count(number, 'row')} ({watch():.1f} s)")
         return number
 
     def _tables(self) -> dict[Table, Callable[[], DataFrame]]:
         events, log = self.tables["events"], self.tables["offset_log"]
         window_ms = self.options.window_ms or window_ms_for((self.facts.to_ms or 0) - (self.facts.from_ms or 0))
+        ends = self.options.scope.ends(self._ends(events, window_ms))
         rows = [{"run_id": self.inputs.run_id, "log_partition": at, "bytes": size} for at, size in self.inputs.sizes]
         sizes = LOG_SIZES.frame(self.spark, rows) if rows else None
         return derived(
-            events, log, self._ends(events, window_ms), window_ms, logged=self.inputs.log is not None, sizes=sizes
+            events,
+            log,
+            ends,
+            window_ms,
+            logged=self.inputs.log is not None,
+            sizes=sizes,
+            lines=self.tables.get("log_lines"),
+            seen=self._seen,
+            shares=self._shared(log),
         )
+
+    def _states(self) -> list[dict[str, Any]]:
+        """Reads what other coordinators' logs tell, and the journal of transactions; gives back rows of what of it can't be read."""
+        from broker_sim.pipeline.log_ends import data_folders
+        from broker_sim.pipeline.tables.transactions import SEEN, seen_rows
+
+        where, rows, gone = self.inputs.log, list[dict[str, Any]](), list[Skipped]()
+        if self.inputs.journal is not None:
+            rows += rows_of_journal(journal_lines(self.inputs.journal))
+        if where is not None and self.inputs.folders and self.inputs.folders[0] != where:
+            rows += [*rows_of_state(self.inputs.states, gone.append), *rows_of_data(data_folders(where))]
+            self._deliveries = self.options.scope.shared(rows_of_shares(self.inputs.shares, gone.append))
+        found = seen_rows(self.options.scope.seen(rows), self.inputs.run_id, states=bool(self.inputs.states))
+        self._seen = SEEN.frame(self.spark, found)
+        return [{"run_id": self.inputs.run_id, **one._asdict()} for one in gone]
+
+    def _shared(self, log: DataFrame) -> DataFrame | None:
+        """Share groups' deliveries, their topics by name."""
+        from broker_sim.pipeline.tables.share_deliveries import SEEN, topic_names
+
+        if not self._deliveries:
+            return None
+        names = topic_names(log)
+        found = [{**row, "run_id": self.inputs.run_id, "topic": names.get(row["topic_id"])} for row in self._deliveries]
+        frame: DataFrame = SEEN.frame(self.spark, found)
+        return frame
 
     def _ends(self, events: DataFrame, window_ms: int) -> DataFrame:
         """Log ends of the segments, and of the journal for partitions that have no segments."""
@@ -301,7 +557,7 @@ class Run:
     def _report(self, facts: Facts) -> Outcome:
         from broker_sim.pipeline.report.page import html
 
-        found = told.findings(facts)
+        found = self.options.scope.edge(told.findings(facts))
         outcome = Outcome(facts, found, f"{self.folder.where}/report.html")
         self.folder.write("report.html", html(facts, found))
         self.folder.write("findings.txt", told.text(found))

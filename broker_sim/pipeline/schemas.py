@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.pipeline.duck.frames import Frame
+from broker_sim.pipeline.engine import engine_of, functions
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -134,6 +137,12 @@ class Table:
         """The table with these columns alone, in that order. Raises KeyError."""
         return Table(self.name, tuple(self[name] for name in names), self.story)
 
+    def element(self, name: str) -> str:
+        """The type of the elements of a column that is an array, in Spark's words."""
+        kind = self[name].type
+        assert isinstance(kind, ListOf)
+        return str(kind.element)
+
     def ddl(self) -> str:
         """The columns as Spark's SQL writes them: `` `group` string, committed_offset bigint``."""
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
@@ -153,29 +162,46 @@ class Table:
         return pyarrow.schema([_arrow_field(column) for column in self.columns])
 
     def frame(self, spark: Any, rows: Iterable[Mapping[str, Any]] = ()) -> Any:
-        """A DataFrame of these rows; what a row doesn't name is null. Raises KeyError for a name that is no column."""
+        """A DataFrame of these rows, in a SparkSession or a `duck.session.Session`; what a row doesn't name is null. Raises KeyError
+        for a name that is no column."""
         known = set(self.names)
         table = []
         for row in rows:
             extra = [name for name in row if name not in known]
             if extra:
                 raise KeyError(f"table {self.name} has no column {extra[0]!r}")
-            table.append(tuple(row.get(name) for name in self.names))
-        return spark.createDataFrame(table, self.spark())
+            table.append({name: row.get(name) for name in self.names})
+        if hasattr(spark, "of_arrow"):
+            import pyarrow
+
+            return spark.of_arrow(pyarrow.Table.from_pylist(table, schema=self.arrow()))
+        return spark.createDataFrame([tuple(row.values()) for row in table], self.spark())
+
+    def none_like(self, frame: DataFrame) -> DataFrame:
+        """No rows of these columns, in the session of a DataFrame."""
+        with engine_of(frame):
+            return self.conform(frame.limit(0)).where(functions.lit(False))
+
+    def of_arrow(self, spark: Any, rows: Any) -> Any:
+        """A DataFrame of a pyarrow.Table with these columns, in a session of either engine."""
+        return spark.of_arrow(rows) if hasattr(spark, "of_arrow") else spark.createDataFrame(rows, schema=self.spark())
+
+    def schema_for(self, frame: DataFrame) -> Any:
+        """The columns in the form that the engine of a DataFrame takes."""
+        return self.arrow() if isinstance(frame, Frame) else self.spark()
 
     def conform(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with exactly these columns, in order and cast to their types; those it hasn't are null."""
-        from pyspark.sql import functions
-
         have = set(frame.columns)
-        return frame.select(
-            *(
-                (frame[f"`{column.name}`"] if column.name in have else functions.lit(None))
-                .cast(_spark_type(column.type))
-                .alias(column.name)
-                for column in self.columns
+        with engine_of(frame):
+            return frame.select(
+                *(
+                    (frame[f"`{column.name}`"] if column.name in have else functions.lit(None))
+                    .cast(str(column.type))
+                    .alias(column.name)
+                    for column in self.columns
+                )
             )
-        )
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """(name, type, meaning, source) of every column, a struct's own columns below it: what documents print."""

@@ -36,6 +36,7 @@ __all__ = [
     "find_java",
     "is_running",
     "need_pyspark",
+    "own_jars",
     "register",
     "spark_session",
 ]
@@ -186,6 +187,14 @@ def need_pyspark() -> None:
         raise SparkMissing(
             f"{' and '.join(missing)} not installed; the pipelines need: pip install 'broker-sim[spark]'"
         )
+
+
+def own_jars() -> list[str]:
+    """The names of the jars that Spark brings."""
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return sorted(path.name for path in (home / "jars").glob("*.jar"))
 
 
 def spark_session(

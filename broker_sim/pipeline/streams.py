@@ -45,6 +45,7 @@ class Appended:
         self._lock = lock
         self._then: Callable[[DataFrame], object] = lambda batch: None
         self._query: Any = None
+        self._begun: tuple[DataFrame, int] | None = None
         self._ours: BaseException | None = None
         self._stopping = False
 
@@ -54,10 +55,16 @@ class Appended:
 
     def begin(self, frame: DataFrame, every_ms: int, then: Callable[[DataFrame], object]) -> None:
         """Let the stream run: a batch every ``every_ms``, if there is anything new."""
-        self._then = then
+        self._then, self._begun = then, (frame, every_ms)
         writer = frame.writeStream.queryName(f"broker-sim {self.table.name}").foreachBatch(self._take)
         writer = writer.option("checkpointLocation", self.checkpoint)
         self._query = writer.trigger(processingTime=f"{every_ms} milliseconds").start()
+
+    def begin_again(self) -> None:
+        """After `check` has raised: go on where the checkpoint says; the batch that failed comes again (rule 1)."""
+        assert self._begun is not None
+        self._ours = None
+        self.begin(*self._begun, self._then)
 
     def _take(self, batch: DataFrame, number: int) -> None:
         """On a thread of Spark's: append a batch."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from broker_sim.common.commandline import BROKEN, DONE, USAGE, add_command
 from broker_sim.common.text import UsageError
-from broker_sim.pipeline.commands import CONF, duration
+from broker_sim.pipeline.commands import CONF, add_log_options, duration
+from broker_sim.pipeline.metrics import address
 
 __all__ = ["register", "watch"]
 
@@ -21,6 +22,10 @@ examples:
       for a while
   broker-sim pipeline watch --input ./kafka-data --out ./watched --for 0s
       what has come since the last time, then end: for cron
+  broker-sim pipeline watch --input /var/kafka --broker-log /var/log/kafka --client-log /var/log/billing --out ./watched
+      a real broker on this machine, with what it and its consumers log: causes, refused appends, failed commits
+  broker-sim pipeline watch --input ./kafka-data --out ./watched --metrics 9404
+      lag, rebalances, stuck partitions and findings at http://127.0.0.1:9404/metrics, for Prometheus
 
 OUT gets what `run` writes; tables/events and tables/offset_log grow by a folder with each batch.
 
@@ -41,6 +46,7 @@ def register(verbs: Any, name: str) -> None:
     add = verb.add_argument
     add("--input", metavar="DIR", help="data directory: the simulator's, or that of a broker on this machine")
     add("--journal", metavar="PATH", help="journal file or folder (default: the one in or beside --input)")
+    add_log_options(add)
     add("--out", metavar="DIR", required=True, help="where tables and report go; a watch that was ended goes on in it")
     add("--checkpoint", metavar="DIR", help="where the streams keep how far they are (default: OUT/checkpoint)")
     add(
@@ -57,10 +63,36 @@ def register(verbs: Any, name: str) -> None:
         metavar="TIME",
         help="end after that time; 0s: when what is there has been read",
     )
+    add(
+        "--retries",
+        type=_retries,
+        default=10,
+        metavar="N",
+        help="how often Spark may fail in a row before the watch ends (default: 10)",
+    )
+    add(
+        "--metrics",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="serve metrics for Prometheus there (on the loopback address unless told)",
+    )
     add("--run-id", metavar="ID", help="name of this run in the tables (default: the input folder's name)")
     add("--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)")
     add("--conf", **CONF)
     add("--quiet", action="store_true", help="no progress, findings alone")
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return address(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def _retries(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of times")
+    return int(text)
 
 
 def watch(arguments: argparse.Namespace) -> int:
@@ -74,9 +106,13 @@ def watch(arguments: argparse.Namespace) -> int:
         out=arguments.out,
         input=arguments.input,
         journal=arguments.journal,
+        broker_logs=tuple(arguments.broker_log),
+        client_logs=tuple(arguments.client_log),
         checkpoint=arguments.checkpoint,
         every_ms=max(arguments.every, 100),
         for_ms=arguments.for_ms,
+        retries=arguments.retries,
+        metrics=arguments.metrics,
         run_id=arguments.run_id,
         master=arguments.master,
         conf=dict(arguments.conf),

@@ -9,6 +9,12 @@ Rules:
 4. A finding is told once, over restarts, too: what was told stands in OUT/findings.json.
 5. OUT and checkpoint belong together: a watch goes on where both are as the last one left them, else it refuses.
 6. It ends after the batch that is under way, and then makes the tables once more; asked twice, it ends without.
+7. A Spark that fails - a worker that doesn't come up on a busy machine, a disk that is full for a while - is told in a line and asked
+   again after a pause that doubles; `Options.retries` failures without a success between them end the watch. Nothing is lost or doubled
+   by it (rule 1). What is wrong with the arguments is not tried again.
+8. Logs of brokers and clients are read again, whole, each time the tables are made, and the folders that were named are looked through
+   for new ones: a log that is rolled goes on under its new name, and one that has gone is told as skipped. Where they alone have grown
+   the tables are made, too: a stuck partition of a real cluster is one that nothing is written to.
 """
 
 from __future__ import annotations
@@ -18,20 +24,24 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.clock import stopwatch
 from broker_sim.common.commandline import handling
-from broker_sim.common.text import UsageError, clock
+from broker_sim.common.text import UsageError, clock, duration_text
 from broker_sim.explain.phrases import count
 from broker_sim.pipeline import files
 from broker_sim.pipeline import inputs as places
+from broker_sim.pipeline.lines import reading
+from broker_sim.pipeline.lines.reading import LineFile
+from broker_sim.pipeline.metrics import Metrics, Snapshot
 from broker_sim.pipeline.output import Folder, is_remote
 from broker_sim.pipeline.progress import Steps
+from broker_sim.pipeline.run import JobFailed, Run, at_work, spark_s_reason
 from broker_sim.pipeline.run import Options as RunOptions
-from broker_sim.pipeline.run import Run, at_work
 from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.tables.events import EVENTS, skipped
 from broker_sim.pipeline.tables.offset_log import journal_log, offset_log
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
 
     from broker_sim.pipeline.findings import Finding
     from broker_sim.pipeline.inputs import Inputs
+    from broker_sim.pipeline.streams import Appended
 
 __all__ = ["LEDGER", "Options", "Watch"]
 
@@ -54,12 +65,18 @@ SHARE = 4
 
 LEAST_PAUSE_S = 5.0
 
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+"""Before what failed is tried again: the first time, and at most."""
+
 SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.codegen.wholeStage": False,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 """Small batches, over and over: to plan and to compile them costs more than to run them. That way it is half (measured)."""
+
+OF_LINES = ("broker log", "client log", "together")
+"""Evidence of stuck partitions that no journal tells."""
 
 _ONCE = ("lag", "hot", "placed", "churn", "skipped")
 """Kinds of findings that go on: they are told once, whenever they began."""
@@ -72,9 +89,13 @@ class Options:
     out: str
     input: str | None = None
     journal: str | None = None
+    broker_logs: tuple[str, ...] = ()
+    client_logs: tuple[str, ...] = ()
     checkpoint: str | None = None
     every_ms: int = 1000
     for_ms: int | None = None
+    retries: int = 10
+    metrics: tuple[str, int] | None = None
     run_id: str | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +106,7 @@ class Watch:
 
     def __init__(self, options: Options, tell: Callable[[str], object], steps: Steps) -> None:
         self.options, self.tell, self.steps = options, tell, steps
+        self.metrics = Metrics()
         self._over = threading.Event()
         self._told: set[str] = set()
 
@@ -94,6 +116,15 @@ class Watch:
 
     def run(self) -> None:
         """Until it is stopped. Raises UsageError, JobFailed, StreamFailed."""
+        if self.options.metrics is None:
+            self._run()
+            return
+        host, port = self.options.metrics
+        with self.metrics.served(host, port) as port:
+            self.steps.say(f"metrics at http://{f'[{host}]' if ':' in host else host}:{port}/metrics")
+            self._run()
+
+    def _run(self) -> None:
         from broker_sim.pipeline.session import is_running, need_pyspark, spark_session
 
         inputs = _inputs(self.options)
@@ -104,7 +135,8 @@ class Watch:
         ours = not is_running()
         with self.steps.step("starting Spark") as step:
             conf = {**SETTINGS, **self.options.conf}
-            spark = spark_session(self.options.master, "broker-sim pipeline watch", conf)
+            # What fails is told by us in a line, where it is tried again or given up; Spark would tell each with a hundred.
+            spark = spark_session(self.options.master, "broker-sim pipeline watch", conf, log_level="OFF")
             step.done(f"{spark.version}, {spark.sparkContext.master}")
         with at_work(spark, stop=ours), _signals(self.stop):
             folder = Folder.remote(self.options.out, spark) if remote else Folder.local(self.options.out)
@@ -149,14 +181,22 @@ def _signals(stop: Callable[[], object]) -> AbstractContextManager[None]:
 
 def _inputs(options: Options) -> Inputs:
     """What there is; of a folder that is there and has nothing yet, its name alone. Raises UsageError."""
+    lines = _lines(options)
     try:
-        return places.find(options.input, options.journal, options.run_id)
+        found = places.find(options.input, options.journal, options.run_id)
+        return replace(found, lines=lines)
     except UsageError:
         known = [name for name in (options.input, options.journal) if name is not None]
         there = [files.entry(name) for name in known]
         if options.for_ms == 0 or not known or not all(one is not None and one.is_dir for one in there):
             raise
-        return places.Inputs(places.run_name(options.run_id, known[0]), None, None)
+        return places.Inputs(places.run_name(options.run_id, known[0]), None, None, lines=lines)
+
+
+def _lines(options: Options) -> tuple[LineFile, ...]:
+    """The files of brokers' and clients' logs as they are now. Raises UsageError."""
+    found = (*reading.find(options.broker_logs, "broker"), *reading.find(options.client_logs, "client"))
+    return tuple(replace(one, path=places.everywhere(one.path)) for one in found)
 
 
 def _ledger(options: Options, inputs: Inputs) -> dict[str, Any]:
@@ -196,7 +236,6 @@ class _Watching:
     def __init__(self, watch: Watch, spark: SparkSession, folder: Folder, inputs: Inputs) -> None:
         from broker_sim.pipeline.jams import Jams
         from broker_sim.pipeline.streams import Appended
-        from broker_sim.pipeline.tables.events import EVENTS
 
         self.watch, self.spark, self.folder, self.inputs = watch, spark, folder, inputs
         self.steps, self.options = watch.steps, watch.options
@@ -210,8 +249,12 @@ class _Watching:
             )
 
         self.events, self.log = appended(EVENTS, "journal"), appended(OFFSET_LOG, "offsets")
+        self._patience = {name: _Patience(self.options.retries) for name in ("journal", "offsets", "tables")}
         self._looked = self._quiet = stopwatch()
-        self._made: tuple[int, int] | None = None
+        self._made: tuple[object, ...] | None = None
+        self._stuck: set[str] = set()
+        """Offsets partitions that are stuck by what logs say."""
+        self._missed = ""
         self._next_s = 0.0
         self._watch_s = stopwatch()
 
@@ -243,15 +286,44 @@ class _Watching:
             if not (self.events.begun and self.log.begun) and self._looked() > LOOK_S:
                 self._looked = stopwatch()
                 self._begin()
-            for stream in (self.events, self.log):
-                stream.check()
+            for name, stream in (("journal", self.events), ("offsets", self.log)):
+                self._see_to(name, stream)
             if self.lock.acquire(blocking=False):
                 try:
                     self.jams.older(self._quiet() * 1000)
                 finally:
                     self.lock.release()
+            self.watch.metrics.stuck(self._stuck.union(period.log for period in self.jams.open if period.told))
             if self._watch_s() >= self._next_s:
                 self._make()
+
+    def _see_to(self, name: str, stream: Appended) -> None:
+        """Begin a stream again that has ended by itself. Raises StreamFailed, or what our own code raised, where that was too often."""
+        patience = self._patience[name]
+        if patience.waits_s is not None:
+            if patience.since() >= patience.waits_s:
+                patience.waits_s = None
+                stream.begin_again()
+            return
+        if stream.batches > patience.batches:  # it works
+            for _ in range(stream.batches - patience.batches):
+                self.watch.metrics.batch(name)
+            patience.worked(stream.batches)
+        try:
+            stream.check()
+        except UsageError:
+            raise
+        except Exception as error:
+            patience.failed(error)
+            self._tell_failure(
+                f"the stream of {'the journal' if name == 'journal' else '__consumer_offsets'}", name, error
+            )
+
+    def _tell_failure(self, what: str, name: str, error: Exception) -> None:
+        self.watch.metrics.retried(name)
+        why = spark_s_reason(error) or str(error) or type(error).__name__
+        waits = duration_text(round((self._patience[name].waits_s or 0) * 1000))
+        self.steps.say(f"{what} failed and is tried again in {waits}: {why}")
 
     def _begin(self) -> None:
         """The streams whose input is there by now."""
@@ -282,22 +354,72 @@ class _Watching:
         self._quiet = stopwatch()
 
     def _make(self, *, last: bool = False) -> None:
+        """`_make_now`; where Spark fails, it is done another time. Raises what failed too often, or when it was the last time."""
+        patience = self._patience["tables"]
+        try:
+            self._make_now(last=last)
+        except Exception as error:
+            if last or (spark_s_reason(error) is None and not isinstance(error, JobFailed)):
+                raise
+            patience.failed(error)
+            self._next_s = self._watch_s() + (patience.waits_s or 0)
+            self._tell_failure("making the tables", "tables", error)
+        else:
+            patience.worked(0)
+
+    def _make_now(self, *, last: bool) -> None:
         """The tables, the report and the findings, if anything has come since the last time; given up for the last ones."""
-        state = (self.events.batches, self.log.batches)
-        if state == self._made or state == (0, 0):
+        batches = (self.events.batches, self.log.batches)
+        self._look_for_lines()
+        state = (*batches, *((one.path, one.size) for one in self.inputs.lines))
+        if state == self._made or (batches == (0, 0) and not self.inputs.lines):
             return
         took, over = stopwatch(), (lambda: False) if last else (lambda: self.watch.over(0))
         try:
             with self.steps.step("tables and report") as step:
                 with self.lock:
                     events, log = self.events.frame(), self.log.frame()
-                made = _Again(self, events, log, over).all()
+                again = _Again(self, events, log, over)
+                made = again.all()
                 step.done(count(len(made.findings), "finding"))
         except _GivenUp:
             return
+        if self.options.metrics is not None:
+            lag, rebalances = again.tables["lag"], again.tables["rebalances"]
+            self.watch.metrics.tables(Snapshot.of(lag, rebalances, made.findings, made.facts.to_ms))
+        self._stuck = {row["log"] for row in made.facts.stuck if row["to_ms"] is None and row["evidence"] in OF_LINES}
         self.watch.tell_new(made.findings, stuck=self.inputs.journal is None)
         self._made = state
         self._next_s = self._watch_s() + max(SHARE * took(), LEAST_PAUSE_S)
+
+    def _look_for_lines(self) -> None:
+        """Which logs of brokers and clients there are by now. Where a name has nothing any more, those of before are told as gone."""
+        try:
+            self.inputs = replace(self.inputs, lines=_lines(self.options))
+        except UsageError as error:
+            if str(error) != self._missed:
+                self._missed = str(error)
+                self.steps.say(f"{error} any more")
+
+
+class _Patience:
+    """How often something may fail in a row. ``waits_s``: how long it waits to be tried again, since `since` was started."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.failures, self.batches = most, 0, 0
+        self.waits_s: float | None = None
+        self.since = stopwatch()
+
+    def failed(self, error: Exception) -> None:
+        """Once more. Raises ``error`` where that was too often."""
+        self.failures += 1
+        if self.failures > self.most:
+            raise error
+        self.waits_s = min(FIRST_WAIT_S * 2 ** (self.failures - 1), LONGEST_WAIT_S)
+        self.since = stopwatch()
+
+    def worked(self, batches: int) -> None:
+        self.failures, self.batches, self.waits_s = 0, batches, None
 
 
 class _GivenUp(Exception):
@@ -314,16 +436,20 @@ class _Again(Run):
         self._appended, self._over = {"events": events, "offset_log": log}, over
 
     def _read(self) -> None:
-        from broker_sim.pipeline.tables.events import skipped
-
         events, log = self._appended["events"], self._appended["offset_log"]
         gone = skipped(events)
         if self.inputs.log is not None:
             reader = self.spark.read.format("consumer_offsets_skipped").option("runId", self.inputs.run_id)
             gone = gone.unionByName(SKIPPED.conform(reader.load(self.inputs.log)))
+        states = self._states()
+        if states:
+            gone = gone.unionByName(SKIPPED.frame(self.spark, states))
         log = offset_log(log) if self.inputs.log is not None else journal_log(events)
         self.tables = {"events": events, "offset_log": log}
+        if self.inputs.lines:
+            gone = gone.unionByName(self._lines(log))
         self._keep(SKIPPED, gone, 1)
+        self._let_go()
         self._span(events, log)
 
     def _write(self, rows: DataFrame, where: str) -> None:

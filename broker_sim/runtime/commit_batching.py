@@ -30,7 +30,7 @@ from broker_sim.coordinator.outcome import (
 from broker_sim.runtime.timers import Armed
 from broker_sim.storage.errors import StorageError
 from kafka_wire.errors import Err
-from kafka_wire.offsets_log import offset_commit_key, offset_commit_value
+from kafka_wire.offsets_log import offset_commit_key, offset_commit_tags, offset_commit_value
 from kafka_wire.record_batch import RecordBatchError, record_heads, varint
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ CHUNK_BYTES = 12
 """What changes from commit to commit: a partition's offset (int64) and leader epoch (int32), adjacent in requests and in values."""
 
 _VALUE_HEAD = 2  # the version
-_VALUE_TAIL = 9  # commit timestamp and tags
+_TIMESTAMP = struct.Struct(">q")
 _BATCH_HEAD = 61
 _RECORD_HEAD = 5 + 1 + 1 + 5  # at most: length, attributes, timestamp and offset delta
 _CHUNK = struct.Struct(">qi")
-_END = struct.Struct(">q2x")  # of each record: commit timestamp, no tags, no headers
+_NO_HEADERS = b"\0"
 
 
 _NOBODY = Client("", "", 0)
@@ -82,6 +82,7 @@ class CommitLayout:
 
     __slots__ = (
         "_bodies",
+        "_ends",
         "_first",
         "_parts",
         "_sizes",
@@ -103,17 +104,21 @@ class CommitLayout:
         self.partitions = frozenset((topic, partition) for topic, partition, _ in command.offsets)
         heads: list[bytes] = []  # of each record: key, and the value up to the chunk
         self._tails: list[bytes] = []  # what stands between the chunk and the timestamp: the metadata
+        self._ends: list[bytes] = []  # and behind the timestamp: the topic's id, if that is stored
         self._sizes: list[int] = []  # of each record behind its offset delta
         for topic, partition, offset in command.offsets:
             key = offset_commit_key(command.group_id, topic, partition)
-            value = offset_commit_value(VALUE_VERSION, 0, 0, offset.metadata, 0)
+            tags = offset_commit_tags(offset.topic_id)
+            value = offset_commit_value(VALUE_VERSION, 0, 0, offset.metadata, 0, topic_id=offset.topic_id)
             heads.append(varint(len(key)) + key + varint(len(value)) + value[:_VALUE_HEAD])
-            self._tails.append(value[_VALUE_HEAD + CHUNK_BYTES : -_VALUE_TAIL])
+            self._tails.append(value[_VALUE_HEAD + CHUNK_BYTES : -_TIMESTAMP.size - len(tags)])
+            self._ends.append(tags + _NO_HEADERS)
             self._sizes.append(len(heads[-1]) + len(value) - _VALUE_HEAD + 1)  # and no headers
         self._parts = [b""] * (4 * self.count)
         self._parts[1::4] = heads
         self._first: list[bytes] | None = None  # where the records' heads are those of a batch that begins with them
-        if len(set(self._tails)) == 1:
+        alike = len(set(self._tails)) == len(set(self._ends)) == 1
+        if alike:
             self._first = [b""] * (3 * self.count)
             self._first[::3] = [
                 record_heads(size, at, 1)[0] + head
@@ -122,14 +127,14 @@ class CommitLayout:
         self.size_bytes = _BATCH_HEAD + sum(self._sizes) + _RECORD_HEAD * self.count
         """More than a batch of these records alone has."""
         self._bodies: Callable[[list[bytes], bytes, int], bytes] = (
-            self._even if len(set(self._sizes)) == 1 and len(set(self._tails)) == 1 else self._uneven
+            self._even if alike and len(set(self._sizes)) == 1 else self._uneven
         )
 
     def offsets(self, chunks: Sequence[bytes], commit_ts_ms: int) -> list[tuple[str, int, Offset]]:
         """As ``CommitOffsets.offsets``."""
         unpack = _CHUNK.unpack
         return [
-            (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms))
+            (topic, partition, Offset(offset, epoch, like.metadata, commit_ts_ms, -1, like.topic_id))
             for (topic, partition, like), (offset, epoch) in zip(self.command.offsets, map(unpack, chunks), strict=True)
         ]
 
@@ -139,25 +144,24 @@ class CommitLayout:
         if parts is None:
             return (self.body(chunks, commit_ts_ms, 0),)
         parts[1::3] = chunks
-        parts[2::3] = [self._tails[0] + _END.pack(commit_ts_ms)] * self.count
+        parts[2::3] = [self._tails[0] + _TIMESTAMP.pack(commit_ts_ms) + self._ends[0]] * self.count
         return parts
 
     def body(self, chunks: Sequence[bytes], commit_ts_ms: int, first: int) -> bytes:
         """The records of a commit as a batch holds them, numbered from ``first`` on."""
-        end = _END.pack(commit_ts_ms)
         parts = self._parts
         parts[2::4] = chunks
-        return self._bodies(parts, end, first)
+        return self._bodies(parts, _TIMESTAMP.pack(commit_ts_ms), first)
 
-    def _even(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+    def _even(self, parts: list[bytes], timestamp: bytes, first: int) -> bytes:
         count = self.count
         parts[::4] = record_heads(self._sizes[0], first, count)
-        parts[3::4] = [self._tails[0] + end] * count
+        parts[3::4] = [self._tails[0] + timestamp + self._ends[0]] * count
         return b"".join(parts)
 
-    def _uneven(self, parts: list[bytes], end: bytes, first: int) -> bytes:
+    def _uneven(self, parts: list[bytes], timestamp: bytes, first: int) -> bytes:
         parts[::4] = [head for at, size in enumerate(self._sizes, first) for head in record_heads(size, at, 1)]
-        parts[3::4] = [tail + end for tail in self._tails]
+        parts[3::4] = [tail + timestamp + end for tail, end in zip(self._tails, self._ends, strict=True)]
         return b"".join(parts)
 
 
@@ -277,9 +281,9 @@ def _by_events(
             _note(slot, passed.layout)
     if taken is not None:
         appends, outcome.appends = outcome.appends, []
-        runtime._perform(slot, outcome)
+        runtime._perform(slot, outcome, now_ms)
         outcome = runtime._logged(slot, appends, *taken, now_ms)
-    runtime._perform(slot, outcome)
+    runtime._perform(slot, outcome, now_ms)
 
 
 def _note(slot: GroupSlot, layout: CommitLayout) -> None:

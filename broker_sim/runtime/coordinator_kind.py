@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from broker_sim.coordinator.outcome import Event, Outcome
+from broker_sim.coordinator.shard_loader import ShardLoader
 from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
@@ -32,25 +33,6 @@ class CoordinatorShard(Protocol):
 
     def stop(self) -> Outcome:
         """The partition moves away: answer whoever waits."""
-
-
-class ShardLoader(Protocol):
-    """Rebuilds a shard from its log: every record of it in order, then ``finish``. ``records`` counts them."""
-
-    records: int
-    skipped_kinds: dict[str, int]
-
-    def add(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int = -1) -> None:
-        """One record; ``producer_id`` is that of a transactional batch, else -1. Raises DecodeError for one that can't be read."""
-
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """A control record."""
-
-    def finish(self) -> Any:
-        """What ``CoordinatorShard.start`` takes over."""
-
-    def found(self) -> str:
-        """What there is, in words: ``3 groups``."""
 
 
 S = TypeVar("S", bound=CoordinatorShard)

@@ -18,16 +18,17 @@ Source: CoordinatorRuntime.java (4.x), which carries Kafka's group and share coo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Any, Generic
 
 from broker_sim.coordinator.outcome import (
+    NO_CLIENT,
     NOBODY,
     Append,
     Appended,
     AppendedElsewhere,
+    Ask,
     Client,
     Committed,
     Event,
@@ -37,15 +38,20 @@ from broker_sim.coordinator.outcome import (
     TimerKey,
     TopicsChanged,
 )
+from broker_sim.coordinator.shard_loader import ShardLoader
+from broker_sim.coordinator.topics import TopicImage
 from broker_sim.handlers.context import DEFERRED, Deferred, RequestContext
 from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
+from broker_sim.metadata.topics import Topic
 from broker_sim.runtime.commit_batching import batch_of
-from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardLoader, ShardObserver
+from broker_sim.runtime.coordinator_kind import CoordinatorKind, S, ShardObserver
+from broker_sim.runtime.log_reading import LogRecord, feed, log_records
 from broker_sim.runtime.timers import KeyedTimers
 from broker_sim.storage.errors import RecordTooLarge, StorageError
-from broker_sim.storage.log import Origin
+from broker_sim.storage.producer_state import InTransaction
 from kafka_wire import record_batch
 from kafka_wire.codec import DecodeError
+from kafka_wire.end_markers import marker_of
 from kafka_wire.errors import Err
 
 log = logging.getLogger("broker_sim.coordinator")
@@ -63,7 +69,18 @@ Finish = Callable[[Any], Any]
 class Slot(Generic[S]):
     """A shard with what it needs of the world: its partition, its open batch, how far it is loaded."""
 
-    __slots__ = ("failed", "loading", "open", "open_records", "partition", "shard", "turn", "turn_bytes", "waiter")
+    __slots__ = (
+        "elsewhere",
+        "failed",
+        "loading",
+        "open",
+        "open_records",
+        "partition",
+        "shard",
+        "turn",
+        "turn_bytes",
+        "waiter",
+    )
 
     def __init__(self, shard: S, partition: Partition) -> None:
         self.shard, self.partition = shard, partition
@@ -71,6 +88,9 @@ class Slot(Generic[S]):
         self.open_records = 0
         self.turn: list[Any] = []  # requests that wait for it to be looked at: their coordinator's (`flush_requests`)
         self.turn_bytes = 0  # what their batch will have
+        self.elsewhere: list[
+            AppendedElsewhere
+        ] = []  # what has become of its appends to others' partitions: told after this step
         self.loading = False
         self.failed = False
         self.waiter: Callable[[], object] | None = None  # whom the partition tells when its high watermark moves
@@ -117,7 +137,7 @@ class CoordinatorRuntime(Generic[S]):
         if partition.leader < 0 or partition.deleted:
             return
         if keep_loading:
-            slot = self._slots[partition.index] = Slot(self.kind.new_shard(partition.index), partition)
+            slot = self._new_slot(partition)
             slot.loading = True
         elif slot is not None or partition.log_end_offset > partition.log_start_offset:
             self._slot(partition)
@@ -133,7 +153,7 @@ class CoordinatorRuntime(Generic[S]):
         self._flush(slot)
         del self._slots[index]
         gone = None if self.watch is None else self.watch.unloading(slot.shard)
-        self._perform(slot, slot.shard.stop())
+        self._perform(slot, slot.shard.stop(), self.clock.now_ms())
         for _, key in list(self._timers):
             if key[0] == index:
                 self._timers.cancel(key)
@@ -161,6 +181,10 @@ class CoordinatorRuntime(Generic[S]):
         """The timers of all shards, by partition and key."""
         return self._timers
 
+    def timer_text(self, index: int, key: TimerKey) -> str:
+        """What a timer of the shard of partition ``index`` is for, in words."""
+        return f"{key[0]} of {self.kind.topic}-{index}"
+
     def shard(self, index: int) -> S | None:
         """The loaded shard of a partition; None where there is none."""
         slot = self._slots.get(index)
@@ -175,7 +199,9 @@ class CoordinatorRuntime(Generic[S]):
         partition = self.partition_of(key)
         if partition is None or partition.leader != broker.node_id:
             return Err.NOT_COORDINATOR
-        slot = self._slot(partition)
+        slot = self._slots.get(partition.index)
+        if slot is None or slot.partition is not partition:
+            slot = self._slot(partition)
         if slot.loading:
             return Err.COORDINATOR_LOAD_IN_PROGRESS
         return Err.NOT_COORDINATOR if slot.failed else slot.shard
@@ -213,7 +239,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def ask(self, shard: S, ctx: RequestContext, body: Any, answered: Callable[[Any], object]) -> int:
         """Step ``shard`` with a request of ``ctx``'s client and call ``answered(answer)`` when it is answered. Returns its token."""
-        token = self.token(answered)
+        token = self._next_token
+        self._next_token = token + 1
+        self._tokens[token] = answered
         if self.watch is not None:
             self.watch.asked(token, ctx)
         slot = self._slots[shard.partition]
@@ -223,6 +251,11 @@ class CoordinatorRuntime(Generic[S]):
         else:
             self.hear(slot, request, ctx)
         return token
+
+    def command(self, shard: S, body: Any, answered: Callable[[Any], object]) -> None:
+        """Step ``shard`` with a request of a broker's own and call ``answered(answer)`` when it is answered."""
+        token = self.token(answered)
+        self._step(self._slots[shard.partition], Request(token, NO_CLIENT, body))
 
     def token(self, answered: Callable[[Any], object]) -> int:
         """A new token; who is answered under it."""
@@ -243,11 +276,37 @@ class CoordinatorRuntime(Generic[S]):
         """Whether a request may be looked at while appends before it are waiting."""
         return False
 
-    def topics_changed(self, changed: TopicsChanged) -> None:
-        """The cluster's topics are no longer what they were: every shard is told."""
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """These topics are no longer what they were: every shard is told, but those that are told all there is when they are loaded."""
+        changed = TopicsChanged({name: self._image(name) for name in names})
         for slot in list(self._slots.values()):
             if not slot.loading:
                 self._step(slot, changed)
+
+    def _image(self, name: str) -> TopicImage | None:
+        topic = self.state.topics.get(name)
+        return None if topic is None else TopicImage(topic.topic_id, len(topic.partitions), self._racks(topic))
+
+    def _racks(self, topic: Topic) -> tuple[tuple[str, ...], ...]:
+        """By partition those of its replicas' brokers, up or down."""
+        rack_of = {node: broker.rack for node, broker in self.state.brokers.items() if broker.rack is not None}
+        if not rack_of:
+            return ()
+        return tuple(
+            tuple(sorted(rack_of[node] for node in partition.replicas if node in rack_of))
+            for partition in topic.partitions
+        )
+
+    def _begin(self, slot: Slot[S], loaded: Any) -> None:
+        """A shard takes over what its log holds, and is told of the cluster's topics."""
+        now_ms = self.clock.now_ms()
+        self._perform(slot, slot.shard.start(loaded, now_ms), now_ms)
+        topics = {name: image for name in self.state.topics if (image := self._image(name)) is not None}
+        self._perform(slot, self._stepped(slot, TopicsChanged(topics), now_ms), now_ms)
+        self.begun(slot)
+
+    def begun(self, slot: Slot[S]) -> None:
+        """A shard has taken over what its log holds: what else it is to be told."""
 
     def flush_turn(self) -> None:
         """Append what was collected; it is answered before this returns, unless the log holds it up."""
@@ -277,14 +336,27 @@ class CoordinatorRuntime(Generic[S]):
     def _step(self, slot: Slot[S], event: Event) -> None:
         if slot.turn or (slot.open and not (type(event) is Request and self._may_wait(slot, event.body))):
             self._flush(slot)
-        self._perform(slot, self._stepped(slot, event, self.clock.now_ms()))
+        now_ms, watch = self.clock.now_ms(), self.watch
+        if watch is None:
+            self._perform(slot, slot.shard.step(event, now_ms), now_ms)
+        else:
+            self._perform(slot, watch.step(slot.shard, slot.partition.name, event, now_ms), now_ms)
+        if slot.elsewhere:
+            self._tell_elsewhere(slot)
+
+    def _tell_elsewhere(self, slot: Slot[S]) -> None:
+        """What has become of its appends to other partitions: now that the step that has asked for them is over."""
+        told, slot.elsewhere = slot.elsewhere, []
+        for event in told:
+            if self._slots.get(slot.partition.index) is slot:  # else it has moved away
+                self._step(slot, event)
 
     def _stepped(self, slot: Slot[S], event: Event, now_ms: int) -> Outcome:
         if self.watch is None:
             return slot.shard.step(event, now_ms)
         return self.watch.step(slot.shard, slot.partition.name, event, now_ms)
 
-    def _perform(self, slot: Slot[S], outcome: Outcome) -> None:
+    def _perform(self, slot: Slot[S], outcome: Outcome, now_ms: int) -> None:
         buggify = self.state.buggify
         if outcome.timers:
             partition, timers = slot.shard.partition, self._timers
@@ -295,7 +367,7 @@ class CoordinatorRuntime(Generic[S]):
                     timers.set((partition, key), deadline_ms)
         for append in outcome.appends:
             if append.to is not None:
-                self._append_elsewhere(slot, append, append.to)
+                self._append_elsewhere(slot, append, append.to, now_ms)
             elif append.mergeable and not slot.partition.held and slot.partition.gate is None:
                 if not slot.open:
                     self._dirty.append(slot)
@@ -307,9 +379,15 @@ class CoordinatorRuntime(Generic[S]):
             else:
                 if slot.open or slot.turn:
                     self._flush(slot)
-                self._append(slot, [append])
+                self._append(slot, [append], now_ms)
         if outcome.replies:
             self._reply(outcome.replies)
+        for ask in outcome.asks:
+            self.ask_others(slot, ask)
+
+    def ask_others(self, slot: Slot[S], ask: Ask) -> None:
+        """Ask coordinators of another kind what a shard wants to know."""
+        raise NotImplementedError("whom a coordinator asks is its own to know")
 
     def _reply(self, replies: list[tuple[int, Any]]) -> None:
         waiting, watch, buggify = self._tokens.pop, self.watch, self.state.buggify
@@ -327,20 +405,17 @@ class CoordinatorRuntime(Generic[S]):
     def _flush(self, slot: Slot[S]) -> None:
         """Append what the turn has collected: either of the two lists."""
         appends, slot.open, slot.open_records = slot.open, [], 0
+        now_ms = self.clock.now_ms()
         if appends:
-            self._append(slot, appends)
+            self._append(slot, appends, now_ms)
         if slot.turn:
-            self.flush_requests(slot, self.clock.now_ms())
+            self.flush_requests(slot, now_ms)
 
-    def _append(self, slot: Slot[S], appends: list[Append]) -> None:
-        buggify = self.state.buggify
+    def _append(self, slot: Slot[S], appends: list[Append], now_ms: int) -> None:
+        """Append as one batch, tell the shard what became of each, and perform what it makes of that."""
+        partition, buggify = slot.partition, self.state.buggify
         if buggify is not None and buggify.fires("rolls and cleans"):
-            self.state.roll_and_clean(slot.partition, self.clock.now_ms())
-        self._perform(slot, self._to_log(slot, appends, self.clock.now_ms()))
-
-    def _to_log(self, slot: Slot[S], appends: list[Append], now_ms: int) -> Outcome:
-        """Append as one batch, and tell the shard what became of each; its outcome is to be performed."""
-        partition = slot.partition
+            self.state.roll_and_clean(partition, now_ms)
         error, last_offset = Err.NONE, -1
         if partition.deleted:
             error = Err.UNKNOWN_TOPIC_OR_PARTITION
@@ -351,7 +426,7 @@ class CoordinatorRuntime(Generic[S]):
                 last_offset = _append_to(partition, appends, now_ms)
             except (StorageError, record_batch.RecordBatchError) as failure:
                 error = self.append_failed(partition, failure)
-        return self._logged(slot, appends, error, last_offset, now_ms)
+        self._perform(slot, self._logged(slot, appends, error, last_offset, now_ms), now_ms)
 
     def append_failed(self, partition: Partition, failure: StorageError | record_batch.RecordBatchError) -> Err:
         """Tell the operator, and the error."""
@@ -379,43 +454,48 @@ class CoordinatorRuntime(Generic[S]):
 
     def _high_watermark_moved(self, slot: Slot[S]) -> None:
         partition, shard = slot.partition, slot.shard
-        if shard.in_flight and partition.high_watermark > shard.high_watermark:
+        # a shard that is behind its log is told even if its writes were given up meanwhile: else what it answers later waits for them
+        waits = shard.in_flight or shard.last_written >= shard.high_watermark
+        if waits and partition.high_watermark > shard.high_watermark:
             if self.watch is not None:
                 self.watch.committed(partition.name, shard, partition.high_watermark)
             error = Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.isr_too_small else Err.NONE
             self._step(slot, Committed(partition.high_watermark, error))
 
-    def _append_elsewhere(self, slot: Slot[S], append: Append, to: tuple[str, int]) -> None:
-        """Append to a partition that isn't the shard's own, and tell the shard when all of it is committed there."""
-        partition = self.state.partition(*to)
+    def _append_elsewhere(self, slot: Slot[S], append: Append, to: tuple[str, int], now_ms: int) -> None:
+        """Append to a partition that isn't the shard's own; the shard is told after this step, or when all of it is committed there."""
+        partition, error, last_offset = self.state.partition(*to), Err.NONE, -1
         if partition is None or partition.deleted:
-            self._tell_elsewhere(slot, append.ticket, Err.UNKNOWN_TOPIC_OR_PARTITION)
-            return
-        if partition.leader < 0:
-            self._tell_elsewhere(slot, append.ticket, Err.LEADER_NOT_AVAILABLE)
-            return
-        try:
-            last_offset = _append_to(partition, [append], self.clock.now_ms())
-        except (StorageError, record_batch.RecordBatchError) as failure:
-            self._tell_elsewhere(slot, append.ticket, self.append_failed(partition, failure))
-            return
-        if last_offset < partition.high_watermark:
-            self._tell_elsewhere(slot, append.ticket, Err.NONE)
-            return
+            error = Err.UNKNOWN_TOPIC_OR_PARTITION
+        elif partition.leader < 0:
+            error = Err.LEADER_NOT_AVAILABLE
+        elif partition.isr_too_small or len(partition.isr) < self.state.min_isr(partition):
+            error = Err.NOT_ENOUGH_REPLICAS
+        else:
+            try:
+                last_offset = _append_to(partition, [append], now_ms)
+            except (StorageError, record_batch.RecordBatchError) as failure:
+                error = self.append_failed(partition, failure)
+        if partition is not None and last_offset >= partition.high_watermark:
+            self._await_elsewhere(slot, append.ticket, partition, last_offset)
+        else:
+            slot.elsewhere.append(AppendedElsewhere(append.ticket, error))
 
+    def _await_elsewhere(self, slot: Slot[S], ticket: int, partition: Partition, last_offset: int) -> None:
         def moved() -> None:
-            if last_offset < partition.high_watermark:
+            if partition.deleted or last_offset < partition.high_watermark:
                 partition.remove_waiter(moved)
-                self._tell_elsewhere(slot, append.ticket, Err.NONE)
+                gone = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NONE
+                self._tell_later(slot, AppendedElsewhere(ticket, gone))
 
         partition.add_waiter(moved)
 
-    def _tell_elsewhere(self, slot: Slot[S], ticket: int, error: Err) -> None:
-        """After the step that has asked for it, and not to a shard that has moved away."""
+    def _tell_later(self, slot: Slot[S], event: AppendedElsewhere) -> None:
+        """Once whoever moved the high watermark is done, and not to a shard that has moved away."""
 
         def tell() -> None:
             if self._slots.get(slot.partition.index) is slot:
-                self._step(slot, AppendedElsewhere(ticket, error))
+                self._step(slot, event)
 
         self._wire.call_at_ms(self._wire.now_ms(), tell)
 
@@ -441,12 +521,17 @@ class CoordinatorRuntime(Generic[S]):
     def _slot(self, partition: Partition) -> Slot[S]:
         slot = self._slots.get(partition.index)
         if slot is None or slot.partition is not partition:
-            slot = self._slots[partition.index] = Slot(self.kind.new_shard(partition.index), partition)
+            slot = self._new_slot(partition)
             slot.shard.high_watermark = partition.high_watermark
             if partition.log_end_offset == partition.log_start_offset:
-                self._perform(slot, slot.shard.start(self.kind.new_loader().finish(), self.clock.now_ms()))
+                self._begin(slot, self.kind.new_loader().finish())
+                self._tell_elsewhere(slot)
             else:
                 self._start_loading(slot)
+        return slot
+
+    def _new_slot(self, partition: Partition) -> Slot[S]:
+        slot = self._slots[partition.index] = Slot(self.kind.new_shard(partition.index), partition)
         return slot
 
     def _start_loading(self, slot: Slot[S]) -> None:
@@ -456,7 +541,7 @@ class CoordinatorRuntime(Generic[S]):
         loader, records = self.kind.new_loader(), log_records(slot.partition)
         self._wire.call_at_ms(self._wire.now_ms(), self._load_on, slot, loader, records)
 
-    def _load_on(self, slot: Slot[S], loader: ShardLoader, records: Iterator[_LogRecord]) -> None:
+    def _load_on(self, slot: Slot[S], loader: ShardLoader, records: Iterator[LogRecord]) -> None:
         """Read a slice of the log, then let the loop turn; at the end the shard opens."""
         if self._slots.get(slot.partition.index) is not slot:
             return  # it has moved away meanwhile
@@ -487,9 +572,10 @@ class CoordinatorRuntime(Generic[S]):
         if skipped:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loader.skipped_kinds.items()))
             log.info("%s: %d records of other kinds were skipped: %s", partition.name, skipped, kinds)
-        self._perform(slot, shard.start(loaded, self.clock.now_ms()))
+        self._begin(slot, loaded)
         if self.watch is not None:
             self.watch.loaded(shard, partition.name, loader.records, skipped, failed=failed)
+        self._tell_elsewhere(slot)
 
 
 def _append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
@@ -499,44 +585,11 @@ def _append_to(partition: Partition, appends: list[Append], now_ms: int) -> int:
         return partition.append_records(*batch_of(first.commits), now_ms=now_ms)
     pairs = first.records if len(appends) == 1 else [pair for append in appends for pair in append.records]
     most = partition.log.config.max_message_bytes
-    if len(pairs) > _BATCH_RECORDS and partition.gate is None and sum(len(pair[0]) for pair in pairs) > most:
-        raise RecordTooLarge(f"the keys of {len(pairs)} records alone are more than {most} bytes")  # spare the batch
-    producer = first.producer
-    batch = record_batch.build_batch(
-        pairs,
-        now_ms,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        base_sequence=first.base_sequence,
-        attributes=(record_batch.TRANSACTIONAL_BIT if producer is not NOBODY else 0)
-        | (record_batch.CONTROL_BIT if first.is_control else 0),
-    )
-    return partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR).last_offset
-
-
-_LogRecord = tuple[int, bytes | None, bytes | None, int, bool | None]
-"""Offset, key, value, producer id of a transaction (else -1), and for an end-of-transaction marker whether it commits."""
-
-
-def feed(loader: ShardLoader, records: Iterator[_LogRecord], at_most: int | None = None) -> bool:
-    """Give ``loader`` so many of the records, or all; whether there may be more. Raises what reading and `ShardLoader.add` raise."""
-    fed = 0
-    for fed, (offset, key, value, producer_id, marker) in enumerate(islice(records, at_most), 1):  # noqa: B007
-        if marker is not None:
-            loader.end_transaction(producer_id, committed=marker)
-        else:
-            loader.add(offset, key, value, producer_id)
-    return fed == at_most
-
-
-def log_records(partition: Partition) -> Iterator[_LogRecord]:
-    """Every record of a partition's log, from its start to its end (beyond the high watermark, as Kafka loads)."""
-    for batch in partition.log.batches():
-        header = batch.header
-        producer_id = header.producer_id if header.is_transactional else -1
-        for record in batch.records():
-            if header.is_control:
-                kind = record_batch.control_type(record.key)
-                yield record.offset, None, None, header.producer_id, kind == record_batch.ControlType.COMMIT
-            else:
-                yield record.offset, record.key, record.value, producer_id, None
+    if len(pairs) > _BATCH_RECORDS and partition.gate is None and sum(len(k) + len(v or b"") for k, v in pairs) > most:
+        raise RecordTooLarge(f"{len(pairs)} records are more than {most} bytes")  # spare the batch
+    producer, within = first.producer, None
+    if producer is not NOBODY:
+        marker = marker_of(*pairs[0]) if first.is_control else None
+        within = InTransaction(producer.producer_id, producer.epoch, marker)
+    bodies = record_batch.record_bodies(pairs)
+    return partition.append_records(bodies, len(pairs), now_ms=now_ms, base_sequence=first.base_sequence, within=within)

@@ -13,22 +13,47 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.common.chance import Chance
 from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.assignors import ASSIGNORS
 from broker_sim.coordinator.loader import Loader
-from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
-from broker_sim.coordinator.policy import Settings, policy_of
+from broker_sim.coordinator.outcome import (
+    NOBODY,
+    Ask,
+    CommitOffsets,
+    GroupConfigured,
+    Offset,
+    StateAnswered,
+    TimerKey,
+    TransactionEnded,
+)
+from broker_sim.coordinator.policy import ConsumerSettings, Settings, ShareSettings, policy_of
 from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.share_state.commands import Result
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.metadata.entity_configs import Entity
+from broker_sim.metadata.topics import TRANSACTION_TOPIC
 from broker_sim.runtime.commit_batching import LateCommit, commit_turn
 from broker_sim.runtime.coordinator_kind import CoordinatorKind
 from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime, Slot
 from broker_sim.runtime.journal_observer import GroupWatch
-from broker_sim.runtime.session_keepalive import Presence
+from broker_sim.runtime.session_keepalive import Presence, timer_text
 from broker_sim.storage import partition_for
+from broker_sim.storage.producer_state import EndedTransaction
 from kafka_wire.api_keys import release
 
 if TYPE_CHECKING:
-    pass
+    from broker_sim.runtime.share_state_coordinator import Persister
+
+_GROUP_CONFIGS = {
+    "consumer.session.timeout.ms": "session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "assignment_interval_ms",
+    "share.session.timeout.ms": "share session_timeout_ms",
+    "share.heartbeat.interval.ms": "share heartbeat_interval_ms",
+    "share.assignment.interval.ms": "share assignment_interval_ms",
+}
+"""Settings of a group by Kafka's names -> those of `ConsumerSettings`, and with ``share`` before them of `ShareSettings`."""
 
 _AT_ONCE = -1
 """The token of requests whose answer is read from the outcome, or that have none."""
@@ -39,19 +64,27 @@ GroupSlot = Slot[Shard]
 
 
 class GroupCoordinator(CoordinatorRuntime[Shard]):
-    """The group coordinators of a cluster's brokers. ``rng`` gives the random part of member ids."""
+    """The group coordinators of a cluster's brokers. ``chance`` gives the random part of member ids, at each partition its own:
+    who comes to one group changes the ids of no other."""
 
     watch: GroupWatch | None
 
-    def __init__(self, state: ClusterState, *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        chance: Chance | None = None,
+        persister: Callable[[], Persister] | None = None,
+    ) -> None:
         self.settings = settings_of(state.config)
-        self._rng = rng or random.SystemRandom()
+        self._persister = persister
+        chance = chance or Chance.system()
         super().__init__(
             state,
             CoordinatorKind(
                 topic=OFFSETS_TOPIC,
                 partition_of=partition_of,
-                new_shard=lambda index: Shard(index, self.settings, self._new_id),
+                new_shard=lambda index: Shard(index, self.settings, partial(_new_id, chance.at(str(index)))),
                 new_loader=lambda: Loader(self.settings),
                 load_error_disowns=self.settings.policy.load_error_disowns,
                 appends_need_min_isr=self.settings.policy.appends_need_min_isr,
@@ -90,20 +123,71 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
             waiting |= {m.sync_token for m in group.members.values() if m.sync_token in self._tokens}
         return len(waiting)
 
+    def timer_text(self, index: int, key: TimerKey) -> str:
+        """As in ``session of consumer-1 in billing``."""
+        return timer_text(index, key, self.shard(index))
+
     # what the runtime asks
 
     def _shares(self, body: Any) -> bool:
-        return type(body) is CommitOffsets
+        return type(body) is CommitOffsets and body.producer is NOBODY
 
     def _may_wait(self, slot: GroupSlot, body: Any) -> bool:
         return type(body) is CommitOffsets and body.group_id in slot.shard.groups  # else one before may make the group
 
+    def _new_slot(self, partition: Partition) -> GroupSlot:
+        slot = super()._new_slot(partition)
+        partition.on_transaction_ended = partial(self._transaction_ended, slot)
+        return slot
+
+    def _transaction_ended(self, slot: GroupSlot, ended: EndedTransaction) -> None:
+        """The marker of a transaction is in a shard's log, which a shard that is being loaded will find there."""
+        partition = slot.partition
+        if self._slots.get(partition.index) is not slot or slot.loading or slot.failed:
+            return
+        if ended.last_offset >= partition.high_watermark:
+            self._await_high_watermark(slot)
+        self._step(
+            slot, TransactionEnded(ended.producer_id, ended.committed, ended.last_offset, partition.high_watermark)
+        )
+
     def _spared(self, slot: GroupSlot, key: TimerKey) -> int | None:
+        if key[0] == "transactions" and TRANSACTION_TOPIC in self.state.topics:
+            return self.clock.now_ms() + self.settings.open_transaction_timeout_ms  # their coordinator ends them
         return None if self.presence is None else self.presence.spares(slot.shard, key)
+
+    def ask_others(self, slot: GroupSlot, ask: Ask) -> None:
+        """Share groups ask the share coordinators."""
+        assert self._persister is not None, "there are share coordinators where there are share groups"
+
+        def answered(answers: list[Result]) -> None:
+            if self._slots.get(slot.partition.index) is slot and ask.ticket in slot.shard.asked:
+                self._step(slot, StateAnswered(ask.ticket, answers))
+
+        self._persister().ask(ask.commands, answered)
 
     def lost(self, shard: Shard) -> None:
         """Its groups are no more."""
         shard.groups.clear()
+
+    def begun(self, slot: GroupSlot) -> None:
+        """Which settings groups have of their own."""
+        for group_id in self.state.entity_configs[Entity.GROUP]:
+            if self.partition_of(group_id) is slot.partition:
+                self._step(slot, self._configured(group_id))
+
+    def group_configured(self, group_id: str) -> None:
+        """A group has other settings of its own than before: its shard is told."""
+        partition = self.partition_of(group_id)
+        slot = None if partition is None else self._slots.get(partition.index)
+        if slot is not None and not slot.loading:
+            self._step(slot, self._configured(group_id))
+
+    def _configured(self, group_id: str) -> GroupConfigured:
+        own = self.state.entity_configs[Entity.GROUP].get(group_id, {})
+        return GroupConfigured(
+            group_id, {field: int(own[name]) for name, field in _GROUP_CONFIGS.items() if name in own}
+        )
 
     def flush_requests(self, slot: GroupSlot, now_ms: int) -> None:
         """Commit what was collected."""
@@ -163,10 +247,11 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         if buggify is not None and buggify.fires("appends alone"):
             self._flush(slot)
 
-    def _new_id(self) -> str:
-        raw = self._rng.getrandbits(128)
-        text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+def _new_id(rng: random.Random) -> str:
+    raw = rng.getrandbits(128)
+    text = f"{raw & ~(0xF << 76) | (4 << 76):032x}"  # version 4, as Java's UUID.randomUUID
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def settings_of(config: BrokerConfig) -> Settings:
@@ -181,4 +266,30 @@ def settings_of(config: BrokerConfig) -> Settings:
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
         reads_later_records=release(config.as_version) >= (3, 5),
+        consumer=_consumer_settings(config) if config.has_consumer_protocol else ConsumerSettings(),
+        share=_share_settings(config) if config.has_share_groups else ShareSettings(),
+    )
+
+
+def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
+    named = {
+        name.rpartition(".")[2].removesuffix("Assignor").lower(): None
+        for name in config.list("group.consumer.assignors")
+    }
+    return ConsumerSettings(
+        session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=(config.int("group.consumer.assignment.interval.ms") if config.release >= (4, 3) else 0),
+        max_size=config.int("group.consumer.max.size"),
+        assignors=tuple(name for name in named if name in ASSIGNORS) or ("uniform", "range"),
+        migration_policy=config.str("group.consumer.migration.policy").lower(),
+    )
+
+
+def _share_settings(config: BrokerConfig) -> ShareSettings:
+    return ShareSettings(
+        session_timeout_ms=config.int("group.share.session.timeout.ms"),
+        heartbeat_interval_ms=config.int("group.share.heartbeat.interval.ms"),
+        assignment_interval_ms=config.int("group.share.assignment.interval.ms") if config.release >= (4, 3) else 0,
+        max_size=config.int("group.share.max.size"),
     )

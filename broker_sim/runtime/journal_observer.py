@@ -17,6 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.classic.group import CUT_OFF, ClassicGroup, Member
+from broker_sim.coordinator.consumer.group import ConsumerGroup
+from broker_sim.coordinator.offsets import EndTransactionWrite, TransactionalCommitWrite
 from broker_sim.coordinator.outcome import (
     Appended,
     CommitOffsets,
@@ -24,20 +26,25 @@ from broker_sim.coordinator.outcome import (
     CommitTurn,
     Event,
     Heartbeat,
+    Offset,
     Outcome,
     Request,
     StableFetch,
     TimerFired,
     TopicsChanged,
+    TransactionEnded,
 )
 from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record
 from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Write
 from broker_sim.journal import Journal
+from broker_sim.runtime.epoch_snapshot import GONE, changes, epochs
 from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from broker_sim.handlers.context import RequestContext
@@ -46,7 +53,11 @@ WHOLE = 64
 """Members that a snapshot shows all of."""
 
 _QUIET = (Heartbeat, CommitOffsets, CommitTurn, StableFetch)
-_APIS = {JoinGroupRequest: "JoinGroup", SyncGroupRequest: "SyncGroup"}
+_APIS = {
+    JoinGroupRequest: "JoinGroup",
+    SyncGroupRequest: "SyncGroup",
+    ConsumerGroupHeartbeatRequest: "ConsumerGroupHeartbeat",
+}
 
 Snapshot = dict[str, Any]
 
@@ -59,6 +70,8 @@ class GroupWatch:
         self.requests: dict[int, tuple[int, str]] = {}
         """Token of a request that is not answered -> its number in the journal and its API."""
         self._known: dict[tuple[int, str], Snapshot] = {}  # what was last seen of a group, by shard and group id
+        self._epochs: dict[tuple[int, str], Snapshot] = {}  # likewise, of consumer groups
+        self._epoch_causes: dict[tuple[int, str], dict[str, Any]] = {}  # who has written to them last
 
     def step(self, shard: Shard, log: str, event: Event, now_ms: int) -> Outcome:
         """``shard.step(event, now_ms)``, with its traces."""
@@ -68,6 +81,7 @@ class GroupWatch:
             return shard.step(event, now_ms)
         before = list(shard.groups)
         writes = dict(shard.writes)
+        staged = _staged(shard) if shard.store.transactions else None
         outcome = shard.step(event, now_ms)
         published = [w for t, w in writes.items() if t not in shard.writes] if _publishes(event) else []
         touched = _touched(event, writes, published)
@@ -75,6 +89,8 @@ class GroupWatch:
             touched = dict.fromkeys([*(touched or ()), *before, *shard.groups])
         for write in published:
             self._offsets(log, write)
+        if staged:
+            self._transactions(shard, log, staged, {**_ends(writes.values()), **_ends_at_once(event)})
         if touched:
             self.look(shard, log, touched, self._cause(event))
         return outcome
@@ -83,6 +99,7 @@ class GroupWatch:
         """Write what is no longer as it was last seen."""
         for group_id in groups:
             key = (shard.partition, group_id)
+            self._look_at_epochs(shard, log, group_id, cause)
             group = shard.classic(group_id)
             before = self._known.get(key)
             after = None if group is None else snapshot(group)
@@ -95,6 +112,26 @@ class GroupWatch:
             self.journal.write(
                 "group", log=log, group=group_id, cause=cause, before=_shown(before, after), after=_shown(after, before)
             )
+
+    def _look_at_epochs(self, shard: Shard, log: str, group_id: str, cause: dict[str, Any]) -> None:
+        key = (shard.partition, group_id)
+        group = shard.groups.get(group_id)
+        before = self._epochs.get(key)
+        if isinstance(group, ConsumerGroup | ShareGroup):
+            after = epochs(group, shard.topics)
+            self._epochs[key] = after
+        elif before is None:
+            return
+        else:
+            after = GONE
+            del self._epochs[key]
+            self._epoch_causes.pop(key, None)
+        if cause["kind"] in ("request", "timer"):
+            self._epoch_causes[key] = cause  # what it writes is seen when the log has it
+        elif cause["kind"] in ("append", "committed"):
+            cause = self._epoch_causes.get(key, cause)
+        if after != before:
+            self.journal.write("epochs", log=log, group=group_id, cause=cause, **changes(before, after, WHOLE))
 
     def asked(self, token: int, ctx: RequestContext) -> None:
         """A request is about to be stepped."""
@@ -170,7 +207,31 @@ class GroupWatch:
         tokens = [token for token in tokens_of(write) if token in self.requests]
         request = {"request": self.requests[tokens[0]][0]} if len(tokens) == 1 else {}
         for group_id, offsets in groups.items():
-            self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
+            if isinstance(write, TransactionalCommitWrite):
+                producer_id = write.producer.producer_id
+                told = {"action": "staged", "producer_id": producer_id, **request}
+                self.journal.write("staged", log=log, group=group_id, offsets=offsets, **told)
+            else:
+                self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
+
+    def _transactions(self, shard: Shard, log: str, staged: _Staged, committed: dict[int, bool]) -> None:
+        """Of transactions that were open before a step: those that are not any more, and what of them shows now."""
+        for producer_id, groups in staged.items():
+            if producer_id in shard.store.transactions:
+                continue
+            for group_id, offsets in groups.items():
+                group = shard.groups.get(group_id)
+                there = {} if group is None else group.offsets
+                shown = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if there.get(t, {}).get(p) is one}
+                left = {f"{t}-{p}": one.offset for (t, p), one in offsets.items() if f"{t}-{p}" not in shown}
+                if shown:
+                    told = {"producer_id": producer_id}
+                    self.journal.write("offsets", log=log, group=group_id, offsets=shown, **told)
+                if left:
+                    action = "passed over" if committed.get(producer_id, False) else "aborted"
+                    self.journal.write(
+                        "staged", log=log, group=group_id, offsets=left, action=action, producer_id=producer_id
+                    )
 
     def _cause(self, event: Event) -> dict[str, Any]:
         if type(event) is Request:
@@ -194,7 +255,32 @@ class GroupWatch:
             return {"kind": "append", "error": None if event.error is Err.NONE else event.error.name}
         if type(event) is Committed:
             return {"kind": "committed", "high_watermark": event.high_watermark}
-        return {"kind": "topics"}
+        return {"kind": "marker" if type(event) is TransactionEnded else "topics"}
+
+
+_Staged = dict[int, dict[str, dict[tuple[str, int], Offset]]]
+"""Producer id -> group -> partition -> what its open transaction commits there."""
+
+
+def _staged(shard: Shard) -> _Staged:
+    found: _Staged = {}
+    for producer_id, places in shard.store.transactions.items():
+        for group_id, topic, partition in places:
+            group = shard.groups.get(group_id)
+            staged = None if group is None else group.staged.get((topic, partition))
+            if staged is not None and producer_id in staged.by_producer:
+                _, offset = staged.by_producer[producer_id]
+                found.setdefault(producer_id, {}).setdefault(group_id, {})[topic, partition] = offset
+    return found
+
+
+def _ends(writes: Iterable[Write]) -> dict[int, bool]:
+    """Producer id -> whether it commits, of markers that wait for what was written before them."""
+    return {write.producer_id: write.committed for write in writes if isinstance(write, EndTransactionWrite)}
+
+
+def _ends_at_once(event: Event) -> dict[int, bool]:
+    return {event.producer_id: event.committed} if type(event) is TransactionEnded else {}
 
 
 def tokens_of(write: Write) -> list[int]:

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import unknown
 from broker_sim.coordinator.classic.group import ClassicGroup, Member, State
+from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.share.group import ShareGroup
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from broker_sim.runtime.timers import KeyedTimers
 
 __all__ = ["Owed", "Presence", "timer_text"]
+
+_BY_EPOCHS = (ConsumerGroup, ShareGroup)
+"""The kinds of groups whose members heartbeat, and whose heartbeat says all there is to say."""
 
 _PRUNE_AT = 1024
 
@@ -105,6 +110,9 @@ class Presence:
     def _note(self, shard: Shard, body: Any, connection: Any) -> None:
         group_id, member_id = getattr(body, "group_id", None), getattr(body, "member_id", None)
         group = None if group_id is None else shard.classic(group_id)
+        if group is None and member_id and isinstance(shard.groups.get(str(group_id)), _BY_EPOCHS):
+            self._heard[str(group_id), member_id] = connection
+            return
         if group is None or member_id is None:
             return
         if not member_id:
@@ -133,6 +141,7 @@ class Presence:
             for group in shard.classic_groups()
             for member in (*group.members, *group.pending_members)
         }
+        live |= {(group.group_id, member) for group in self._consumer_groups() for member in group.latest.members}
         self._heard = {key: connection for key, connection in self._heard.items() if key in live}
 
     def spares(self, shard: Shard, key: TimerKey) -> int | None:
@@ -152,6 +161,11 @@ class Presence:
         group_id, member_id = str(key[1]), str(key[2])
         group = shard.classic(group_id)
         who = group_id, member_id
+        consumer = shard.groups.get(group_id)
+        if isinstance(consumer, _BY_EPOCHS):
+            session = consumer.session_of(member_id)
+            kept = session is not None and self._is_there(who) and not self._is_silent_holder(consumer, member_id)
+            return session[1] if kept and session is not None else None
         if group is None or not self._is_there(who):
             return None
         if key[0] == "pending":
@@ -160,6 +174,15 @@ class Presence:
         if member is None or member.is_new or self._is_silent(member):
             return None
         return member.session_timeout_ms
+
+    def _consumer_groups(self) -> list[ConsumerGroup | ShareGroup]:
+        return [
+            group for _, shard in self._shards() for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)
+        ]
+
+    def _is_silent_holder(self, group: ConsumerGroup | ShareGroup, member_id: str) -> bool:
+        member = group.latest.members[member_id]
+        return self._names(member_id, member.client_id, getattr(member, "instance_id", None))
 
     def _is_there(self, who: tuple[str, str]) -> bool:
         return who in (self._connected or ()) or self._is_open(self._heard.get(who))
@@ -183,6 +206,12 @@ class Presence:
                     known.update(dict.fromkeys((member.member_id, member.client_id)))
                     if member.instance_id is not None:
                         known[member.instance_id] = None
+        for consumer in self._consumer_groups():
+            for member_id, holder in consumer.latest.members.items():
+                known.update(dict.fromkeys((member_id, holder.client_id)))
+                instance_id = getattr(holder, "instance_id", None)
+                if instance_id is not None:
+                    known[instance_id] = None
         for name in silent:
             if name not in known:
                 raise unknown("member", name, known)
@@ -221,6 +250,10 @@ class Presence:
                 for member in group.members.values():
                     if self._is_silent(member):
                         yield (index, ("session", group.group_id, member.member_id)), group.generation
+            for consumer in [group for group in shard.groups.values() if isinstance(group, _BY_EPOCHS)]:
+                for member_id in consumer.latest.members:
+                    if self._is_silent_holder(consumer, member_id):
+                        yield (index, ("session", consumer.group_id, member_id)), 0
 
     def owed(self, by_ms: int) -> list[Owed]:
         """What living members owe to rebalances whose timers fire by ``by_ms``."""
@@ -273,6 +306,12 @@ def timer_text(index: int, key: TimerKey, shard: Shard | None) -> str:
         return f"session of {rest[1]} in {rest[0]}"
     if kind == "pending":
         return f"member id {rest[1]} of {rest[0]}, which has not joined"
+    if kind == "join":
+        return f"JoinGroup that {rest[1]} owes to {rest[0]}"
+    if kind == "patterns":
+        return f"regular expressions of {rest[0]}"
+    if kind == "revocation":
+        return f"rebalance timeout of {rest[1]} in {rest[0]}"
     if kind == "sync":
         return f"SyncGroup timeout of {rest[0]}"
     if kind == "rebalance":

@@ -42,8 +42,26 @@ __all__ = [
 Tell = Callable[..., object]
 """``tell(client, says, **details)`` hears what a client says and what becomes of it."""
 
-APPS = {"aiokafka": "aiokafka_app", "confluent": "confluent_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
-_NEEDS = {"crowd": "kafka_wire", "aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka-python": "kafka"}
+APPS = {
+    "aiokafka": "aiokafka_app",
+    "confluent": "confluent_app",
+    "kafka-python": "kafka_python_app",
+    "crowd": "crowd",
+    "epochs": "epochs_app",
+    "share": "share_app",
+    "transactional": "transactional_app",
+}
+OWN = ("crowd", "epochs", "share", "transactional")
+"""Kinds that are no library's: what takes the place of all clients does not take theirs."""
+_NEEDS = {
+    "crowd": "kafka_wire",
+    "epochs": "kafka_wire",
+    "share": "kafka_wire",
+    "transactional": "kafka_wire",
+    "aiokafka": "aiokafka",
+    "confluent": "confluent_kafka",
+    "kafka-python": "kafka",
+}
 _PATIENCE_S = 2.0
 _TAIL = 20
 
@@ -264,7 +282,7 @@ def kind_or_command(plan: ClientPlan, commands: Mapping[str, str]) -> str:
     """What a client is: a kind, or the command line of a program. ``commands``: what takes the place of the file's, by client, by kind
     or for all ("*")."""
     own = commands.get(plan.name) or commands.get(plan.kind)
-    if own is None and plan.kind != "crowd":
+    if own is None and plan.kind not in OWN:
         own = commands.get("*")
     return own or plan.kind
 

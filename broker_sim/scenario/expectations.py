@@ -257,8 +257,24 @@ def signs_of(table: Table) -> list[Sign]:
 
 _OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader")
 _HEADS = ("group", "api", "event", "client", "fault")
-_TIMERS = ("session", "pending", "rebalance", "sync", "append", "expire", "transactions")
-_SAYINGS = ("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left")
+_TIMERS = (
+    "session",
+    "pending",
+    "rebalance",
+    "sync",
+    "append",
+    "expire",
+    "transactions",
+    "timeout",
+    "markers",
+    "revocation",
+    "join",
+    "patterns",
+)
+_SAYINGS = (
+    *("started", "exited", "assigned", "revoked", "lost", "read", "committed", "commit_failed", "error", "left"),
+    *("begun", "aborted", "fenced"),
+)
 _NAMES: dict[str, Kind[Any]] = {"api": ApiName(), "error": ErrorCode(none=True), "timer": Choice(_TIMERS)}
 """The fields of events whose values are known beforehand."""
 

@@ -4,7 +4,7 @@
     import:   {describe: groups.txt}
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
     known:    {aiokafka: text}                                        why this verdict is broken with these kinds of clients
-    outside:  {topics: [...], groups: [...], client_ids: [...]}       names that somebody else makes: see names.py
+    outside:  {topics: [...], groups: [...], client_ids: [...], transactional_ids: [...]}     names of somebody else's: see names.py
     clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
@@ -19,6 +19,7 @@ An action is an operation of the control plane (``op: leader.move``, with its pa
     {broker: 2, action: down|up|restart}      {topic: orders, grow_to: 12}      {topic: orders, fill: 100}
     {advance: 45s, expire: [app-1]}      {mark: text}
     {send: OffsetCommit, group: billing, member: app-1, generation: old, offsets: {orders-0: 5}, answer: ILLEGAL_GENERATION}
+    {send: OffsetDelete, group: billing, partitions: [orders-0]}      {send: DeleteGroups, group: billing}
 
 All that is wrong with a file is told at once, one line each.
 """
@@ -55,8 +56,9 @@ T = TypeVar("T")
 __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan", "parse", "read"]
 
 SETTINGS_OF = MapOf(Setting())
-KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "outside")
+KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "transactional", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
+SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
 MAX_CLIENTS, MAX_BROKERS, MAX_PARTITIONS, MAX_RECORDS, MAX_STEPS = 1000, 100, 10_000, 1_000_000, 100_000
 WITHIN_S = 30.0
@@ -142,7 +144,7 @@ class Scenario:
     steps: list[Step]
     expect: list[Expectation]
     outside: dict[str, list[str]] = field(default_factory=dict)
-    """Patterns of the names that somebody else makes: topics, groups, client_ids."""
+    """Patterns of the names that somebody else makes: topics, groups, client_ids, transactional_ids."""
     known: dict[str, str] = field(default_factory=dict)
     """Kind of client -> what it does that breaks the verdict, as is known."""
 
@@ -280,7 +282,7 @@ def _known(table: Table) -> dict[str, str]:
 
 def _outside(table: Table) -> dict[str, list[str]]:
     nobody: list[str] = []
-    found = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids")}
+    found = {key: table.take(key, texts, nobody) for key in ("topics", "groups", "client_ids", "transactional_ids")}
     table.done()
     return found
 
@@ -452,8 +454,9 @@ def _client_action(table: Table, declared: _Declared, place: str, words: str) ->
 
 
 def _send(table: Table, place: str, words: str) -> Action:
-    if table.take("send", text) != "OffsetCommit":
-        raise table.error("send: only OffsetCommit can be sent", "send")
+    api = table.take("send", Choice(SENDS, "request to send"))
+    if api != "OffsetCommit":
+        return _send_deletion(table, api, place, words)
     params: dict[str, Any] = {
         "group": table.take("group", text),
         "member": table.take("member", text, ""),
@@ -464,6 +467,18 @@ def _send(table: Table, place: str, words: str) -> Action:
     if not params["offsets"]:
         raise table.error("offsets: a map of partitions to offsets, as in {orders-0: 5}", "offsets")
     return _simple(table, Action("send", "OffsetCommit", params, place, words))
+
+
+def _send_deletion(table: Table, api: str, place: str, words: str) -> Action:
+    """What an admin client asks for: that a group ends, or that it forgets the offsets of some partitions."""
+    nobody: list[str] = []
+    params: dict[str, Any] = {"group": table.take("group", text)}
+    if api == "OffsetDelete":
+        params["offsets"] = dict.fromkeys(table.take("partitions", texts, nobody), 0)
+        if not params["offsets"]:
+            raise table.error("partitions: whose offsets are deleted, as in [orders-0]")
+    params["answer"] = table.take("answer", ErrorCode(none=True), Err.NONE).name
+    return _simple(table, Action("send", api, params, place, words))
 
 
 def _expectation(table: Table, steps: list[str] | None) -> Expectation:

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError, unknown
-from broker_sim.control.names import OFFSETS_TOPIC, examine_log
+from broker_sim.control.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, examine_log
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.selectors import fits
+from broker_sim.fields.kafka import OfTransactions
 from broker_sim.journal import EVENTS
 from broker_sim.scenario.expectations import ClientSign, EventSign, FaultSign, GroupSign, Sign, WentBack
 from broker_sim.scenario.files import WrongFile
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["client_ids", "examine"]
 
 _SPECIMEN = "-00000000-0000-0000-0000-000000000000"
-_OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
+_OFFSETS_PARTITIONS, _TRANSACTION_PARTITIONS = "offsets.topic.num.partitions", "transaction.state.log.num.partitions"
 
 _CHOICES = {
     (kind, "action"): tuple(re.findall(r"`([^`]+)`", fields[name]))
@@ -80,10 +81,12 @@ class _Names:
         self._brokers = scenario.cluster["brokers"]
         config = scenario.cluster["config"]
         self._offsets_partitions = int(config.get(_OFFSETS_PARTITIONS, "50"))
+        self._transaction_partitions = int(config.get(_TRANSACTION_PARTITIONS, "50"))
         actions = [action for step in scenario.steps for action in step.actions]
         plans = scenario.clients
         self._groups = {plan.settings["group"]: None for plan in plans if "group" in plan.settings}
         self._groups |= {one.params["group"]: None for one in actions if _makes_group(one)}
+        self._ids = [plan.settings["transactional_id"] for plan in plans if "transactional_id" in plan.settings]
         self._topics: dict[str, int] = {}
         for topic in scenario.topics:
             self._topic(topic.name, topic.partitions)
@@ -158,7 +161,7 @@ class _Names:
             if not _makes_group(action):
                 self._look("group", params["group"], where, "send")
             if params["answer"] != "UNKNOWN_TOPIC_OR_PARTITION":
-                for log in params["offsets"]:
+                for log in params.get("offsets", ()):
                     self._partition(log, where, "offsets")
         elif action.verb == "advance" or action.name == "clock.advance":
             for name in params.get("expire", ()):
@@ -174,6 +177,8 @@ class _Names:
             self._look("group", params["group"], where, action.name)
         elif "group" in params:
             self._fitting("group", params["group"], where, action.name, fits)
+        if "transactional_id" in params:
+            self._look("transactional_id", params["transactional_id"], where, action.name)
         if "topic" in params:
             self._look("topic", params["topic"], where, action.name)
         if "log" in params:
@@ -188,7 +193,7 @@ class _Names:
 
     def _rule(self, params: Mapping[str, Any], where: str) -> None:
         """The selectors of a rule on requests, or of a hold."""
-        for key in ("group", "client_id"):
+        for key in ("group", "client_id", "transactional_id"):
             if key in params:
                 self._fitting(key, params[key], where, "", fits)
         if "topic" in params:
@@ -221,7 +226,7 @@ class _Names:
         for key, value in sign.fields.items():
             if (sign.kind, key) in _CHOICES and isinstance(value, str):
                 self._one_of(key, value, _CHOICES[sign.kind, key], where)
-            elif key in ("group", "client_id", "client") and isinstance(value, str):
+            elif key in ("group", "client_id", "client", "transactional_id") and isinstance(value, str):
                 self._fitting(key, value, where, "", fnmatchcase_of)
             elif key == "groups" and isinstance(value, str):
                 self._fitting("group", value, where, "groups", fnmatchcase_of)
@@ -239,9 +244,10 @@ class _Names:
     def _known(self, kind: str) -> list[str]:
         return {
             "group": [*self._groups],
-            "topic": [*self._topics, OFFSETS_TOPIC],
+            "topic": [*self._topics, OFFSETS_TOPIC, TRANSACTION_TOPIC],
             "client": [plan.name for plan in self._scenario.clients],
             "client_id": self._client_ids,
+            "transactional_id": self._ids,
             "fault": self._faults,
             "mark": self._marks,
         }[kind]
@@ -280,7 +286,7 @@ class _Names:
             self._wrong(where, f"no broker {number}; {there}")
 
     def _log(self, text: str, where: str) -> None:
-        """``offsets(billing)``, ``orders-0``, ``__consumer_offsets-12``."""
+        """``offsets(billing)``, ``transactions(orders-app)``, ``orders-0``, ``__consumer_offsets-12``."""
         try:
             named = examine_log(text)
         except UsageError as error:
@@ -288,6 +294,8 @@ class _Names:
             return
         if isinstance(named, str):
             self._look("group", named, where, f"log: {text}")
+        elif isinstance(named, OfTransactions):
+            self._look("transactional_id", named.transactional_id, where, f"log: {text}")
         else:
             self._partition(f"{named[0]}-{named[1]}", where, "log")
 
@@ -297,10 +305,11 @@ class _Names:
             self._wrong(where, f"{what}: {name!r} is not a partition, as in orders-0")
             return
         topic, index = named
-        if topic not in self._topics and topic != OFFSETS_TOPIC:
+        if topic not in self._topics and topic not in (OFFSETS_TOPIC, TRANSACTION_TOPIC):
             self._look("topic", topic, where, what)
             return
-        many = self._offsets_partitions if topic == OFFSETS_TOPIC else self._topics[topic]
+        internal = {OFFSETS_TOPIC: self._offsets_partitions, TRANSACTION_TOPIC: self._transaction_partitions}
+        many = internal.get(topic) or self._topics[topic]
         if index >= many and not {"topic", "partition"} & self._untold:
             self._wrong(where, f"no partition {index} of topic {topic!r}; it has {many}, from 0 to {many - 1}")
 
@@ -324,7 +333,7 @@ class _Names:
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def _unknown(self, kind: str, name: str, known: list[str], where: str, what: str) -> None:
-        shown = [one for one in known if one != OFFSETS_TOPIC]
+        shown = [one for one in known if one not in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
         error = unknown(kind.replace("_", " "), name, shown)
         hint = _ELSEWHERE.get(kind, "")
         self._wrong(where, f"{what}: {error}{hint}" if what else f"{error}{hint}")
@@ -337,6 +346,7 @@ _ELSEWHERE = {
     "group": " (a group of somebody else's stands under outside: {groups: [...]})",
     "topic": " (a topic of somebody else's stands under outside: {topics: [...]})",
     "client_id": " (client ids of somebody else's stand under outside: {client_ids: [...]})",
+    "transactional_id": " (ids of somebody else's stand under outside: {transactional_ids: [...]})",
     "member": " (client ids of somebody else's stand under outside: {client_ids: [...]})",
 }
 
@@ -348,14 +358,14 @@ def fnmatchcase_of(pattern: str, name: str) -> bool:
 
 def _makes_group(action: Action) -> bool:
     """A commit of nobody's makes its group."""
-    return action.verb == "send" and not action.params["member"] and action.params["generation"] == -1
+    return action.verb == "send" and not action.params.get("member") and action.params.get("generation", 0) == -1
 
 
 def _untold(unread: frozenset[str]) -> set[str]:
     """The kinds of names whose makers stand in these sections."""
     found: set[str] = set()
     if "clients" in unread:
-        found |= {"client", "client_id", "group"}
+        found |= {"client", "client_id", "group", "transactional_id"}
     if "topics" in unread:
         found |= {"topic", "partition"}
     if "steps" in unread:

@@ -30,7 +30,7 @@ from broker_sim.scenario.attached import ADDRESS, Attached
 from broker_sim.scenario.clients import Clients, Tell, check_given, kind_or_command, processes
 from broker_sim.scenario.expectations import Sign
 from broker_sim.scenario.model import Action, ClientPlan, Expectation, Scenario, Step
-from broker_sim.scenario.sending import commit_as
+from broker_sim.scenario.sending import commit_as, delete_as
 from broker_sim.scenario.vacuity import Lasting, absent, came_from_outside, never_held, never_hit, never_met
 from broker_sim.storage.errors import StorageError
 
@@ -339,7 +339,9 @@ class _Stage:
         elif action.verb == "advance":
             await self.advance(params["seconds"], params["expire"])
         elif action.verb == "send":
-            answer = await commit_as(self.kafka, **{key: value for key, value in params.items() if key != "answer"})
+            given = {key: value for key, value in params.items() if key != "answer"}
+            commit = action.name == "OffsetCommit"
+            answer = await (commit_as(self.kafka, **given) if commit else delete_as(self.kafka, action.name, **given))
             if answer.name != params["answer"]:
                 raise _Broken(f"{action.where}: {action.text}: the answer was {answer.name}, not {params['answer']}")
         else:
@@ -417,7 +419,12 @@ class _Stage:
         untried = [
             *never_hit(self.rules),
             *never_held(self.holds),
-            *never_met(self.states, self.events, lambda group: self.kafka.group(group).offsets_log.name),
+            *never_met(
+                self.states,
+                self.events,
+                lambda group: self.kafka.group(group).offsets_log.name,
+                lambda owner: self.kafka.transaction(owner).state_log.name,
+            ),
             *absent(self.scenario, self.events, self.options.clients),
         ]
         return results + [Result(False, what, where) for what, where in untried]

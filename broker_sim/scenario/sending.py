@@ -1,12 +1,13 @@
-"""One OffsetCommit that no well-behaved client would send: as another member, with another generation, past any client library.
+"""Requests that no consumer would send: an OffsetCommit as another member, with another generation, past any client library; and what
+an admin client asks for, the end of a group or of its offsets.
 
-It goes over a connection of its own to the group's coordinator, as a client's would.
+Each goes over a connection of its own to the group's coordinator, as a client's would.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.scenario.wire import Wire
@@ -19,11 +20,18 @@ from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafka_wire.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
 
-__all__ = ["CLIENT_ID", "commit_as"]
+__all__ = ["CLIENT_ID", "commit_as", "delete_as"]
 
 _VERSION = 7  # the last one that is not flexible: with instance ids, without epoch errors
 _TIMEOUT_S = 60.0
@@ -39,25 +47,52 @@ async def commit_as(cluster: Cluster, group: str, member: str, generation: int |
     number = {"now": current, "old": current - 1}.get(str(generation), generation)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for log, offset in offsets.items():
-        named = partition_of_dir(log)
-        if named is None:
-            raise UsageError(f"{log!r} is not a partition, as in orders-0")
-        topics.setdefault(named[0], []).append(OffsetCommitRequestPartition(named[1], offset))
+        topic, index = _partition(log)
+        topics.setdefault(topic, []).append(OffsetCommitRequestPartition(index, offset))
     request = OffsetCommitRequest(
         group,
         int(number),
         members.get(member, member),
-        topics=[OffsetCommitRequestTopic(name, parts) for name, parts in topics.items()],
+        topics=[OffsetCommitRequestTopic(name, partitions=parts) for name, parts in topics.items()],
     )
-    node = handle.coordinator
+    response: OffsetCommitResponse = await _ask(
+        cluster, group, ApiKey.OFFSET_COMMIT, _VERSION, request, OffsetCommitResponse
+    )
+    return Err(response.topics[0].partitions[0].error_code)
+
+
+async def delete_as(cluster: Cluster, api: str, group: str, offsets: dict[str, int] | None = None) -> Err:
+    """What an admin client asks for, ``DeleteGroups`` or ``OffsetDelete`` (of the partitions of ``offsets``); the first error. Raises
+    UsageError."""
+    if api == "DeleteGroups":
+        ends: DeleteGroupsResponse = await _ask(
+            cluster, group, ApiKey.DELETE_GROUPS, 1, DeleteGroupsRequest([group]), DeleteGroupsResponse
+        )
+        return Err(ends.results[0].error_code)
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+    for log in offsets or ():
+        topic, index = _partition(log)
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(index))
+    request = OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(name, parts) for name, parts in topics.items()])
+    gone: OffsetDeleteResponse = await _ask(cluster, group, ApiKey.OFFSET_DELETE, 0, request, OffsetDeleteResponse)
+    return Err(gone.error_code or gone.topics[0].partitions[0].error_code)
+
+
+def _partition(log: str) -> tuple[str, int]:
+    named = partition_of_dir(log)
+    if named is None:
+        raise UsageError(f"{log!r} is not a partition, as in orders-0")
+    return named
+
+
+async def _ask(cluster: Cluster, group: str, api: ApiKey, version: int, request: Any, answer: type[Any]) -> Any:
+    """The answer of the group's coordinator, over a connection of its own."""
+    node = cluster.group(group).coordinator
     broker = cluster.state.brokers[node if node is not None else cluster.brokers[0].node_id]
     wire = Wire(CLIENT_ID)
     async with asyncio.timeout(_TIMEOUT_S):
         await wire.connect(broker.host, broker.port)
         try:
-            response: OffsetCommitResponse = await wire.ask(
-                ApiKey.OFFSET_COMMIT, _VERSION, request, OffsetCommitResponse
-            )
+            return await wire.ask(api, version, request, answer)
         finally:
             wire.close()
-    return Err(response.topics[0].partitions[0].error_code)

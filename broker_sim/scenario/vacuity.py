@@ -61,9 +61,14 @@ class Lasting:
     where: str
 
 
-def never_met(states: Iterable[Lasting], events: Iterable[Event], log_of: Callable[[str], str]) -> list[Wrong]:
-    """The states that lasted while nobody had to do with their log: no request spoke of it or of a group in it (``log_of``), none that
-    had been waiting was answered, and the coordinator appended nothing to it."""
+def never_met(
+    states: Iterable[Lasting],
+    events: Iterable[Event],
+    log_of: Callable[[str], str],
+    log_of_transactions: Callable[[str], str],
+) -> list[Wrong]:
+    """The states that lasted while nobody had to do with their log: no request spoke of it or of a group (``log_of``) or a
+    transactional id in it, none that had been waiting was answered, and no coordinator appended anything to it, nor a marker."""
     events = list(events)
     logs_of: dict[int, set[str]] = {}
     for event in events:
@@ -71,6 +76,7 @@ def never_met(states: Iterable[Lasting], events: Iterable[Event], log_of: Callab
             logs_of[event["request"]] = {
                 *event.get("topics", ()),
                 *([log_of(group)] if (group := event.get("group")) else []),
+                *([log_of_transactions(owner)] if (owner := event.get("transactional_id")) else []),
             }
     unmet = [one for one in states if not any(_meets(event, one.log, logs_of) for event in _during(one, events))]
     why = "no request spoke of it, and nothing was appended"
@@ -92,8 +98,10 @@ def _during(state: Lasting, events: Iterable[Event]) -> Iterable[Event]:
 
 def _meets(event: Event, log: str, logs_of: Mapping[int, set[str]]) -> bool:
     kind = event["event"]
-    return (kind in ("request", "response") and log in logs_of.get(event["request"], ())) or (
-        kind in ("append", "committed") and event["log"] == log
+    return (
+        (kind in ("request", "response") and log in logs_of.get(event["request"], ()))
+        or (kind in ("append", "committed") and event["log"] == log)
+        or (kind == "marker" and event["partition"] == log)
     )
 
 
@@ -139,7 +147,7 @@ class _Seen:
             if event["event"] == "request":
                 client_id, api = event["client_id"], event["api"]
                 self._asked.add((client_id, api))
-                if api in ("JoinGroup", "ConsumerGroupHeartbeat"):
+                if api in ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"):
                     self._joined.add((client_id, event.get("group") or ""))
                 if client_id not in own:
                     self.foreign.add(client_id)

@@ -47,7 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = ["APPS", "check", "play"]
 
-APPS = {"aiokafka": "aiokafka_app", "kafka-python": "kafka_python_app", "crowd": "crowd"}
+APPS = {
+    "aiokafka": "aiokafka_app",
+    "kafka-python": "kafka_python_app",
+    "crowd": "crowd",
+    "epochs": "epochs_app",
+    "share": "share_app",
+    "transactional": "transactional_app",
+}
 """Kind -> the module of ``apps`` with its ``live(settings, line)``."""
 
 _PATIENCE = "10m"
@@ -59,13 +66,17 @@ _LONGEST = "3650d"
 """No scenario is longer; each of its waits has a limit of its own."""
 
 
-def play(scenario: Scenario, options: Options | None = None, **simulation: Any) -> Outcome:
-    """As `runner.run`, in virtual time. ``simulation``: `simulate`'s arguments (``order``, ``link``, ``recording`` ...); the seed is
-    the scenario's, and invariants are watched on demand alone: a file says itself what is never to be. Raises UsageError,
-    ClusterError; SimError where the simulation itself can't go on."""
+def play(
+    scenario: Scenario, options: Options | None = None, *, consumer: Live | None = None, **simulation: Any
+) -> Outcome:
+    """As `runner.run`, in virtual time. ``consumer``: what lives in place of each client, whatever its kind: a coroutine function of
+    (settings, line), or a function that runs on a thread (`apps/common.py`). ``simulation``: `simulate`'s arguments (``order``,
+    ``link``, ``recording`` ...); the seed is the scenario's, and invariants are watched on demand alone: a file says itself what is
+    never to be. Raises UsageError, ClusterError; SimError where the simulation itself can't go on."""
     options = options or Options()
     simulation = {"invariants": False, "patience": _PATIENCE, **simulation}
-    check(scenario, options)
+    if consumer is None:
+        check(scenario, options)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         arguments = cluster_arguments(scenario, options, scratch)
         del arguments["clock"]
@@ -76,7 +87,8 @@ def play(scenario: Scenario, options: Options | None = None, **simulation: Any) 
             kafka = sim.cluster(arguments.pop("brokers"), **arguments)
 
             def clients(plans: list[ClientPlan], bootstrap: str, tell: Tell, commands: Mapping[str, str]) -> Clients:
-                made = [HostClient(plan, sim, kind_or_command(plan, commands), bootstrap, tell) for plan in plans]
+                lives = {plan.name: consumer or _app(kind_or_command(plan, commands)) for plan in plans}
+                made = [HostClient(plan, sim, lives[plan.name], bootstrap, tell) for plan in plans]
                 logs.clients = {one.host.name: one for one in made}
                 return Clients(made)
 
@@ -133,10 +145,10 @@ def _app(kind: str) -> Live:
 class HostClient(Client):
     """A client on a simulated host."""
 
-    def __init__(self, plan: ClientPlan, sim: Simulation, kind: str, bootstrap: str, tell: Tell) -> None:
+    def __init__(self, plan: ClientPlan, sim: Simulation, live: Live, bootstrap: str, tell: Tell) -> None:
         super().__init__(plan, tell)
         self.host = _host(sim, plan.name)
-        self._live = _app(kind)
+        self._live = live
         self._settings = settings_of(plan, bootstrap)
         self._line = _HostLine(self)
         self._task: SimTask | None = None

@@ -7,13 +7,13 @@ import itertools
 from typing import Any
 
 from kafka_wire.codec import decode, encode
-from kafka_wire.frame import encode_request_header, frame
+from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 
 __all__ = ["Wire"]
 
 
 class Wire:
-    """A connection of its own to a broker, for versions that are not flexible."""
+    """A connection of its own to a broker."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -33,7 +33,8 @@ class Wire:
         head = encode_request_header(api, version, next(self._numbers), self._client_id)
         self._writer.write(frame(head + encode(request, version)))
         size = int.from_bytes(await self._reader.readexactly(4), "big")
-        return decode(answer, version, (await self._reader.readexactly(size))[4:])
+        told = (await self._reader.readexactly(size))[4:]
+        return decode(answer, version, told[1:] if response_is_tagged(api, version) else told)  # no broker sends tags
 
     def close(self) -> None:
         """Hang up, if it is connected."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_options import Topics
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.common.text import UsageError
 from broker_sim.simulation.checks.answers import InvariantBroken
@@ -54,10 +55,13 @@ class _InProcess:
 
     def __init__(self, loop: SimLoop, context: contextvars.Context) -> None:
         self.time = loop.time
-        self._call_at, self._context = loop.call_at, context
+        self._call_at, self._call_soon, self._context = loop.call_at, loop.call_soon, context
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
         return self._call_at(when, callback, *args, context=self._context)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        return self._call_soon(callback, *args, context=self._context)
 
 
 class _Blocking(_InProcess):
@@ -135,7 +139,16 @@ class SimCluster(Cluster):
         number = self.process.number
         return super()._rng_for(what if number == 1 else f"{what} {number}")
 
+    def _chance_of(self, what: str) -> Chance:
+        number = self.process.number
+        return super()._chance_of(what if number == 1 else f"{what} {number}")
+
     # --- where its brokers are, what their files are
+
+    def tell_bodies(self, apis: frozenset[str]) -> None:
+        """Of requests of other APIs the journal has no bodies from now on. Nothing happens where nobody watches."""
+        if self._observation.tap is not None:
+            self._observation.tap.bodies = apis
 
     def observe(self) -> Journal:
         """As `Cluster.observe`; every journal that begins is shown to ``on_journal``."""
@@ -230,8 +243,8 @@ class SimCluster(Cluster):
             network.close_ports(machine)
         if self._observation.conditions is not None:
             self._observation.conditions.forget()
-        if self._runtime is not None:
-            self._runtime.end()
+        if self._coordinators is not None:
+            self._coordinators.end()
         if tap is not None:
             tap.end([connection for server in servers for connection in server.connections])
             for server in servers:
@@ -244,7 +257,7 @@ class SimCluster(Cluster):
     def _forget(self) -> None:
         """Nothing is left in memory; timers of the dead never fire."""
         self.servers = []
-        self._state = self._runtime = self._time = self._outages = None
+        self._state = self._coordinators = self._time = self._outages = None
         self._lock = self._maintenance = None
         self._observation.forget()
 

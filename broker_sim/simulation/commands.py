@@ -19,6 +19,7 @@ from broker_sim.common.text import UsageError, duration_ms, duration_text, unkno
 
 if TYPE_CHECKING:
     from broker_sim.simulation.sweeps.sweep import Failure, Options, Summary
+    from broker_sim.simulation.sweeps.trial import Case
 
 __all__ = ["register", "simulate"]
 
@@ -30,6 +31,8 @@ examples:
       two of the workloads; failures are made small and kept, and run again by the next sweep
   broker-sim simulate --replay found/group-not-alive-lag-17.json
       one of them again, with the story of its group
+  broker-sim simulate --replay found/group-not-alive-lag-17.json --until 12.3s --shell
+      its world at that moment, at a prompt; forth and back from there
 
   broker-sim simulate hostile --seeds 0..100000 --seconds 10 --for 10m --rows runs.jsonl
       ten minutes of it, a line of JSON for each run; the same command again goes on where this one ended
@@ -101,7 +104,23 @@ def register(commands: Commands, name: str) -> None:
     add("--shrink", action="store_true", help="make what fails small")
     add("--budget", type=whole, default=150, metavar="N", help="runs for shrinking one failure (default: %(default)s)")
     add("--corpus", type=Path, metavar="DIR", help="run the failures of this directory first, and keep new ones there")
+    add("--guided", action="store_true", help="vary the plans that came to something new, beside what seeds draw")
+    add(
+        "--fork", type=whole, default=0, metavar="N", help="follow N futures from each rare moment (see docs/sweeps.md)"
+    )
     add("--replay", type=Path, metavar="FILE", help="run one kept failure and nothing else")
+    add(
+        "--until",
+        type=_until,
+        default=None,
+        metavar="TIME",
+        help="with --replay: stop at that virtual time, as in 12.3s, and tell how the world stands",
+    )
+    add(
+        "--shell",
+        action="store_true",
+        help="with --replay: a prompt at that time (default: where it fails); help lists its commands",
+    )
     add("--engine", choices=("local", "spark"), default="local", help="processes of this machine, or a job of Spark's")
     add(
         "--master", metavar="URL", help="spark: its master, local[2], spark://.. (default: local[*], or spark-submit's)"
@@ -123,6 +142,13 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _until(text: str) -> float:
+    try:
+        return duration_ms(float(text) if text.replace(".", "", 1).isdigit() else text, "--until") / 1000
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _duration(text: str) -> float:
     try:
         return duration_ms(text, "--for") / 1000
@@ -142,7 +168,11 @@ def simulate(arguments: argparse.Namespace) -> int:
             above = importlib.import_module("broker_sim.scenario.commands")  # the layer of scenarios knows this one
             code: int = above.simulate(arguments)
             return code
-        return _replay(arguments) if arguments.replay is not None else _sweep(arguments)
+        if arguments.replay is None:
+            if arguments.shell or arguments.until is not None:
+                raise UsageError("--shell and --until look at one kept failure: --replay FILE names it")
+            return _sweep(arguments)
+        return _look(arguments) if arguments.shell or arguments.until is not None else _replay(arguments)
     except (UsageError, ConfigError, ClusterError, OSError) as error:
         sys.stderr.write(f"broker-sim simulate: {error}\n")
         return USAGE
@@ -166,10 +196,35 @@ def _replay(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         lines = [f"{outcome.failure or 'clean'}: {outcome.virtual_s:.0f} virtual s"]
-        lines += [f"  {fault.text}" for fault in outcome.case.plan or ()]
+        lines += [f"  {line}" for line in _plan(outcome.case)]
         lines += [*outcome.text.splitlines(), *picture.splitlines(), *(f"timeline: {path}" for path in files)]
         sys.stdout.write("\n".join(lines).rstrip() + "\n")
     return BROKEN if failed else DONE
+
+
+def _look(arguments: argparse.Namespace) -> int:
+    """At one moment of a kept failure. In this process, whose hash seed is pinned first: it is started again for that."""
+    from broker_sim.simulation.sweeps.shell import Shell
+    from broker_sim.simulation.sweeps.sweep import read_case
+    from broker_sim.simulation.virtual.hashseed import pin
+
+    case = read_case(arguments.replay)
+    _check_clients([case.workload])
+    pin()
+    terminal = arguments.shell and sys.stdin.isatty()
+
+    def write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    commands = iter(["hosts\n", "flight\n", "groups\n", "logs\n"])
+    read = sys.stdin.readline if arguments.shell else lambda: next(commands, "")
+    until_s = math.inf if arguments.until is None else arguments.until
+    try:
+        outcome = Shell(case, until_s, read=read, write=write, prompt=terminal).run()
+    except KeyboardInterrupt:
+        return DONE
+    return BROKEN if outcome is not None and outcome.failure is not None else DONE
 
 
 def _check_clients(names: Iterable[str]) -> None:
@@ -208,6 +263,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
         wall_s=arguments.limit,
         rows=arguments.rows,
         timeline=arguments.timeline,
+        guided=arguments.guided,
+        fork=arguments.fork,
     )
     if arguments.engine == "spark":
         summary = _on_spark(options, arguments)
@@ -226,9 +283,12 @@ def _on_spark(options: Options, arguments: argparse.Namespace) -> Summary:
     from broker_sim.simulation.sweeps.on_spark import sweep_on_spark
 
     local = {"--for": arguments.limit < math.inf, "--rows": arguments.rows, "--timeline": arguments.timeline}
+    local |= {"--guided": arguments.guided, "--fork": arguments.fork}
     for option, given in local.items():
         if given:
-            raise UsageError(f"{option} is the local engine's; of Spark's the verdicts go to --out")
+            raise UsageError(
+                f"{option} is the local engine's: Spark's runs each seed by itself, and its verdicts go to --out"
+            )
     steps = Steps(sys.stderr, quiet=arguments.quiet)
     try:
         found = sweep_on_spark(options, steps, out=arguments.out, master=arguments.master)
@@ -276,6 +336,9 @@ def text_of(summary: Summary) -> str:
         f"{summary.wall_s:.1f} s, {summary.runs / wall_s:.1f} runs/s, {summary.pace:.0f} virtual s/s; "
         f"{summary.virtual_s / cpu_s:.0f} virtual s per CPU second",
     ]
+    if summary.features:
+        forked = f", {summary.futures} of the runs are futures of others" if summary.futures else ""
+        lines.append(f"{len(summary.features)} features{forked}")
     if summary.skipped:
         lines.append(f"{summary.skipped} runs had been done before")
     lines += [f"fails no more: {path}" for path in summary.mended]
@@ -312,6 +375,16 @@ def _table(title: str, told: Iterable[str], *, alone: str, heads: bool = True) -
     return lines
 
 
+def _plan(case: Case) -> list[str]:
+    lines = [fault.text for fault in case.plan or ()]
+    for turn in case.turns:
+        lines.append(
+            f"{turn.at_s:.3f} s: future {turn.branch} from here on: other chance, of the faults to come these alone"
+        )
+        lines += [fault.text for fault in turn.plan or ()]
+    return lines
+
+
 def _failure(each: Failure) -> list[str]:
     case = each.case
     plan = case.plan or ()
@@ -322,7 +395,7 @@ def _failure(each: Failure) -> list[str]:
         f"{case.workload}, seed {case.seed}: {each.failure}" + (f", {each.count} times" if each.count > 1 else ""),
         f"  again: {again}",
         f"  as {case.as_version}, {case.members} members, {case.duration_s:g} s, {len(plan)} faults{made}:",
-        *(f"    {fault.text}" for fault in plan),
+        *(f"    {line}" for line in _plan(case)),
         *(f"  {line}" for line in each.text.splitlines()[:40]),
         *(f"  {line}" for line in each.picture.splitlines()),
         *(f"  timeline: {path}" for path in each.drawn),

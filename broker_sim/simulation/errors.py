@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 __all__ = [
     "LibraryMoved",
@@ -58,7 +58,12 @@ def is_ours(frame: FrameType) -> bool:
 
 def is_users(frame: FrameType) -> bool:
     """Whether the user's code runs in ``frame``: nobody's package."""
-    return not frame.f_code.co_filename.startswith((_OURS, *_LIBRARIES, "<"))
+    return is_users_code(frame.f_code)
+
+
+def is_users_code(code: CodeType) -> bool:
+    """Whether it is the user's: nobody's package."""
+    return not code.co_filename.startswith((_OURS, *_LIBRARIES, "<"))
 
 
 def caller(frame: FrameType | None = None) -> str:

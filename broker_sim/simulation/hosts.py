@@ -45,6 +45,8 @@ class Host:
         self.process = self.machine.process = Process(name, 1, sim.seed)
         self.failures: list[tuple[float, BaseException]] = []
         """What its programs have raised that are started again, and when: virtual seconds since the beginning."""
+        self.past: list[tuple[float, Process]] = []
+        """Its processes that have ended, and when."""
         self._programs: list[tuple[Callable[[], Coroutine[Any, Any, object]], str | None]] = []
 
     @property
@@ -141,6 +143,7 @@ class Host:
         self.sim.network.close_ports(self.machine)
 
     def _dead(self) -> None:
+        self.past.append((self.sim.elapsed_s, self.process))
         end_process(self.sim.loop, self.process)
 
     def pause(self) -> None:

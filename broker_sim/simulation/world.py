@@ -61,9 +61,12 @@ from broker_sim.simulation.virtual.process import PROCESS, Process, context_of
 from broker_sim.simulation.virtual.recording import Recording, hashed
 from broker_sim.simulation.virtual.watchdog import patience as guarded
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["EPOCH_MS", "Simulation", "simulate"]
 
 T = TypeVar("T")
+
+EPOCH_MS = 1_700_000_000_000
+"""The wall time of a beginning, ms since 1970."""
 
 _PENDING = 100_000
 """Events that wait to be hashed: most runs never ask for their hash."""
@@ -76,9 +79,9 @@ class Simulation:
     """See the module; made by `simulate`."""
 
     def __init__(
-        self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = 1_700_000_000_000,
+        self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_ms: int = EPOCH_MS,
         link: Link | None = None, recording: Recording | None = None, faults: Plan = None, invariants: bool = True,
-        waive: Collection[str] = (), instead: Sequence[FaultPlan] | None = None,
+        waive: Collection[str] = (), instead: Sequence[FaultPlan] | None = None, noisy: Collection[str] | None = None,
     ) -> None:  # fmt: skip
         if order not in ("fifo", "tasks"):
             raise unknown("order of tasks", order, ["fifo", "tasks"])
@@ -86,8 +89,8 @@ class Simulation:
             raise UsageError(f"waive= takes a list of invariants, as in [{waive!r}]")
         self._to_come = [] if faults is None else [plan_from(faults)]
         self.seed = seed
-        self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000)
-        self.network = SimNetwork(self.loop, seed, link)
+        self.loop = SimLoop(seed, order=order, trace=trace, epoch_s=epoch_ms / 1000, noisy=noisy)
+        self.network = SimNetwork(self.loop, seed, link, noisy=noisy)
         self.rng = random.Random(f"{seed}/user")
         """For the test's own draws."""
         self.hosts: dict[str, Host] = {}
@@ -109,6 +112,8 @@ class Simulation:
         self._failed: BaseException | None = None
         self.ending = False
         """Whether all that runs in it is being ended."""
+        self.hashes = True
+        """Whether the events are to be hashed: ``journal_hash``."""
         self._digest = hashlib.sha256()
         self._unhashed: list[tuple[int, dict[str, Any]]] = []
         self.loop.set_exception_handler(self._on_error)
@@ -395,9 +400,10 @@ class Simulation:
                 return
             if self._recording is not None:
                 self._recording.note(number, event)
-            self._unhashed.append((number, event))
-            if len(self._unhashed) >= _PENDING:
-                self._digest_events()
+            if self.hashes:
+                self._unhashed.append((number, event))
+                if len(self._unhashed) >= _PENDING:
+                    self._digest_events()
             for listener in self._listeners:
                 try:
                     listener(event)
@@ -418,7 +424,9 @@ class Simulation:
 
     @property
     def journal_hash(self) -> str:
-        """SHA-256 of all events of all journals until now."""
+        """SHA-256 of all events of all journals until now; "" where they are not hashed."""
+        if not self.hashes:
+            return ""
         self._digest_events()
         return self._digest.copy().hexdigest()
 
@@ -446,6 +454,7 @@ class Simulation:
                 process.state = 0
                 loop.take_up(process.kept)
         loop.stopped = 0
+        loop.without_pauses()
         loop.forbidden = loop.after_turn = loop.native_threads = None
         for cluster in self.clusters:
             cluster.at_ease()
@@ -489,7 +498,8 @@ def simulate(
     """A simulated world until the block ends. ``seed``: an int or a text. ``faults``: what goes wrong, see ``plans``.
     ``order="tasks"``: the seed orders the tasks that are ready, too. ``trace``: the schedule hash is of the callbacks' names, too.
     ``link``: the usual `Link`. ``invariants=False``: none is watched; ``waive``: names of those that are not. ``instead``: plans that
-    take the place of all that are given or injected, in their order. ``patience``: real time that code may take without coming back.
+    take the place of all that are given or injected, in their order. ``noisy``: hosts whose tasks and connections are left to chance
+    (``order``, jitter, chunks); None: all. ``patience``: real time that code may take without coming back.
     ``without``: pins to leave out (``ambient.PINS``). The block raises UsageError; RuntimeError inside a running event loop."""
     return _Block(seed, tuple(without), patience, options)
 

@@ -8,7 +8,8 @@ Rules:
    may go into the batch (the delete horizon, KIP-534).
 3. A batch keeps its first and last offset, producer, sequence, epoch, codec and timestamp type. One without records is
    dropped, unless it is the last of a producer that is still known: then its header stays, so that a resend is
-   recognised. Records without a key go, as in Kafka. Records of aborted transactions go; markers stay.
+   recognised. Records without a key go, as in Kafka. Records of aborted transactions go. A marker stays as long as any
+   record of its transaction, and from the pass on that finds none delete.retention.ms more, as a tombstone does.
 4. New segments are written as `.cleaned`, and become `.swap` when they are whole and on the disk: from there on they
    count. A crash before loses the work of the pass, a crash after is completed at the next open.
 5. A log with a batch that can't be unpacked (codec's library missing, over the bound, damaged) is left as it is; one
@@ -19,18 +20,23 @@ Source: LogCleaner, Cleaner, MemoryRecords.filterTo, KIP-534.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment
+from broker_sim.storage.memory import MemorySegment
+from broker_sim.storage.recovery import open_segment
+from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
+from broker_sim.storage.transactions import AbortedTransaction
+from kafka_wire.end_markers import end_marker
 from kafka_wire.record_batch import (
     CODEC_MASK,
+    DELETE_HORIZON_BIT,
     LENGTH_END,
     BatchHeader,
-    ControlType,
+    Record,
     RecordBatchError,
-    control_type,
     encode_batch,
     records,
 )
@@ -49,13 +55,25 @@ class _Plan:
     now_ms: int
     end_offset: int
     last_offsets: dict[bytes, int] = field(default_factory=dict)
-    aborted: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """(first, last) offsets of aborted transactions by producer id."""
+    aborted: dict[int, list[AbortedTransaction]] = field(default_factory=dict)
+    """By producer, ascending."""
+    written: set[int] = field(default_factory=set)
+    """Whose records stood before the place that the pass has come to, without a marker since."""
+    markers: list[AbortedTransaction] = field(default_factory=list)
+    """Those of which something is left, as far as their markers stand in what was cleaned last."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        return header.is_transactional and any(
-            first <= header.base_offset <= last for first, last in self.aborted.get(header.producer_id, ())
-        )
+        return header.is_transactional and self.ended_by(header) is not None
+
+    def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The aborted transaction that a batch of a producer, data or marker, is of."""
+        mine = self.aborted.get(header.producer_id, ())
+        at = bisect_left(mine, header.base_offset, key=_marker)
+        return mine[at] if at < len(mine) and mine[at].first_offset <= header.base_offset else None
+
+
+def _marker(transaction: AbortedTransaction) -> int:
+    return transaction.last_offset
 
 
 def compact(log: PartitionLog, now_ms: int, high_watermark: int | None, force: bool) -> bool:
@@ -80,8 +98,8 @@ def compact(log: PartitionLog, now_ms: int, high_watermark: int | None, force: b
 
 
 def _cleanable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
-    unstable = log.producers.first_unstable_offset
-    limit = high_watermark if unstable is None else min(high_watermark, unstable)
+    limit = log.ended.first_unstable(log.producers.open.values(), high_watermark)
+    limit = min(limit, high_watermark)
     found: list[Segment] = []
     for segment in log.segments[:-1]:
         young = (
@@ -108,14 +126,9 @@ def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms
 
 
 def _read(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _Plan) -> None:
-    """First pass: which transactions were aborted. Second: the last offset of every key of the dirty part."""
-    open_since: dict[int, int] = {}
-    for segment in segments:
-        for header, data, pos in segment.batches():
-            if header.is_control:
-                _read_marker(data, pos, header, open_since, plan)
-            elif header.is_transactional:
-                open_since.setdefault(header.producer_id, header.base_offset)
+    """Which transactions were aborted, wherever their markers are, and the last offset of every key of the dirty part."""
+    for entry in log.ended.overlapping(segments[0].base_offset, plan.end_offset):
+        plan.aborted.setdefault(entry.producer_id, []).append(entry)
     last_offsets = plan.last_offsets
     for segment in segments:
         for header, data, pos in segment.batches(dirty_from):
@@ -124,13 +137,6 @@ def _read(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan:
             for offset, key, _ in keys(data, pos, header, max_bytes=log.config.compression_max_bytes):
                 if key is not None and offset >= dirty_from:
                     last_offsets[key] = offset
-
-
-def _read_marker(data: bytes, pos: int, header: BatchHeader, open_since: dict[int, int], plan: _Plan) -> None:
-    for record in records(data, pos, header):
-        first = open_since.pop(header.producer_id, None)
-        if first is not None and control_type(record.key) == ControlType.ABORT:
-            plan.aborted.setdefault(header.producer_id, []).append((first, record.offset))
 
 
 def _kept(data: bytes, pos: int, header: BatchHeader, plan: _Plan, max_bytes: int) -> list[KeyAt]:
@@ -149,7 +155,9 @@ def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, pla
     """The batch as it stays, or None. One of which nothing changes comes back byte by byte."""
     whole = data[pos : pos + header.length + LENGTH_END]
     if header.is_control:
-        return whole
+        return _filtered_marker(log, whole, header, plan)
+    if header.is_transactional:
+        plan.written.add(header.producer_id)
     limit = log.config.compression_max_bytes
     staying = [] if plan.is_aborted(header) else _kept(data, pos, header, plan, limit)
     if not staying and not _is_last_of_producer(log, header):
@@ -162,6 +170,29 @@ def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, pla
         horizon = plan.now_ms + log.config.delete_retention_ms
     offsets = {offset for offset, _, _ in staying}
     kept = [row for row in records(whole, 0, header, max_bytes=limit) if row.offset in offsets] if staying else []
+    return _rewritten(header, kept, horizon)
+
+
+def _filtered_marker(log: PartitionLog, whole: bytes, header: BatchHeader, plan: _Plan) -> bytes | None:
+    """A marker stays as long as a record of its transaction does, and delete.retention.ms longer."""
+    marker = end_marker(whole, 0, header)
+    if header.producer_id in plan.written:
+        plan.written.discard(header.producer_id)
+        ended = plan.ended_by(header)
+        if ended is not None:
+            plan.markers.append(ended)
+        return whole
+    horizon = header.delete_horizon_ms
+    if marker is not None and horizon is None:  # the first pass that finds nothing before it
+        kept = list(records(whole, 0, header))
+        return _rewritten(header, kept, plan.now_ms + log.config.delete_retention_ms)
+    if marker is not None and horizon is not None and plan.now_ms < horizon:
+        return whole
+    return _rewritten(header, [], None) if _is_last_of_producer(log, header) else None
+
+
+def _rewritten(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:
+    """The batch with these of its records. Without any its header tells of the producer still."""
     stays = header.is_log_append_time or not kept
     return encode_batch(
         kept,
@@ -172,7 +203,7 @@ def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, pla
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        attributes=header.attributes & ~CODEC_MASK,
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
         max_timestamp=header.max_timestamp if stays else None,
         delete_horizon_ms=horizon if kept else None,
     )
@@ -180,7 +211,11 @@ def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, pla
 
 def _is_last_of_producer(log: PartitionLog, header: BatchHeader) -> bool:
     entry = log.producers.entries.get(header.producer_id)
-    return entry is not None and entry.last_offset == header.last_offset
+    if entry is None:
+        return False
+    if entry.last_offset < 0:  # nothing but a marker is known of it, which has fenced earlier epochs
+        return header.is_control and header.producer_epoch == entry.epoch
+    return entry.last_offset == header.last_offset
 
 
 # ------------------------------------------------------------------------------------------------ rewriting
@@ -202,7 +237,7 @@ def _groups(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[list[Seg
 
 
 def _clean_group(log: PartitionLog, group: Sequence[Segment], plan: _Plan) -> None:
-    cleaned = log.new_cleaned_segment(group[0])
+    cleaned = _new_segment(log, group[0])
     try:
         parts: list[bytes] = []
         marks: list[Mark] = []
@@ -222,8 +257,32 @@ def _clean_group(log: PartitionLog, group: Sequence[Segment], plan: _Plan) -> No
         if parts:
             cleaned.append(b"".join(parts), marks)
         cleaned.became_inactive()
+        aborted, plan.markers = plan.markers, []
+        if aborted:
+            cleaned.save_aborted(aborted, sync=True)
         cleaned.flush(True)
     except BaseException:
         cleaned.discard()
         raise
-    log.replace_segments(group, cleaned)
+    _replace(log, group, cleaned, aborted)
+
+
+def _new_segment(log: PartitionLog, first: Segment) -> Segment:
+    """An empty segment that may replace `first` and its neighbours. Raises OSError."""
+    if log.directory is None:
+        return MemorySegment(first.base_offset, first.created_ms)
+    segment = open_segment(log.directory, first.base_offset, log.config, log.files, first.created_ms, ".cleaned")
+    segment.create()
+    return segment
+
+
+def _replace(log: PartitionLog, old: Sequence[Segment], fresh: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+    """Put a cleaned segment, whole and on the disk, in the place of `old`. Raises OSError (see recovery.sweep)."""
+    if isinstance(fresh, DiskSegment):
+        fresh.rename(".swap")
+    log.put_cleaned(old, fresh, aborted)
+    for segment in old:
+        segment.delete()
+    if isinstance(fresh, DiskSegment):
+        log.sync_names()  # while the swap tells of it, what it replaces goes at an open
+        fresh.rename("")

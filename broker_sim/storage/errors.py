@@ -53,3 +53,15 @@ class InvalidProducerEpoch(StorageError):
     """INVALID_PRODUCER_EPOCH: a newer instance of the producer has written already."""
 
     error = Err.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTransactionState(StorageError):
+    """INVALID_TXN_STATE: a batch outside of the transaction that its producer has open."""
+
+    error = Err.INVALID_TXN_STATE
+
+
+class TransactionCoordinatorFenced(StorageError):
+    """TRANSACTION_COORDINATOR_FENCED: a later coordinator of the producer has written a marker already."""
+
+    error = Err.TRANSACTION_COORDINATOR_FENCED

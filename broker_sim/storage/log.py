@@ -11,9 +11,7 @@ Source: UnifiedLog, LocalLog (storage).
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,13 +22,14 @@ from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOf
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
-from broker_sim.storage.producer_state import ProducerState, encode_snapshot
+from broker_sim.storage.producer_state import InTransaction, ProducerState, encode_snapshot
 from broker_sim.storage.record_slices import RecordSlice, whole
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
-from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
+from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment
+from broker_sim.storage.transactions import AbortedTransaction, EndedTransactions
 from broker_sim.storage.validation import check_client_batch, check_size
+from kafka_wire.end_markers import EndMarker, end_marker
 from kafka_wire.record_batch import (
-    HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
@@ -49,8 +48,6 @@ logger = logging.getLogger(__name__)
 
 FAILURES = (OSError, RecordBatchError)
 """What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
-_LENGTH = struct.Struct(">i")
-_COORDINATOR_FIELDS = struct.Struct(">iqqq")  # from offset 23: last offset delta, both timestamps, producer id
 
 
 class PartitionLog:
@@ -75,7 +72,7 @@ class PartitionLog:
         """topic-partition, for the texts of errors."""
         self.config = LogConfig() if config is None else config
         self.sync = sync
-        self._files = files
+        self.files = files
         self.segments: list[Segment] = []
         """Oldest first, the active one last; changed by the log and its cleaner alone."""
         self._bases: list[int] = []
@@ -84,6 +81,7 @@ class PartitionLog:
         self.uncleanable = False
         self._epochs_safe = False  # whether a loss of power leaves the epochs' checkpoint as it is
         self.producers = ProducerState()
+        self.ended = EndedTransactions()
         self.epochs = EpochCache(changed=self._save_epochs)
         self.log_start_offset = self.log_end_offset = 0
         if directory is None:
@@ -93,22 +91,21 @@ class PartitionLog:
 
     def _open(self, directory: Path, now_ms: int) -> None:
         try:
-            self._files.make_dir(directory)
-            found = recovery.recover(directory, self.config, self._files, now_ms)
+            self.files.make_dir(directory)
+            found = recovery.recover(directory, self.config, self.files, now_ms)
             self.epochs = EpochCache(found.epochs, self._save_epochs)
             if found.epochs_changed:
                 self._save_epochs()
-            self.producers = found.producers
+            self.producers, self.ended = found.producers, EndedTransactions(found.aborted)
             for segment in found.segments:
                 segment.sync_appends = self.sync
                 self._add_segment(segment)
-            self.log_start_offset = found.log_start_offset
-            self.clean_end_offset = found.clean_end_offset
+            self.log_start_offset, self.clean_end_offset = found.log_start_offset, found.clean_end_offset
             if not self.segments:
                 self._add_segment(self._new_segment(found.log_start_offset, now_ms))
             elif self.sync:  # what a process that was killed had not synced yet is served from now on
                 self.segments[-1].sync()
-                self._files.sync_dir(directory)
+                self.files.sync_dir(directory)
         except OSError as error:
             raise KafkaStorageError(f"{directory}: {error}") from error
         self.log_end_offset = self.segments[-1].next_offset
@@ -132,21 +129,9 @@ class PartitionLog:
         """Add one or more concatenated batches at the end, under `leader_epoch`. `header` is that of the (first) batch,
         where the caller has read it; `checked` is what `checking` returned for it.
 
-        Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, OutOfOrderSequence,
-        InvalidProducerEpoch, KafkaStorageError (nothing was appended in any of these cases).
+        Raises RecordBatchError (bad batch), RecordTooLarge, RecordListTooLarge, KafkaStorageError, what `ProducerState` refuses.
         """
         config = self.config
-        if origin is not Origin.CLIENT and len(batch) >= HEADER_BYTES and not config.is_log_append_time:
-            (length,) = _LENGTH.unpack_from(batch, 8)
-            last_delta, _, latest, producer_id = _COORDINATOR_FIELDS.unpack_from(batch, 23)
-            size = length + LENGTH_END
-            if size == len(batch) <= config.max_message_bytes and producer_id < 0:
-                # The way of every offset commit: one batch of this broker's own making.
-                base = self.log_end_offset
-                self._write(
-                    stamp(batch, base, leader_epoch), [(size, base + last_delta, latest)], leader_epoch, latest, now_ms
-                )
-                return AppendInfo(base, base + last_delta, latest, -1)
         first = parse_header(batch) if header is None else header
         if first.length + LENGTH_END == len(batch):
             own_time = not config.is_log_append_time and not first.attributes & TIMESTAMP_TYPE_BIT
@@ -155,15 +140,19 @@ class PartitionLog:
             found = [(0, first)]
         else:
             found = list(batches(batch))
+        markers: dict[int, EndMarker | None] = {}
         for pos, header in found:
             if origin is not Origin.CLIENT:
                 check_size(header, config, self.name)
-            elif checked is None:
+                if header.producer_id >= 0:
+                    markers[pos] = marker = end_marker(batch, pos, header) if header.is_control else None
+                    self.producers.check_own(InTransaction(header.producer_id, header.producer_epoch, marker))
+                continue
+            if checked is None:
                 check_client_batch(batch, pos, header, config, now_ms, self.name)
-            if origin is Origin.CLIENT and header.producer_id >= 0:
-                earlier = self.producers.check(header)
-                if earlier is not None:
-                    return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
+            earlier = self.producers.check(header) if header.producer_id >= 0 else None
+            if earlier is not None:
+                return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
         base = end = self.log_end_offset
         parts: list[bytes] = []
         marks: list[Mark] = []
@@ -183,12 +172,16 @@ class PartitionLog:
             latest = max(latest, timestamp)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._write(data, marks, leader_epoch, latest, now_ms)
-        offset = base
-        for _, header in found:
-            if header.producer_id >= 0:
-                self.producers.update(header, offset)
-            offset += header.last_offset_delta + 1
+        self._account(found, base, markers)
         return AppendInfo(base, end - 1, latest, now_ms if config.is_log_append_time else -1)
+
+    def _account(self, found: list[tuple[int, BatchHeader]], offset: int, markers: dict[int, EndMarker | None]) -> None:
+        """These batches, with these markers by position, are in the log from `offset` on."""
+        for pos, header in found:
+            ended = self.producers.update(header, offset, markers.get(pos)) if header.producer_id >= 0 else None
+            if ended is not None:
+                self.ended.add(ended, self.segments[-1])
+            offset += header.last_offset_delta + 1
 
     def _append_one(
         self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int, checked: int | None
@@ -198,10 +191,9 @@ class PartitionLog:
         if latest != header.max_timestamp:  # it lies, and Kafka puts the truth there
             batch, header = stamp_max_timestamp(batch, latest), header._replace(max_timestamp=latest)
         idempotent = header.producer_id >= 0
-        if idempotent:
-            earlier = self.producers.check(header)
-            if earlier is not None:
-                return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
+        earlier = self.producers.check(header) if idempotent else None
+        if earlier is not None:
+            return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp, -1, True)
         base = self.log_end_offset
         last = base + header.last_offset_delta
         self._write(stamp(batch, base, leader_epoch), [(len(batch), last, latest)], leader_epoch, latest, now_ms)
@@ -209,17 +201,27 @@ class PartitionLog:
             self.producers.update(header, base)
         return AppendInfo(base, last, latest, -1)
 
-    def append_records(self, bodies: Sequence[bytes], count: int, leader_epoch: int, now_ms: int) -> tuple[int, int]:
+    def append_records(
+        self,
+        bodies: Sequence[bytes],
+        count: int,
+        leader_epoch: int,
+        now_ms: int,
+        base_sequence: int = 0,
+        within: InTransaction | None = None,
+    ) -> tuple[int, int]:
         """Add one batch of the broker's own out of ``count`` encoded records (`record_batch.batch_of`); returns its last
         offset and its bytes. What it means is what `append` means for that batch; what it raises too.
         """
         config, base = self.config, self.log_end_offset
-        data = batch_of(bodies, count, now_ms, base, leader_epoch)
+        head = {} if within is None else within.head
+        data = batch_of(bodies, count, now_ms, base, leader_epoch, base_sequence=base_sequence, **head)
         size, last = len(data), base + count - 1
         if config.is_log_append_time or size > config.max_message_bytes:
-            data = batch_of(bodies, count, now_ms)
             info = self.append(data, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
-            return info.last_offset, len(data)
+            return info.last_offset, size
+        if within is not None:
+            self.producers.check_own(within)
         segment = self.segments[-1]
         first = segment.first_timestamp
         if (  # what _write does, for a batch that needs neither a new segment nor a new epoch
@@ -237,6 +239,8 @@ class PartitionLog:
             self.log_end_offset = last + 1
         else:
             self._write(data, [(size, last, now_ms)], leader_epoch, now_ms, now_ms)
+        if within is not None:
+            self._account([(0, parse_header(data))], base, {0: within.marker})
         return last, size
 
     def _write(self, data: bytes, marks: list[Mark], leader_epoch: int, latest: int, now_ms: int) -> None:
@@ -286,13 +290,12 @@ class PartitionLog:
         active = self.segments[-1]
         active.became_inactive()
         if self.directory is not None:
-            active.flush(
-                True
-            )  # what the next start won't read whole is on the disk: else a loss of power could leave a hole
-            self._sync_names()
+            self.ended.save(active, self.log_end_offset)
+            active.flush(True)  # what the next start won't read whole is on the disk: else a hole could be left
+            self.sync_names()
             self._save_epochs(sync=True)
             snapshot = self.directory / f"{self.log_end_offset:020d}.snapshot"
-            self._files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
+            self.files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
         self._add_segment(fresh)
         return fresh
@@ -300,12 +303,12 @@ class PartitionLog:
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         if self.directory is None:
             return MemorySegment(base_offset, now_ms)
-        segment = recovery.open_segment(self.directory, base_offset, self.config, self._files, now_ms)
+        segment = recovery.open_segment(self.directory, base_offset, self.config, self.files, now_ms)
         segment.sync_appends = self.sync
         try:
             segment.create()
             if self.sync:
-                self._sync_names()
+                self.sync_names()
         except OSError:
             segment.discard()
             raise
@@ -364,6 +367,15 @@ class PartitionLog:
                     at = header.next_offset
             except RecordBatchError as error:
                 raise self._failure(error) from error
+
+    def aborted_within(self, offset: int, size: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in the `size` bytes that a read from `offset` gave."""
+        if not self.ended.aborted:
+            return []
+        try:
+            return self.ended.within(self._segments_from(offset), offset, size, self.log_end_offset)
+        except FAILURES as error:
+            raise self._failure(error) from error
 
     def _segments_from(self, offset: int) -> list[Segment]:
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
@@ -424,7 +436,7 @@ class PartitionLog:
     def _save_epochs(self, *, sync: bool = False) -> None:
         if self.directory is not None and not (sync and self._epochs_safe):
             path, safe = self.directory / checkpoints.LEADER_EPOCH_FILE, sync or self.sync
-            checkpoints.write_rows(path, self.epochs.entries, files=self._files, sync=safe)
+            checkpoints.write_rows(path, self.epochs.entries, files=self.files, sync=safe)
             self._epochs_safe = safe
 
     # -------------------------------------------------------------------------------------------- shrinking
@@ -464,8 +476,10 @@ class PartitionLog:
                     before += 1
                 if count:
                     start = max(self.log_start_offset, self._bases[count])
-                    with contextlib.suppress(OSError):  # on a full disk, which this is to make room on
+                    try:
                         self._note(checkpoints.LOG_START_FILE, start)
+                    except OSError:  # a full disk, to make room on: there the log begins with what could not be removed
+                        self._drop_first(max(bisect_right(self._bases, start) - 1, 0))
                     self._start_at(start)
         except FAILURES as error:
             raise self._failure(error) from error
@@ -473,11 +487,12 @@ class PartitionLog:
 
     def _note(self, name: str, offset: int | None) -> None:
         if self.directory is not None:  # synced, as it is of all logs
-            checkpoints.write_row(self.directory, name, offset, files=self._files, sync=True)
+            checkpoints.write_row(self.directory, name, offset, files=self.files, sync=True)
 
-    def _sync_names(self) -> None:  # what was made, renamed and removed comes before what follows
+    def sync_names(self) -> None:
+        """What was made, renamed and removed comes before what follows. Raises OSError."""
         if self.directory is not None:
-            self._files.sync_dir(self.directory)
+            self.files.sync_dir(self.directory)
 
     def _start_at(self, offset: int) -> None:
         """Move the log's start, and remove the segments that end before it (never the last one); a start goes on with that."""
@@ -496,11 +511,11 @@ class PartitionLog:
             start = min(offset, self.log_start_offset)
             if self._bases[0] > offset:  # first: a log without segments would begin at 0
                 self._add_segment(self._new_segment(start, 0))
-                self._sync_names()
+                self.sync_names()
             while self._bases[-1] > offset:
                 self.segments.pop().delete()
                 self._bases.pop()
-                self._sync_names()  # each before the one in front of it, and all before what is new: else a hole could be left
+                self.sync_names()  # each before the one in front of it, and all before what is new: else a hole could be left
             self.segments[-1].truncate_to(offset)
             self.segments[-1].sync()
             if self.segments[-1].next_offset < start:
@@ -513,15 +528,18 @@ class PartitionLog:
             if self.clean_end_offset > self.log_end_offset:
                 self.set_clean_end_offset(self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
-            self.producers = recovery.rebuild_producers(self.directory, self.segments, self._files)
+            self.producers = recovery.rebuild_producers(self.directory, self.segments, self.files)
+            self.ended.truncate_to(self.log_end_offset, self.segments[-1])
         except FAILURES as error:
             self.log_end_offset = min(self.log_end_offset, self.segments[-1].next_offset)  # as far as it got
             raise self._failure(error) from error
 
     def _drop_first(self, count: int) -> None:
         for _ in range(count):
-            self.segments.pop(0).delete()
-            del self._bases[0]
+            self.segments[0].delete()
+            del self.segments[0], self._bases[0]
+            self.log_start_offset = max(self.log_start_offset, self._bases[0])
+            self.ended.forget_before(self._bases[0])
 
     def compact(self, now_ms: int, *, high_watermark: int | None = None, force: bool = False) -> bool:
         """Keep the last record of every key (cleanup.policy with `compact`), if enough of the log is dirty or `force`.
@@ -540,30 +558,12 @@ class PartitionLog:
         self.clean_end_offset = offset
         self._note(checkpoints.CLEANER_FILE, offset)
 
-    def new_cleaned_segment(self, first: Segment) -> Segment:
-        """An empty segment that may replace `first` and its neighbours. Raises OSError."""
-        if self.directory is None:
-            return MemorySegment(first.base_offset, first.created_ms)
-        segment = recovery.open_segment(
-            self.directory, first.base_offset, self.config, self._files, first.created_ms, ".cleaned"
-        )
-        segment.create()
-        return segment
-
-    def replace_segments(self, old: Sequence[Segment], fresh: Segment) -> None:
-        """Put a compacted segment, whole and on the disk, in the place of `old`. Raises OSError (see recovery.sweep)."""
-        if isinstance(fresh, DiskSegment):
-            fresh.rename(".swap")
+    def put_cleaned(self, old: Sequence[Segment], fresh: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+        """A compacted segment stands in the place of `old`; `aborted` are those whose markers it has still."""
         at = self.segments.index(old[0])
         self.segments[at : at + len(old)] = [fresh]
         self._bases[at : at + len(old)] = [fresh.base_offset]
-        for segment in old:
-            segment.delete()
-        if isinstance(fresh, DiskSegment):
-            self._sync_names()  # while the swap tells of it, what it replaces goes at an open
-            fresh.rename("")
-
-    # -------------------------------------------------------------------------------------------- the end
+        self.ended.replace(fresh.base_offset, old[-1].next_offset, aborted)
 
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
@@ -574,8 +574,8 @@ class PartitionLog:
         if self.directory is not None:
             try:
                 for name in checkpoints.PARTITION_FILES:
-                    checkpoints.write_row(self.directory, name, None, files=self._files)
-                self._files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
+                    checkpoints.write_row(self.directory, name, None, files=self.files)
+                self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
             except FAILURES as error:
                 raise self._failure(error) from error
 

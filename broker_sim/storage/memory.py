@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from broker_sim.storage.record_slices import MemorySlice, RecordSlice, whole
 from broker_sim.storage.segment import SLICE_BYTES, Mark
+from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire.record_batch import BatchHeader, parse_header
 
 
@@ -91,6 +92,11 @@ class MemorySegment:
             return MemorySlice(self._batches[first:stop], size)
         return self._batches[first] if stop - first == 1 else b"".join(self._batches[first:stop])
 
+    def upper_bound(self, offset: int, size: int) -> int | None:
+        first = bisect_left(self._last_offsets, offset)
+        at = bisect_left(self._ends, (self._ends[first - 1] if first else 0) + size, first)
+        return self._last_offsets[at] + 1 if at < len(self._last_offsets) else None
+
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
         for number in range(bisect_left(self._last_offsets, offset), len(self._batches)):
             batch = self._batches[number]
@@ -110,6 +116,12 @@ class MemorySegment:
         for batch in kept:
             header = parse_header(batch)
             self.append_one(batch, header.last_offset, header.max_timestamp)
+
+    def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
+        """The log has them."""
+
+    def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
+        """The log has it."""
 
     def became_inactive(self) -> None:
         """Nothing to finish in memory."""

@@ -1,10 +1,14 @@
-"""Idempotent producers of one log: sequence numbers, epochs, the last batches for recognising a resend.
+"""Producers of one log: sequence numbers, epochs, the last batches for recognising a resend, and their transactions.
 
 Rules:
-1. `check` refuses or recognises a batch and changes nothing; `update` accounts for one that is in the log.
+1. `check` and its like refuse or recognise a batch and change nothing; `update` accounts for one that is in the log.
 2. A resend of one of the last five batches of a producer is answered with the offsets that it got.
-3. A producer that is not known (never was, expired, its records deleted) may begin with any sequence number (KIP-360).
-Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry (storage).
+3. A producer that is not known (never was, expired, its records deleted) may begin with any sequence number (KIP-360); with 0 alone
+   where its partitions are added to its transaction on the way (Produce v12, KIP-890).
+4. A producer has one transaction at most in a log. Its first transactional batch opens it, a marker ends it, and nothing
+   else: what a marker ends is told by `update`. All of it follows from the log alone.
+5. `verifying` holds what is asked of a transaction's coordinator meanwhile (KIP-890). It is of this process, not of the log.
+Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry, VerificationStateEntry (storage).
 """
 
 from __future__ import annotations
@@ -16,8 +20,22 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from broker_sim.storage.errors import InvalidProducerEpoch, OutOfOrderSequence
-from kafka_wire.record_batch import MAX_SEQUENCE, NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from broker_sim.storage.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from kafka_wire.end_markers import EndMarker, end_marker
+from kafka_wire.record_batch import (
+    CONTROL_BIT,
+    MAX_SEQUENCE,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 
 KEPT_BATCHES = 5
 
@@ -33,6 +51,43 @@ class ProducedBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction whose marker is in the log, at `last_offset`; `first_offset` is where its first record is.
+
+    `stable_offset`: where the earliest one begins that is open behind it, else the offset behind the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
+    committed: bool
+
+
+class InTransaction(NamedTuple):
+    """Whose transaction a batch of the broker's own belongs to; `marker`: what its one control record says, where it ends that."""
+
+    producer_id: int
+    epoch: int
+    marker: EndMarker | None = None
+
+    @property
+    def head(self) -> dict[str, int]:
+        """What `record_batch.batch_of` writes into the head of such a batch."""
+        attributes = TRANSACTIONAL_BIT if self.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
+        return {"producer_id": self.producer_id, "producer_epoch": self.epoch, "attributes": attributes}
+
+
+class Verification(NamedTuple):
+    """A producer's first batch of a transaction is held back while its coordinator is asked; no later one may overtake it."""
+
+    epoch: int
+    lowest_sequence: int
+    adds: bool
+    """Whether the partition is added to the transaction on the way: then a producer that isn't known begins at 0. It is what the first
+    of its batches here was."""
 
 
 class ProducerEntry:
@@ -62,45 +117,71 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.open: dict[int, int] = {}
+        """Where each open transaction began, by producer id; the earliest comes first."""
+        self.verifying: dict[int, Verification] = {}
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
         """The earlier batch that `header` (from a client) repeats, or None for one that may be appended.
 
-        Raises InvalidProducerEpoch, OutOfOrderSequence.
+        Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
+            self._check_not_overtaking(header)
+            held = self.verifying.get(header.producer_id)
+            if held is not None and held.adds and header.base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"Invalid sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. number); it has "
+                    "no state here, and begins with 0 in a transaction that it does not add partitions to itself"
+                )
             return None
-        if header.producer_epoch == entry.epoch:
+        epoch, known = header.producer_epoch, entry.epoch
+        if epoch == known:
             wanted = (header.base_sequence, header.last_sequence)
             for batch in entry.batches:
                 if (batch.first_sequence, batch.last_sequence) == wanted:
                     return batch
-        elif header.producer_epoch < entry.epoch:
-            raise InvalidProducerEpoch(
-                f"Epoch of producer {header.producer_id} is {header.producer_epoch}, "
-                f"which is smaller than the last seen epoch {entry.epoch}"
+        elif epoch < known:
+            raise _old_epoch(header.producer_id, epoch, known)
+        if self.verifying:
+            self._check_not_overtaking(header)
+        if epoch != known and known != NO_EPOCH and header.base_sequence != 0:
+            raise OutOfOrderSequence(
+                f"Invalid sequence number for new epoch of producer {header.producer_id}: {epoch} (request epoch), "
+                f"{header.base_sequence} (seq. number), {known} (current producer epoch)"
             )
-        elif entry.epoch != NO_EPOCH:
-            if header.base_sequence != 0:
-                raise OutOfOrderSequence(
-                    f"Invalid sequence number for new epoch of producer {header.producer_id}: "
-                    f"{header.producer_epoch} (request epoch), {header.base_sequence} (seq. number), "
-                    f"{entry.epoch} (current producer epoch)"
-                )
-            return None
-        if entry.epoch != NO_EPOCH and not follows(entry.last_sequence, header.base_sequence):
+        if epoch == known != NO_EPOCH and not follows(entry.last_sequence, header.base_sequence):
             raise OutOfOrderSequence(
                 f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} "
                 f"(incoming seq. number), {entry.last_sequence} (current end sequence number)"
             )
+        if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise InvalidTransactionState(f"Expected transactional write from producer {header.producer_id}")
         return None
 
-    def update(self, header: BatchHeader, base_offset: int, control_coordinator_epoch: int | None = None) -> None:
-        """Account for a batch at `base_offset`; a control batch ends the producer's transaction."""
+    def check_own(self, batch: InTransaction) -> None:
+        """Of a batch that the broker itself appends: TxnOffsetCommit's, which has no sequence, or a marker.
+
+        A marker of a later epoch ends the transaction, too: its coordinator has fenced the producer. Raises
+        InvalidProducerEpoch, TransactionCoordinatorFenced.
+        """
+        producer_id, epoch, marker = batch
+        entry = self.entries.get(producer_id)
+        known = NO_EPOCH if entry is None else entry.epoch
+        if epoch < known:
+            raise _old_epoch(producer_id, epoch, known)
+        if entry is not None and marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"Invalid coordinator epoch for producerId {producer_id}: {marker.coordinator_epoch} (zombie), "
+                f"{entry.coordinator_epoch} (current)"
+            )
+
+    def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None) -> EndedTransaction | None:
+        """Account for a batch at `base_offset`; `marker` is that of a control batch. The transaction that it ends."""
         producer_id = header.producer_id
-        if producer_id == NO_PRODUCER_ID:
-            return
+        if producer_id == NO_PRODUCER_ID or (header.is_control and marker is None):
+            return None  # a marker that compaction has emptied says nothing any more
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
@@ -108,22 +189,53 @@ class ProducerState:
             entry.batches.clear()
             entry.epoch = header.producer_epoch
         entry.last_timestamp = header.max_timestamp
-        if header.is_control:
-            entry.transaction_start = -1
-            if control_coordinator_epoch is not None:
-                entry.coordinator_epoch = control_coordinator_epoch
-            return
+        if self.verifying and header.attributes & TRANSACTIONAL_BIT:
+            self.verifying.pop(producer_id, None)  # data or marker: what was asked about before is over
+        if marker is not None:
+            return self._end(entry, base_offset, marker)
         last_offset = base_offset + header.last_offset_delta
         entry.batches.append(
             ProducedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
         )
-        if header.is_transactional and entry.transaction_start < 0:
-            entry.transaction_start = base_offset
+        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_start < 0:
+            entry.transaction_start = self.open[producer_id] = base_offset
+        return None
 
-    def replay(self, headers: Iterable[BatchHeader]) -> None:
-        """Account for batches as they stand in the log."""
-        for header in headers:
-            self.update(header, header.base_offset)
+    def _end(self, entry: ProducerEntry, offset: int, marker: EndMarker) -> EndedTransaction | None:
+        entry.coordinator_epoch = marker.coordinator_epoch
+        first, entry.transaction_start = entry.transaction_start, -1
+        if first < 0:
+            return None  # it has written nothing here
+        del self.open[entry.producer_id]
+        stable = next(iter(self.open.values()), offset + 1)
+        return EndedTransaction(entry.producer_id, first, offset, stable, marker.committed)
+
+    def replay(self, batches: Iterable[tuple[BatchHeader, bytes, int]]) -> None:
+        """Account for batches as they stand in the log. Raises RecordBatchError."""
+        for header, data, pos in batches:
+            if header.producer_id >= 0:
+                self.update(header, header.base_offset, end_marker(data, pos, header) if header.is_control else None)
+
+    def has_open(self, producer_id: int, epoch: int | None) -> bool:
+        """Whether this very producer has a transaction open here, so that nobody need be asked about its next
+        batch. `epoch` None: under any."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_start >= 0 and epoch in (None, entry.epoch)
+
+    def verify(self, producer_id: int, epoch: int, sequence: int, *, later_epochs: bool) -> None:
+        """A batch is held back until the coordinator has answered; `later_epochs`: a later one takes its place."""
+        known = self.verifying.get(producer_id)
+        lower = known is not None and sequence < known.lowest_sequence and (epoch == known.epoch or not later_epochs)
+        if known is None or lower or (later_epochs and epoch > known.epoch):
+            self.verifying[producer_id] = Verification(epoch, sequence, later_epochs if known is None else known.adds)
+
+    def _check_not_overtaking(self, header: BatchHeader) -> None:
+        held = self.verifying.get(header.producer_id)
+        if held is not None and header.base_sequence > held.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} "
+                f"(incoming seq. number), {held.lowest_sequence} (earliest seen sequence)"
+            )
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that were silent for `expiration_ms` and have no open transaction."""
@@ -134,12 +246,6 @@ class ProducerState:
         ]
         for producer_id in gone:
             del self.entries[producer_id]
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction began."""
-        starts = [entry.transaction_start for entry in self.entries.values() if entry.transaction_start >= 0]
-        return min(starts, default=None)
 
 
 def encode_snapshot(state: ProducerState) -> bytes:
@@ -177,12 +283,20 @@ def decode_snapshot(data: bytes) -> ProducerState | None:
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator_epoch
         entry.transaction_start = start
-        if last_sequence >= 0:
-            first_sequence = (last_sequence - delta) & MAX_SEQUENCE
+        if last_offset >= 0:
+            first_sequence = (last_sequence - delta) & MAX_SEQUENCE if last_sequence >= 0 else NO_SEQUENCE
             entry.batches.append(
                 ProducedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             )
+    begun = [(one.transaction_start, one.producer_id) for one in state.entries.values() if one.transaction_start >= 0]
+    state.open = {producer_id: start for start, producer_id in sorted(begun)}
     return state
+
+
+def _old_epoch(producer_id: int, epoch: int, known: int) -> InvalidProducerEpoch:
+    return InvalidProducerEpoch(
+        f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {known}"
+    )
 
 
 def follows(last_sequence: int, sequence: int) -> bool:

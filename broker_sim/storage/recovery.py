@@ -10,7 +10,10 @@ Rules:
 3. Kafka cuts damaged logs at the first bad batch too, but deletes every later segment with it (its replicas have
    them). Here the later segments stay: readers pass over the gap as over one that compaction left.
 4. Leftovers: `.cleaned` and `.deleted` files go, a `.swap` takes the place of the segments that it replaces, indexes
-   without a log go. Files of a real broker that mean nothing here (.txnindex, .snapshot, checkpoints) stay.
+   without a log go. Files of a real broker that mean nothing here (.snapshot elsewhere, checkpoints) stay.
+5. Producers, open transactions included, are those of the newest snapshot at a segment's start, and of what was written
+   from there on. What was aborted stands in the `.txnindex` of the segments before; one that can't be right lets all be
+   read again from a snapshot before it.
 Source: LogLoader, LogSegment.recover, ProducerStateManager (storage).
 """
 
@@ -28,6 +31,8 @@ from broker_sim.storage.files import Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Segment
+from broker_sim.storage.transactions import AbortedTransaction, decode_entries
+from kafka_wire.end_markers import end_marker
 from kafka_wire.record_batch import HEADER_BYTES, RecordBatchError, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
@@ -48,6 +53,7 @@ class Recovered:
 
     segments: list[DiskSegment] = field(default_factory=list)
     producers: ProducerState = field(default_factory=ProducerState)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     epochs_changed: bool = False
     log_start_offset: int = 0
@@ -60,19 +66,23 @@ def recover(directory: Path, config: LogConfig, files: Files, now_ms: int) -> Re
     found = Recovered()
     bases = segment_bases(directory, files)
     saved = _saved_epochs(directory, files)
-    found.producers, replay_from = _snapshot_before(directory, bases, files)
+    aborted, sound = _aborted(directory, bases, files)
+    found.producers, replay_from = _snapshot_before(directory, bases[:sound], files)
     scanned: list[tuple[int, int]] = []  # (epoch, first offset) as the batches tell, of the segments read whole
     for base in bases:
         segment = open_segment(directory, base, config, files, now_ms)
         size = files.size(segment.fd)
         replays = base >= replay_from
         if base == bases[-1] or replays or saved is None or not segment.adopt_finished(size):
-            scanned += _scan(segment, size, files, found.producers if replays else None)
+            ended: list[AbortedTransaction] = []
+            scanned += _scan(segment, size, files, found.producers if replays else None, ended)
+            _put_right(segment, aborted, ended if replays else None)
             if base != bases[-1]:
                 segment.became_inactive()
                 segment.flush(True)
         if base != bases[-1]:
             segment.close()
+        found.aborted += aborted.get(base, ())
         found.segments.append(segment)
     _recover_start(directory, found, config, files, now_ms)
     if not config.compacts:
@@ -146,7 +156,7 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
     """A compacted segment was whole when it became `.swap`: remove what it replaces and give it its name."""
     swap = open_segment(directory, base, config, files, now_ms, ".swap")
     size = files.size(swap.fd)
-    _scan(swap, size, files, None)
+    _scan(swap, size, files, None, [])
     files.sync_dir(directory)  # what another process has renamed, and not yet waited for
     bases = segment_bases(directory, files)
     # The segments it replaces begin within its offsets, and the first has its base. An emptied one replaces that alone.
@@ -163,8 +173,12 @@ def _complete_swap(directory: Path, base: int, config: LogConfig, files: Files, 
 # ------------------------------------------------------------------------------------------------ batches
 
 
-def _scan(segment: DiskSegment, size: int, files: Files, producers: ProducerState | None) -> list[tuple[int, int]]:
-    """Read a segment whole, rebuild its indexes, cut it at the first bad batch; its leader epochs."""
+def _scan(
+    segment: DiskSegment, size: int, files: Files, producers: ProducerState | None, aborted: list[AbortedTransaction]
+) -> list[tuple[int, int]]:
+    """Read a segment whole, rebuild its indexes, cut it at the first bad batch; its leader epochs. Where the producers before it
+    are known, those in it are, and `aborted` gets what its markers abort.
+    """
     epochs: list[tuple[int, int]] = []
     segment.reset()
     why = ""
@@ -179,7 +193,10 @@ def _scan(segment: DiskSegment, size: int, files: Files, producers: ProducerStat
                 break
             segment.note(header.size, header.last_offset, header.max_timestamp)
             if producers is not None and header.producer_id >= 0:
-                producers.update(header, header.base_offset)
+                marker = end_marker(data, pos, header) if header.is_control else None
+                ended = producers.update(header, header.base_offset, marker)
+                if ended is not None and not ended.committed:
+                    aborted.append(AbortedTransaction(*ended[:4]))
             if header.leader_epoch <= MAX_EPOCH and (not epochs or header.leader_epoch > epochs[-1][0]):
                 epochs.append((header.leader_epoch, header.base_offset))
     except RecordBatchError as error:
@@ -258,9 +275,11 @@ def _recover_start(directory: Path, found: Recovered, config: LogConfig, files: 
         for segment in found.segments:
             segment.delete()
         found.segments[:] = [fresh]
-        found.producers = ProducerState()
+        found.producers, found.aborted = ProducerState(), []
     while len(found.segments) > 1 and found.segments[1].base_offset <= found.log_start_offset:
         found.segments.pop(0).delete()
+    first = found.segments[0].base_offset
+    found.aborted = [one for one in found.aborted if one.last_offset >= first]
 
 
 def _saved_offset(directory: Path, name: str, files: Files) -> int | None:
@@ -311,10 +330,39 @@ def _snapshot_before(directory: Path | None, bases: Sequence[int], files: Files)
     return ProducerState(), 0
 
 
+def _aborted(directory: Path, bases: Sequence[int], files: Files) -> tuple[dict[int, list[AbortedTransaction]], int]:
+    """What the `.txnindex` files tell by segment, and how many segments come up to the first file that can't be right."""
+    there = {name for name in files.names(directory) if name.endswith(".txnindex")}
+    found: dict[int, list[AbortedTransaction]] = {}
+    sound = len(bases)
+    for number, base in enumerate(bases):
+        name = f"{base:020d}.txnindex"
+        if name in there:
+            entries = decode_entries(files.read_file(directory / name), base)
+            if entries is None and sound == len(bases):
+                sound = number + 1
+                if number + 1 < len(bases):
+                    logger.warning("%s can't be right; the log is read to make it anew", directory / name)
+            found[base] = entries or []
+    return found, sound
+
+
+def _put_right(
+    segment: DiskSegment, aborted: dict[int, list[AbortedTransaction]], ended: list[AbortedTransaction] | None
+) -> None:
+    """A segment was read whole: its `.txnindex` holds what it aborts (`ended`), or what it did as far as it is there still."""
+    base = segment.base_offset
+    told = aborted.get(base)
+    known = [one for one in told or () if one.last_offset < segment.next_offset] if ended is None else ended
+    if told is not None or known:
+        aborted[base] = known
+        segment.save_aborted(known)
+
+
 def rebuild_producers(directory: Path | None, segments: Sequence[Segment], files: Files) -> ProducerState:
     """Producers at the end of these segments. Raises OSError, RecordBatchError."""
     state, start = _snapshot_before(directory, [segment.base_offset for segment in segments], files)
     for segment in segments:
         if segment.base_offset >= start:
-            state.replay(header for header, _, _ in segment.batches() if header.producer_id >= 0)
+            state.replay(segment.batches())
     return state

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +21,7 @@ from typing import Protocol
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
 from broker_sim.storage.record_slices import DiskSlice, RecordSlice
+from broker_sim.storage.transactions import ENTRY, AbortedTransaction, encode_entries
 from kafka_wire.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
@@ -76,6 +78,9 @@ class Segment(Protocol):
     def slice(self, offset: int, max_bytes: int, up_to_offset: int | None, min_one: bool) -> bytes | RecordSlice:
         """What `read` would give; where that is SLICE_BYTES or more, a slice that reads it later."""
 
+    def upper_bound(self, offset: int, size: int) -> int | None:
+        """An offset behind the `size` bytes that a read from `offset` gave, not far; None: they may reach to its end."""
+
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
         """(header, buffer, position in it) of every batch from the one that holds `offset` on."""
 
@@ -84,6 +89,12 @@ class Segment(Protocol):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and all after it."""
+
+    def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
+        """These are the aborted transactions whose markers it holds: its `.txnindex`. Raises OSError."""
+
+    def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
+        """The same of the one that comes as its `number`th (from 0 on)."""
 
     def became_inactive(self) -> None:
         """The last append has been: finish the indexes."""
@@ -161,7 +172,7 @@ class DiskSegment:
         self._measure_indexes(0, 0)
 
     def path(self, kind: str) -> Path:
-        """Path of the segment's file `kind` ("log", "index", "timeindex"), with the suffix that all of them have."""
+        """Path of the segment's file `kind` ("log", "index" ...), with the suffix that all of them have."""
         stem, _, suffix = self.log_path.name.partition(".log")
         return self.log_path.with_name(f"{stem}.{kind}{suffix}")
 
@@ -249,6 +260,20 @@ class DiskSegment:
         """Bring both index files up to date. Raises OSError."""
         save_index(self._files, self.path("index"), self.offset_index, sync=sync)
         save_index(self._files, self.path("timeindex"), self.time_index, sync=sync)
+
+    def save_aborted(self, entries: Sequence[AbortedTransaction], *, sync: bool = False) -> None:
+        path = self.path("txnindex")
+        if entries:
+            self._files.replace_file(path, encode_entries(entries), sync=sync)
+        elif self._files.exists(path):
+            self._files.remove(path)
+
+    def add_aborted(self, entry: AbortedTransaction, number: int) -> None:
+        fd = self._files.open(self.path("txnindex"), create=True)
+        try:
+            self._files.append(fd, encode_entries([entry]), number * ENTRY.size)
+        finally:
+            self._files.close(fd)
 
     def sync(self) -> None:
         """Wait until the log file's bytes are on the disk. Raises OSError."""
@@ -397,6 +422,10 @@ class DiskSegment:
             return self.read(offset, max_bytes, up_to_offset, min_one)
         return DiskSlice(self._files, self.log_path, start, limit - start)
 
+    def upper_bound(self, offset: int, size: int) -> int | None:
+        at = bisect_left(self.offset_index.positions, self.seek(offset) + size)
+        return self.base_offset + self.offset_index.offsets[at] if at < len(self.offset_index) else None
+
     def seek(self, offset: int) -> int:
         """Position of the first batch whose last offset is >= offset; the segment's size if there is none."""
         if offset <= self.base_offset:
@@ -463,19 +492,25 @@ class DiskSegment:
             self._fd = -1
 
     def delete(self) -> None:
-        # The log file goes first: indexes that a crash leaves alone are swept at open, a lone log file would be read again.
+        # The log file goes first, and where it does not the segment stays as it is. Indexes that a crash or the disk leaves alone are
+        # swept at open; a lone log file would be read again.
         self.close()
-        for kind in ("log", "index", "timeindex", "snapshot"):
-            self._files.remove(self.path(kind))
+        self._files.remove(self.path("log"))
+        for kind in ("index", "timeindex", "txnindex", "snapshot"):
+            with contextlib.suppress(OSError):
+                self._files.remove(self.path(kind))
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):
             self.delete()
 
     def rename(self, suffix: str) -> None:
-        """Give the three files another suffix (".cleaned", ".swap" or none), durably; the log file goes last."""
+        """Give its files another suffix (".cleaned", ".swap" or none), durably; the log file goes last."""
         stem = self.log_path.name.partition(".log")[0]
-        for kind in ("index", "timeindex"):
+        kinds = (
+            ("index", "timeindex", "txnindex") if self._files.exists(self.path("txnindex")) else ("index", "timeindex")
+        )
+        for kind in kinds:
             self._files.rename(self.path(kind), self.log_path.with_name(f"{stem}.{kind}{suffix}"))
         fresh = self.log_path.with_name(f"{stem}.log{suffix}")
         self._files.rename(self.log_path, fresh)

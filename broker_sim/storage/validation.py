@@ -24,6 +24,7 @@ from kafka_wire.record_batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     DecompressedTooLarge,
@@ -53,7 +54,7 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
     Raises what Kafka answers for a batch that may not be appended to the log `name`: RecordBatchError, RecordTooLarge.
     """
     count, end = header.record_count, pos + header.length + LENGTH_END
-    if not header.attributes and 0 < count <= STEP_RECORDS:  # nearly every batch
+    if not header.attributes & ~TRANSACTIONAL_BIT and 0 < count <= STEP_RECORDS:  # nearly every batch
         _check_header(data, pos, header, config, name)
         at, earliest, latest, keyless, _ = scan(data, pos + HEADER_BYTES, end, 0, count, True)
         base = header.base_timestamp

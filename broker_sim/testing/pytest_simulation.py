@@ -51,7 +51,7 @@ AGAIN = "BROKER_SIM_PYTEST_AGAIN"
 """In the environment of the second process: the id of the first one, which is its own where the system has exec."""
 
 OPTIONS = (
-    *("seeds", "faults", "order", "waive", "invariants", "link", "epoch_ms", "patience"),
+    *("seeds", "faults", "order", "noisy", "waive", "invariants", "link", "epoch_ms", "patience"),
     *("repeat", "budget", "budget_s"),
 )
 """What the marker takes: of `simulate`, then of `simulation.seeds.Search`."""
@@ -303,7 +303,11 @@ def story(item: pytest.Item, found: Found) -> list[str]:
         f"never handled, at {each['at_s']:.3f} s: {each.get('exception') or each.get('message')!r}"
         for each in run.loose[:3]
     ]
-    return [*lines, *_pictures(run)]
+    return [*lines, *_told(run.records), *_told(found.beside), *_told(run.moment), *_pictures(run)]
+
+
+def _told(lines: list[str]) -> list[str]:
+    return ["", *lines] if lines else []
 
 
 def _faults(found: Found) -> list[str]:

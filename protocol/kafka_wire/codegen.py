@@ -462,21 +462,27 @@ class EncoderSource(_Source):
 
     def tags(self, var: str, cls: type, tagged: list[tuple[str, FieldSpec]]) -> None:
         """Only fields that differ from their default are written, in the order of their tags."""
-        tags, outer = f"tags{next(self.numbers)}", self.sink
-        self.line(f"{tags} = []")
+        count, tags, outer = f"count{next(self.numbers)}", f"tags{next(self.numbers)}", self.sink
+        self.line(f"{count}, {tags} = 0, b''")
         for name, spec in sorted(tagged, key=lambda pair: pair[1].tag or 0):
-            with self.block(f"if {self.differs(f'{var}.{name}', cls, name, spec)}:"):
+            value = f"{var}.{name}"
+            with self.block(f"if {self.differs(value, cls, name, spec)}:"):
+                self.line(f"{count} += 1")
+                if spec.kind in _FORMATS:  # its size is known: one call writes tag, size and value
+                    self.run += [(str(spec.tag), "B"), (str(_SIZES[_FORMATS[spec.kind]]), "B")]
+                    self.value(value, name, spec)
+                    self.line(f"{tags} += {self.packed(self.run)}")
+                    self.run.clear()
+                    continue
                 parts = f"parts{next(self.numbers)}"
                 self.line(f"{parts} = []")
                 self.sink = f"{parts}.append"
-                self.value(f"{var}.{name}", name, spec)
+                self.value(value, name, spec)
                 self.flush()
                 self.sink = outer
-                self.line(f"{tags}.append(({spec.tag}, {parts}))")
-        with self.block(f"if {tags}:"):
-            self.line(f"{self.use(wire.write_tags)}({outer}, {tags})")
-        with self.block("else:"):
-            self.write(repr(b"\0"))
+                self.line(f"{tags} += {self.use(wire.tagged)}({spec.tag}, {parts})")
+        self.names["one_byte"] = wire.ONE_BYTE
+        self.write(f"one_byte[{count}] + {tags}")
 
     def differs(self, value: str, cls: type, name: str, spec: FieldSpec) -> str:
         """The condition that ``value`` is not the default; structs of primitives without their ``__eq__``."""

@@ -8,9 +8,14 @@ are read in their version, or in the newest we know.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
-from kafka_wire.codec import DecodeError, decode
-from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka_wire.codec import DecodeError, decode, encode
+from kafka_wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
 
 _INT16 = struct.Struct(">h")
 _NEWEST = 3
@@ -25,11 +30,42 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What the coordinator of a group of both protocols reads of a classic member: its topics; what it holds still, by topic; where
+    it stands."""
+
+    topics: list[str]
+    owned: dict[str, list[int]]
+    rack_id: str | None
+
+
+def subscription_of(metadata: bytes) -> Subscription | None:
+    """A subscription in its own version, or in the newest we know; None when the bytes are none."""
+    try:
+        version = _version(metadata)
+        said = decode(ConsumerProtocolSubscription, version, metadata, 2)
+    except (struct.error, DecodeError):
+        return None
+    return Subscription(said.topics, {one.topic: one.partitions for one in said.owned_partitions}, said.rack_id)
+
+
+def assignment_of(partitions: dict[str, list[int]] | dict[str, tuple[int, ...]], *, as_in: bytes) -> bytes:
+    """The bytes of an assignment, in the version that a member's subscription ``as_in`` is in."""
+    version = _version(as_in) if len(as_in) >= _INT16.size else 0
+    listed = [ConsumerProtocolAssignmentTopicPartition(topic, list(numbers)) for topic, numbers in partitions.items()]
+    return _INT16.pack(version) + encode(ConsumerProtocolAssignment(listed), version)
+
+
+def _version(data: bytes) -> int:
+    (version,) = _INT16.unpack_from(data)
+    return max(0, min(int(version), _NEWEST))
+
+
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
     """The partitions of an assignment by topic; None when the bytes are no consumer assignment."""
     try:
-        (version,) = _INT16.unpack_from(assignment)
-        decoded = decode(ConsumerProtocolAssignment, max(0, min(version, _NEWEST)), assignment, 2)
+        decoded = decode(ConsumerProtocolAssignment, _version(assignment), assignment, 2)
     except (struct.error, DecodeError):
         return None
     return {topic.topic: list(topic.partitions) for topic in decoded.assigned_partitions}

@@ -13,6 +13,11 @@ class Err(enum.IntEnum):
         """Whether the exception that Kafka's clients raise for it is a RetriableException."""
         return self in _RETRIABLE
 
+    @property
+    def text(self) -> str:
+        """What Kafka says where it has nothing more to say of it (Errors.java); the name of those that are never told so here."""
+        return _TEXTS.get(self, self.name)
+
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -193,3 +198,17 @@ _RETRIABLE = frozenset(
         Err.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+_TEXTS = {
+    Err.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    Err.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Err.NOT_COORDINATOR: "This is not the correct coordinator.",
+    Err.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+        "incompatible broker. See the broker logs for more details."
+    ),
+    Err.NON_EMPTY_GROUP: "The group is not empty.",
+    Err.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    Err.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+    Err.FENCED_STATE_EPOCH: "The share coordinator rejected the request because the share-group state epoch did not match.",
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["GROUP_STATES", "GroupState"]
+__all__ = ["EPOCH_GROUP_STATES", "GROUP_STATES", "GroupState"]
 
 
 class GroupState(enum.Enum):
@@ -28,3 +28,6 @@ for (
 
 GROUP_STATES = tuple(state.value for state in GroupState)
 """Their names alone, in the order of a group's life."""
+
+EPOCH_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+"""Those of a group by epochs, likewise (KIP-848)."""

@@ -3,11 +3,11 @@
 A key is an int16 *record type* and a message of that type; a value is an int16 *version* and the message in that
 version; no value is a tombstone. Rules:
 
-* Types 0 and 1 are offset commits (same layout), 2 is a classic group, 3-8 and 16 belong to KIP-848 groups. Any other
-  type is unknown: ``decode_key`` returns it with None, and the caller keeps or skips the raw record (Kafka 3.5+ skips
-  it with a warning).
+* Types 0 and 1 are offset commits (same layout), 2 is a classic group, 3-8 and 16 belong to KIP-848 groups, 10-15 to
+  share groups (KIP-932), 17 and 19-23 to streams groups (KIP-1071; nothing writes 18). Any other type is unknown:
+  ``decode_key`` returns it with None, and the caller keeps or skips the raw record (Kafka 3.5+ skips it with a warning).
 * A known type whose value has an unknown version raises :class:`UnknownValueVersionError`: to skip it would lose state.
-* Every version that a Kafka has written can be read and written: commits and groups 0-4, KIP-848 records 0.
+* Every version that a Kafka has written can be read and written: commits and groups 0-4, those of groups by epochs 0.
 
 Sources: GroupMetadataManager.scala, CoordinatorRecordSerde.java, GroupCoordinatorRecordSerde.java.
 """
@@ -20,6 +20,7 @@ from typing import Any
 from kafka_wire.codec import DecodeError, EncodeError, decode, encode
 from kafka_wire.messages import offsets_log as schema
 from kafka_wire.messages.offsets_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from kafka_wire.schema import ZERO_UUID
 from kafka_wire.wire import ONE_BYTE, string_length
 
 OFFSET_COMMIT_LEGACY = 0
@@ -31,7 +32,19 @@ CONSUMER_GROUP_MEMBER_METADATA = 5
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
+SHARE_GROUP_MEMBER_METADATA = 10
+SHARE_GROUP_METADATA = 11
+SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
+SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
+SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
+SHARE_GROUP_STATE_PARTITION_METADATA = 15
 CONSUMER_GROUP_REGULAR_EXPRESSION = 16
+STREAMS_GROUP_METADATA = 17
+STREAMS_GROUP_MEMBER_METADATA = 19
+STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
+STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER = 21
+STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT = 22
+STREAMS_GROUP_TOPOLOGY = 23
 
 _KEYS: dict[int, type] = {
     OFFSET_COMMIT_LEGACY: OffsetCommitKey,
@@ -43,7 +56,19 @@ _KEYS: dict[int, type] = {
     CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: schema.ConsumerGroupTargetAssignmentMetadataKey,
     CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: schema.ConsumerGroupTargetAssignmentMemberKey,
     CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: schema.ConsumerGroupCurrentMemberAssignmentKey,
+    SHARE_GROUP_MEMBER_METADATA: schema.ShareGroupMemberMetadataKey,
+    SHARE_GROUP_METADATA: schema.ShareGroupMetadataKey,
+    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: schema.ShareGroupTargetAssignmentMetadataKey,
+    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: schema.ShareGroupTargetAssignmentMemberKey,
+    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: schema.ShareGroupCurrentMemberAssignmentKey,
+    SHARE_GROUP_STATE_PARTITION_METADATA: schema.ShareGroupStatePartitionMetadataKey,
     CONSUMER_GROUP_REGULAR_EXPRESSION: schema.ConsumerGroupRegularExpressionKey,
+    STREAMS_GROUP_METADATA: schema.StreamsGroupMetadataKey,
+    STREAMS_GROUP_MEMBER_METADATA: schema.StreamsGroupMemberMetadataKey,
+    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: schema.StreamsGroupTargetAssignmentMetadataKey,
+    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: schema.StreamsGroupTargetAssignmentMemberKey,
+    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: schema.StreamsGroupCurrentMemberAssignmentKey,
+    STREAMS_GROUP_TOPOLOGY: schema.StreamsGroupTopologyKey,
 }
 
 # record type: class, newest version
@@ -57,31 +82,26 @@ _VALUES: dict[int, tuple[type, int]] = {
     CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (schema.ConsumerGroupTargetAssignmentMetadataValue, 0),
     CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (schema.ConsumerGroupTargetAssignmentMemberValue, 0),
     CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (schema.ConsumerGroupCurrentMemberAssignmentValue, 0),
+    SHARE_GROUP_MEMBER_METADATA: (schema.ShareGroupMemberMetadataValue, 0),
+    SHARE_GROUP_METADATA: (schema.ShareGroupMetadataValue, 0),
+    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: (schema.ShareGroupTargetAssignmentMetadataValue, 0),
+    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: (schema.ShareGroupTargetAssignmentMemberValue, 0),
+    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: (schema.ShareGroupCurrentMemberAssignmentValue, 0),
+    SHARE_GROUP_STATE_PARTITION_METADATA: (schema.ShareGroupStatePartitionMetadataValue, 0),
     CONSUMER_GROUP_REGULAR_EXPRESSION: (schema.ConsumerGroupRegularExpressionValue, 0),
+    STREAMS_GROUP_METADATA: (schema.StreamsGroupMetadataValue, 0),
+    STREAMS_GROUP_MEMBER_METADATA: (schema.StreamsGroupMemberMetadataValue, 0),
+    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: (schema.StreamsGroupTargetAssignmentMetadataValue, 0),
+    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: (schema.StreamsGroupTargetAssignmentMemberValue, 0),
+    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: (schema.StreamsGroupCurrentMemberAssignmentValue, 0),
+    STREAMS_GROUP_TOPOLOGY: (schema.StreamsGroupTopologyValue, 0),
 }
-
-_LATER_KINDS = {
-    10: "ShareGroupMemberMetadata",
-    11: "ShareGroupMetadata",
-    12: "ShareGroupTargetAssignmentMetadata",
-    13: "ShareGroupTargetAssignmentMember",
-    14: "ShareGroupCurrentMemberAssignment",
-    15: "ShareGroupStatePartitionMetadata",
-    17: "StreamsGroupMetadata",
-    19: "StreamsGroupMemberMetadata",
-    20: "StreamsGroupTargetAssignmentMetadata",
-    21: "StreamsGroupTargetAssignmentMember",
-    22: "StreamsGroupCurrentMemberAssignment",
-    23: "StreamsGroupTopology",
-}
-"""Record types whose layout is not known here, by Kafka's names (of 4.1)."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _KEY_HEAD = struct.Struct(">hh")
 _COMMIT_V3_HEAD = struct.Struct(">hqih")
 _COMMIT_V4_HEAD = struct.Struct(">hqi")
-_COMMIT_V4_TAIL = struct.Struct(">qB")
 _INT64 = struct.Struct(">q")
 
 _NOT_ENCODABLE = (struct.error, AttributeError, UnicodeEncodeError)
@@ -94,7 +114,7 @@ class UnknownValueVersionError(DecodeError):
 def kind_name(record_type: int) -> str:
     """What Kafka calls the records of a type; ``type 99`` for one that it doesn't have."""
     known = _KEYS.get(record_type)
-    return known.__name__.removesuffix("Key") if known else _LATER_KINDS.get(record_type, f"type {record_type}")
+    return known.__name__.removesuffix("Key") if known else f"type {record_type}"
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -140,23 +160,35 @@ def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def offset_commit_value(
-    version: int, offset: int, leader_epoch: int, metadata: str, commit_ts_ms: int, expire_ts_ms: int = -1
+    version: int,
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_ts_ms: int,
+    expire_ts_ms: int = -1,
+    topic_id: bytes = ZERO_UUID,
 ) -> bytes:
     """The value of an offset commit: its int16 ``version`` (0-4) and the message. Raises EncodeError.
 
-    Leader epochs exist from version 3 on, an expire timestamp in version 1 only; elsewhere they are left out.
+    Leader epochs exist from version 3 on, an expire timestamp in version 1 only, a topic's id from version 4 on; elsewhere they are
+    left out.
     """
     try:
         m = metadata.encode()
         if version == 4:
             head = _COMMIT_V4_HEAD.pack(4, offset, leader_epoch)
             size = ONE_BYTE[len(m) + 1] if len(m) < 127 else string_length("metadata", len(m) + 1)
-            return head + size + m + _COMMIT_V4_TAIL.pack(commit_ts_ms, 0)
+            return head + size + m + _INT64.pack(commit_ts_ms) + offset_commit_tags(topic_id)
         if version == 3:
             return _COMMIT_V3_HEAD.pack(3, offset, leader_epoch, len(m)) + m + _INT64.pack(commit_ts_ms)
     except _NOT_ENCODABLE as error:
         raise EncodeError(f"OffsetCommitValue v{version}: {error}") from None
     return encode_value(version, OffsetCommitValue(offset, leader_epoch, metadata, commit_ts_ms, expire_ts_ms))
+
+
+def offset_commit_tags(topic_id: bytes) -> bytes:
+    """What stands behind the commit timestamp in version 4: the tagged fields, of which the topic's id is the only one."""
+    return b"\0" if topic_id == ZERO_UUID else b"\1\0\x10" + topic_id
 
 
 def group_key(group: str) -> bytes:

@@ -10,12 +10,11 @@ Rules:
 Layout (offset: field): 0 baseOffset i64, 8 length i32 (of what follows), 12 partitionLeaderEpoch i32, 16 magic i8,
 17 crc u32 (CRC-32C of 21..end), 21 attributes i16, 23 lastOffsetDelta i32, 27 baseTimestamp i64, 35 maxTimestamp i64,
 43 producerId i64, 51 producerEpoch i16, 53 baseSequence i32, 57 count i32, 61 records.
-Source: DefaultRecordBatch, DefaultRecord, ControlRecordType, EndTransactionMarker (clients), KIP-98, KIP-534.
+Source: DefaultRecordBatch, DefaultRecord (clients), KIP-98, KIP-534.
 """
 
 from __future__ import annotations
 
-import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -25,6 +24,7 @@ import google_crc32c
 
 from kafka_wire import compression
 from kafka_wire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafka_wire.control_records import ControlType, control_record, control_type
 from kafka_wire.record_errors import (
     CorruptRecord,
     DecompressedTooLarge,
@@ -64,6 +64,7 @@ __all__ = [
     "next_batch_size",
     "parse_header",
     "produce_batch",
+    "record_bodies",
     "records",
     "signed_varint",
     "stamp",
@@ -97,15 +98,6 @@ _PREFIX = struct.Struct(">qii")  # base offset, length, leader epoch: all before
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH = struct.Struct(">i")
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_VALUE = struct.Struct(">hi")
-
-
-class ControlType(enum.IntEnum):
-    """Second int16 of a control record's key."""
-
-    ABORT = 0
-    COMMIT = 1
 
 
 class BatchHeader(NamedTuple):
@@ -307,16 +299,6 @@ def records(
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
 
 
-def control_type(key: bytes | None) -> int:
-    """Type of a control record (ControlType, or a later one's number) from its key. Raises InvalidRecord."""
-    if key is None or len(key) < _CONTROL_KEY.size:
-        raise InvalidRecord("Invalid control record key: it must have at least 4 bytes")
-    version, kind = _CONTROL_KEY.unpack_from(key)
-    if version < 0:
-        raise InvalidRecord(f"Invalid version found for control record: {version}")
-    return int(kind)
-
-
 def _unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
     try:
         return compression.decompress(codec, data, max_bytes)
@@ -449,6 +431,21 @@ def build_batch(
 
     base_sequence 0 without a producer is what Kafka's coordinator writes for commits (its old one wrote -1 for groups).
     """
+    return batch_of(
+        record_bodies(pairs),
+        len(pairs),
+        timestamp_ms,
+        base_offset,
+        leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        attributes=attributes,
+    )
+
+
+def record_bodies(pairs: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
+    """(key, value) records as a batch holds them whose timestamp they share, in pieces: what `batch_of` takes."""
     varints, leads, null = _VARINTS, _LEADS, _NULL
     parts: list[bytes] = []
     count = len(pairs)
@@ -467,23 +464,26 @@ def build_batch(
             value_size = varints[size] if size < 2048 else _zigzag(size)
         size = len(lead) + len(key_size) + len(key) + len(value_size) + len(value) + 1
         parts += (varints[size] if size < 2048 else _zigzag(size), lead, key_size, key, value_size, value, b"\0")
-    covered = _AFTER_CRC.pack(
-        attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
-    ) + b"".join(parts)
-    return _sealed(covered, base_offset, leader_epoch)
-
-
-def _sealed(covered: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """A batch out of everything that its checksum covers."""
-    length = len(covered) + CRC_END - LENGTH_END
-    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
+    return parts
 
 
 def batch_of(
-    bodies: Sequence[bytes], count: int, timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
+    bodies: Sequence[bytes],
+    count: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_EPOCH,
+    base_sequence: int = 0,
+    attributes: int = 0,
 ) -> bytes:
-    """As `build_batch`, out of ``count`` records that are encoded already: `record_heads` and what belongs behind each."""
-    head = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_EPOCH, 0, count)
+    """As `build_batch`, out of ``count`` records that are encoded already: `record_bodies`, or `record_heads` and what belongs behind
+    each."""
+    head = _AFTER_CRC.pack(
+        attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
+    )
     covered = head + b"".join(bodies)
     length = len(covered) + (CRC_END - LENGTH_END)
     return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
@@ -575,7 +575,7 @@ def control_batch(
 ) -> bytes:
     """The marker that ends a transaction: one control record in a transactional batch of 78 bytes, sequence -1."""
     return build_batch(
-        [(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch))],
+        [control_record(kind, coordinator_epoch)],
         timestamp_ms,
         base_offset=base_offset,
         leader_epoch=leader_epoch,

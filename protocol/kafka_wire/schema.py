@@ -73,6 +73,7 @@ class Entity(enum.Enum):
     MEMBER = "member id"
     INSTANCE = "group instance id"
     TRANSACTIONAL_ID = "transactional id"
+    PRODUCER_ID = "producer id, where rows are by it"
     TOPIC = "topic name"
     TOPIC_ID = "topic id"
     PARTITION = "partition of the topic around it"

@@ -14,7 +14,6 @@ from __future__ import annotations
 import codecs
 import functools
 import struct
-from collections.abc import Callable
 
 MAX_STRING = 0x7FFF
 """Bytes of the longest string, in compact form too."""
@@ -143,13 +142,10 @@ def string_length(name: str, length_plus_one: int) -> bytes:
     return uvarint(length_plus_one)
 
 
-def write_tags(write: Callable[[bytes], None], tags: list[tuple[int, list[bytes]]]) -> None:
-    """A tag section: (tag, pieces of its value) in ascending order of the tags."""
-    write(uvarint(len(tags)))
-    for tag, pieces in tags:
-        value = b"".join(pieces)
-        write(uvarint(tag) + uvarint(len(value)))
-        write(value)
+def tagged(tag: int, pieces: list[bytes]) -> bytes:
+    """A tagged field out of the pieces of its value."""
+    value = b"".join(pieces)
+    return uvarint(tag) + uvarint(len(value)) + value
 
 
 def null_error(name: str) -> EncodeError:

@@ -172,6 +172,7 @@ CLIENTS = [
         cannot={
             "position": "franz-go tells no position",
             "max-poll-interval": "franz-go heartbeats however long the application takes",
+            "transactional-offsets": "franz-go commits offsets in a transaction through its GroupTransactSession alone",
         },
     ),
     Client(
@@ -182,6 +183,7 @@ CLIENTS = [
         compressions=("gzip",),
         cannot={
             "assign": "kafkajs consumes through groups only",
+            "transform": "kafkajs commits offsets in a transaction without its generation",
             "cooperative-sticky": "kafkajs rebalances eagerly only",
             "static": "kafkajs has no group.instance.id",
             "fencing": "kafkajs has no group.instance.id",

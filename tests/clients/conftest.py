@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients import transaction_scenarios  # noqa: F401 - they stand in the table, too
 from tests.clients.clients import CLIENTS
 from tests.clients.rig import Garage, Target, serve_target
 from tests.clients.scenarios import SCENARIOS

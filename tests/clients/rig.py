@@ -26,6 +26,13 @@ BROKER_CONFIG: dict[str, object] = {
     "group.min.session.timeout.ms": min(1000, SHORT_SESSION_MS, SESSION_MS),
     "offsets.topic.num.partitions": 10,
 }
+CONSUMER_GROUPS: dict[str, object] = {
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.session.timeout.ms": 6000,
+}
+"""Of brokers that have groups by epochs: there these times are the broker's to say."""
 
 
 class Target:
@@ -74,18 +81,23 @@ class Garage:
         return found
 
 
+def config_of(version: str) -> dict[str, object]:
+    """The settings of a broker of that version, of the newest where none is said."""
+    return BROKER_CONFIG if version.startswith("3.") else {**BROKER_CONFIG, **CONSUMER_GROUPS}
+
+
 @contextmanager
 def serve_target(directory: Path) -> Iterator[Target]:
     """The broker that BROKER_SIM_CLIENTS_TARGET names."""
     kind, _, version = TARGET.partition(":")
     if kind in ("sim", "disk"):
         data = directory / "data" if kind == "disk" else None
-        with Simulator(directory / "stderr.log", BROKER_CONFIG, as_version=version or None, data=data) as served:
+        with Simulator(directory / "stderr.log", config_of(version), as_version=version or None, data=data) as served:
             yield Target(served.bootstrap, served.log_path)
     elif kind == "at":
         yield Target(version)
     else:
-        with RealKafka(version, config=BROKER_CONFIG) as kafka:
+        with RealKafka(version, config=config_of(version)) as kafka:
             warm_up(kafka.bootstrap, directory / "warm-up.log")
             yield Target(kafka.bootstrap)
 

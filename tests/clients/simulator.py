@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 BROKERS = 3
-READY_S = 20.0
+READY_S = 60.0
 
 
 class Simulator:

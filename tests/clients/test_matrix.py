@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.clients import transaction_scenarios  # noqa: F401 - they register themselves
 from tests.clients.clients import CLIENTS, Client, marks
 from tests.clients.rig import Garage, Target
 from tests.clients.scenarios import SCENARIOS, Lab, Scenario

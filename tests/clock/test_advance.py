@@ -323,7 +323,7 @@ async def test_polls_and_idle_connections_go_by_real_time(kafka: Cluster) -> Non
         max_wait_ms=30, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(TOPIC, partitions=[partition])]
     )
     for _ in range(2):
-        answer = await wire.send(request, 11, deadline_s=5)
+        answer = await wire.send(request, 11)
         assert answer.responses[0].partitions[0].error_code == 0
         await kafka.time.advance("1h")
     await wire.send(CreateTopicsRequest(), 5)

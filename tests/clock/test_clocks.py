@@ -66,7 +66,7 @@ async def test_a_session_on_a_scaled_clock() -> None:
         await member.enter()
         began = asyncio.get_running_loop().time()
         await kafka.group("billing").empty()  # its session is 10 s, of which it lets all pass
-        assert asyncio.get_running_loop().time() - began < 5
+        assert 0.04 < asyncio.get_running_loop().time() - began < 5
         await member.close()
 
 

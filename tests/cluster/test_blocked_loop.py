@@ -107,7 +107,7 @@ async def test_blocking(kafka):
         client.send(b"1234")
         client.recv(1)
 """)
-    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=50)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
     result.assert_outcomes(failed=1)
     said = "*test_blocking: *.py:11 blocks the event loop*"
     result.stderr.fnmatch_lines([said, "    client.recv(1)"])

@@ -75,9 +75,9 @@ class Pair(abc.ABC):
         await self._until(lambda now: now == expected, str(expected))
 
     async def _until(self, condition: Callable[[tuple[list[int], dict[str, Seen]]], bool], what: str) -> None:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 60
         while not condition(now := await self.look()):
-            assert time.monotonic() < deadline, f"waited 40 s for {what}, and see {now}"
+            assert time.monotonic() < deadline, f"waited 60 s for {what}, and see {now}"
             await asyncio.sleep(0.1)
 
 

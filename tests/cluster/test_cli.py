@@ -7,7 +7,6 @@ import os
 import re
 import select
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from tests.support.command import command
 from tests.support.ports import free_ports
 from tests.support.wire import Wire
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
 
 
@@ -249,4 +248,4 @@ def test_start_takes_at_most_three_times_what_asyncio_takes(serve: type[Served])
         served = serve()
         starts.append(time.perf_counter() - began)
         served.end(signal.SIGTERM)
-    assert statistics.median(starts) <= 3 * statistics.median(imports)
+    assert min(starts) <= 3 * min(imports)  # whatever else the machine does only adds to them

@@ -51,7 +51,9 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
     (tmp_path / "broker-sim").chmod(0o755)
     script = 'eval "$(broker-sim completion bash)"; COMP_WORDS=(x group wai); COMP_CWORD=2; _broker_sim; echo "${COMPREPLY[@]}"'
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, env=environment, timeout=50, check=True)
+    done = subprocess.run(
+        [bash, "-c", script], capture_output=True, text=True, env=environment, timeout=150, check=True
+    )
     assert (done.stdout, done.stderr) == ("wait\n", "")
     assert set(SHELLS) == {"bash", "zsh", "fish"}
 

@@ -20,7 +20,7 @@ sys.exit(main())
 def run(without: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A command where some modules are missing."""
     command = [sys.executable, "-c", WITHOUT, without, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
 SPARK = "numpy,pandas,pyarrow,pyspark"

@@ -38,7 +38,7 @@ def ask_sync(bootstrap):
 
 def passes(pytester: pytest.Pytester, code: str, passed: int, *arguments: str) -> None:
     pytester.makepyfile(ASK + code)
-    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", *arguments, timeout=50)
+    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", *arguments, timeout=150)
     result.assert_outcomes(passed=passed)
 
 
@@ -149,7 +149,7 @@ def test_kind(kafka): pass
 @pytest.mark.kafka(clock="manuel")
 def test_value(kafka_bootstrap): pass
 """)
-    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=50)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
     result.assert_outcomes(errors=4)
     result.stdout.fnmatch_lines(
         [
@@ -173,7 +173,7 @@ def test_list(kafka_server):
 def test_loading_it_loads_no_broker() -> None:
     code = "import sys, broker_sim.testing.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in"
     code += " ('asyncio', 'protocol') or m in ('broker_sim.api.cluster', 'broker_sim.network.server')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=True)
     assert done.stdout == "[]\n"
 
 

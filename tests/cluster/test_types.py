@@ -130,7 +130,17 @@ def test_what_a_checker_is_told_of_synchronous_handles_is_what_they_have() -> No
             order.record() as recording,
             order.replay([]) as replay,
         ):
-            handles = [billing.cluster, billing, log, jam, kafka.topic("orders"), kafka.broker(1), down]
+            handles = [
+                billing.cluster,
+                billing,
+                kafka.share_group("shippers"),
+                kafka.transaction("app"),
+                log,
+                jam,
+                kafka.topic("orders"),
+                kafka.broker(1),
+                down,
+            ]
             for each in [*handles, fault, kafka.faults, order, hold, recording, replay, kafka.time, kafka.journal]:
                 kind = type(each).__name__
                 assert type(each) is blocking.FACES[kind]

@@ -11,10 +11,11 @@ known_differences.py explains it.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import re
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from tests.conformance.known_differences import ASSERTION, explained
 from tests.conformance.recording import differences
 from tests.conformance.targets import GENERATIONS, PROFILES, RealTargets, simulator
 from tests.conformance.truth import Truth
+from tests.support.unhurried import UnhurriedLoop
 
 TARGETS = ("sim", "kafka")
 _truth = pytest.StashKey[Truth]()
@@ -39,8 +41,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "profile(name): the broker settings of a conformance test")
+    config.addinivalue_line("markers", "generations(name, ...): the releases that a conformance test is about")
     config.stash[_outcomes] = []
     config.stash[_truth] = Truth(recording=bool(config.getoption("--record-truth")))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The simulator lives in the test's own loop: no stall of the machine ends a session there."""
+    return {"unhurried": UnhurriedLoop}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,10 +62,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 id=f"{generation}-{target}",
                 marks=[pytest.mark.real_kafka] if target == "kafka" else [],
             )
-            for generation in GENERATIONS
+            for generation in _generations(metafunc.definition)
             for target in TARGETS
         ]
         metafunc.parametrize("kafka", params, indirect=True)
+
+
+def _generations(item: pytest.Item) -> Iterable[str]:
+    """The releases that a test is about: those of its own mark, else of its module's, else the two generations."""
+    marker = item.get_closest_marker("generations")
+    return GENERATIONS if marker is None else marker.args
 
 
 @pytest.hookimpl(trylast=True)
@@ -97,6 +114,9 @@ async def kafka(request: pytest.FixtureRequest, real_targets: RealTargets) -> As
     assert profile in PROFILES
     name = case_name(request.node)
     if target == "kafka":
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, UnhurriedLoop)
+        loop.hurried = True
         real = await real_targets.get(generation, profile)
         brokers = {node.node_id: f"127.0.0.1:{node.port}" for node in real.nodes.values()}
         handle = Kafka(generation, target, brokers, name)

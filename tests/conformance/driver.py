@@ -2,13 +2,13 @@
 
 Rules: what a test sends by `ask`, a `Member` or a wire of `Kafka.wire` is recorded and compared between targets; what
 only watches (`until`, `state`) is not. Nothing sleeps to wait for a state: it polls with a deadline. `stays_parked` and
-the silent members of timer tests are the exception: there the passing of time is the behaviour.
+the silent members of timer tests are the exception: there the passing of time is the behaviour. Time is `clock_s()`, the loop's: the
+simulator's tests have one that no stall of the machine can reach (tests/support/unhurried.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,8 +39,13 @@ from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.conformance.recording import Recording
 from tests.support.wire import DEADLINE_S, Wire, within
 
-POLL_S = 0.005
+POLL_S = 0.02
 PARKED_MS = 120
+SHORT_MS = 3000
+"""The session, or rebalance timeout, of one who is to miss it, where it has something to do before: a machine may stall for a second or
+two. Everybody else's is long."""
+GIVE_UP_S = 60.0
+"""What must come is waited for as long, on any machine."""
 Partition = tuple[str, int]
 
 
@@ -132,26 +137,31 @@ class Kafka:
         return described
 
     async def until(
-        self, state: str | None = None, *, members: int | None = None, group: str | None = None, deadline_s: float = 15
+        self,
+        state: str | None = None,
+        *,
+        members: int | None = None,
+        group: str | None = None,
+        deadline_s: float = GIVE_UP_S,
     ) -> DescribedGroup:
         """Polls until the group has this state and number of members."""
-        give_up = time.monotonic() + deadline_s
+        give_up = clock_s() + deadline_s
         while True:
             seen = await self.state(group)
             if state in (None, seen.group_state) and members in (None, len(seen.members)):
                 return seen
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 wanted = f"state {state or 'any'} with {'any' if members is None else members} members"
                 raise TimeoutError(
                     f"waited {deadline_s} s for {wanted}; it is {seen.group_state} with {len(seen.members)}"
                 )
             await asyncio.sleep(POLL_S)
 
-    async def until_forgotten(self, deadline_s: float = 15) -> None:
+    async def until_forgotten(self, deadline_s: float = GIVE_UP_S) -> None:
         """Polls until the group is not listed any more: one that is being removed is Dead, and still there, for a moment."""
-        give_up = time.monotonic() + deadline_s
+        give_up = clock_s() + deadline_s
         while self.group in {one.group_id for one in (await self.watch(ListGroupsRequest(), 4)).groups}:
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"waited {deadline_s} s for {self.group} to be listed no more")
             await asyncio.sleep(POLL_S)
 
@@ -167,12 +177,15 @@ class Kafka:
         return members
 
     async def joined(self, count: int = 1, **options: Any) -> list[Member]:
-        """As `stable`, before anyone has sent SyncGroup: CompletingRebalance."""
+        """As `stable`, before anyone has sent SyncGroup: CompletingRebalance. `short`: whose session is SHORT_MS."""
         options.setdefault("group", self.group)
         instances = options.pop("instances", None) or [None] * count
+        short = options.pop("short", None)
         members = [
             await self.member(f"m{number}", **options, instance=instances[number - 1]) for number in range(1, count + 1)
         ]
+        if short is not None:
+            members[short - 1].session_ms = SHORT_MS
         await members[0].join()
         if count > 1:
             parked = []
@@ -242,26 +255,26 @@ async def topic_known(
     """Polls ListOffsets until this broker leads every partition, or (not `alone`) knows that another does."""
     enough = {Err.NONE} if alone else {Err.NONE, Err.NOT_LEADER_OR_FOLLOWER}
     wanted = [ListOffsetsPartition(index, timestamp=-1) for index in range(partitions)]
-    give_up = time.monotonic() + 15
+    give_up = clock_s() + GIVE_UP_S
     while True:
         response = await watch(ListOffsetsRequest(-1, topics=[ListOffsetsTopic(name, wanted)]), 5)
         errors = {partition.error_code for partition in response.topics[0].partitions}
         if errors <= enough:
             return
-        if time.monotonic() > give_up:
-            raise TimeoutError(f"waited 15 s for the broker to know {name}: {response}")
+        if clock_s() > give_up:
+            raise TimeoutError(f"waited {GIVE_UP_S:g} s for the broker to know {name}: {response}")
         await asyncio.sleep(POLL_S)
 
 
 async def offsets_topic_ready(watch: Callable[[Any, int], Awaitable[Any]]) -> None:
     """Polls FindCoordinator until the group coordinator is there (the first call creates __consumer_offsets)."""
-    give_up = time.monotonic() + 30
+    give_up = clock_s() + GIVE_UP_S
     while True:
         response = await watch(FindCoordinatorRequest("any"), 0)
         if response.error_code == Err.NONE:
             return
-        if time.monotonic() > give_up:
-            raise TimeoutError(f"waited 30 s for the group coordinator: {response}")
+        if clock_s() > give_up:
+            raise TimeoutError(f"waited {GIVE_UP_S:g} s for the group coordinator: {response}")
         await asyncio.sleep(POLL_S)
 
 
@@ -466,10 +479,15 @@ async def stays_parked(*tasks: asyncio.Future[Any], ms: int = PARKED_MS) -> None
 
 
 async def timed(awaitable: Awaitable[Any], since: float | None = None) -> tuple[Any, float]:
-    """The result and how many ms after `since` (time.monotonic(), default now) it was there."""
-    start = time.monotonic() if since is None else since
+    """The result and how many ms after `since` (`clock_s()`, default now) it was there."""
+    start = clock_s() if since is None else since
     result = await within(awaitable, DEADLINE_S, "a parked request's answer")
-    return result, (time.monotonic() - start) * 1000
+    return result, (clock_s() - start) * 1000
+
+
+def clock_s() -> float:
+    """The time of the test's loop, in seconds: the simulator's, too, where it is the target."""
+    return asyncio.get_running_loop().time()
 
 
 def subscription(*topics: str) -> bytes:
@@ -508,7 +526,11 @@ def fetch_request(
         for topic, index in partitions:
             topics.setdefault(topic, []).append(index)
     if version >= 8:
-        many = None if topics is None else [OffsetFetchRequestTopics(*item) for item in topics.items()]
+        many = (
+            None
+            if topics is None
+            else [OffsetFetchRequestTopics(name, partition_indexes=asked) for name, asked in topics.items()]
+        )
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=many)], require_stable=require_stable)
     few = None if topics is None else [OffsetFetchRequestTopic(*item) for item in topics.items()]
     return OffsetFetchRequest(group, few, require_stable=require_stable)

@@ -56,9 +56,8 @@ def explained(case: str, generation: str, line: str) -> Known | None:
 _DEAD = "Dead is a state between two turns of the coordinator: no client can meet a group in it."
 _APPEND = "Appends to __consumer_offsets fail only by faults that a client can't cause."
 _LOADING = "The loading of a partition is over before a client can ask twice; it needs a slow log."
-_TRANSACTIONS = "Transactions are not simulated yet."
-_KIP_848 = "The KIP-848 consumer protocol is not simulated yet."
-_SHARE = "Share groups are not simulated."
+_TRANSACTIONS = "Transactions have cases of their own, in test_transactions."
+_KIP_848 = "KIP-848 has cases of its own, in test_consumer_groups."
 
 NOT_COVERED: dict[int, str] = {
     6: _DEAD,

@@ -16,7 +16,7 @@ from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.offsets_log import decode_key, decode_value
 from kafka_wire.record_batch import BatchHeader, Record, batches, encode_batch, records
-from tests.conformance.driver import Kafka
+from tests.conformance.driver import GIVE_UP_S, Kafka
 
 OFFSETS = "__consumer_offsets"
 ADMIN_CLIENT = "__admin_client"
@@ -125,10 +125,10 @@ async def log_of(kafka: Kafka, group: str | None = None, *, partitions: int = 4,
 
 async def log_until(kafka: Kafka, count: int, group: str | None = None) -> list[Entry]:
     """Polls until the group has this many records in the log (a record may follow the answer it belongs to)."""
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + GIVE_UP_S
     while True:
         found = await log_of(kafka, group, note=False)
         if len(found) >= count:
             return await log_of(kafka, group)
         if time.monotonic() > give_up:
-            raise TimeoutError(f"waited 10 s for {count} records of the group, there are {len(found)}")
+            raise TimeoutError(f"waited {GIVE_UP_S:g} s for {count} records of the group, there are {len(found)}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 _UUID = re.compile(r"([A-Za-z0-9_.]*-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_HASHED = ("results_by_topic_v3_and_below", "results_by_partition", "topic_results", "transaction_states")
 NEAR_NOW_MS = 3_600_000
 DAY_MS = 86_400_000
 UNANSWERED = "no answer"
@@ -40,6 +41,8 @@ class Recording:
     ports: dict[int, int] = field(default_factory=dict)
     exchanges: list[Exchange | tuple[str, Any]] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """Drawn ids that no pattern finds, and what is shown for them."""
     _ids: dict[str, str] = field(default_factory=dict)
     _count: dict[str, int] = field(default_factory=dict)
 
@@ -84,6 +87,8 @@ class Recording:
         if isinstance(value, str):
             return self._without_ids(value)
         if isinstance(value, int) and not isinstance(value, bool):
+            if name == "producer_id" and value > 0:  # 0 is the default of many answers
+                return self._placeholder("producer ", str(value))
             if name == "port" and value in self.ports:
                 return f"port of node {self.ports[value]}"
             days = round((value - time.time() * 1000) / DAY_MS)
@@ -107,12 +112,22 @@ class Recording:
         if name == "groups" and value and hasattr(value[0], "group_state") and not hasattr(value[0], "members"):
             value = [group for group in value if self.owns(group.group_id)]  # ListGroups shows all tests'
             return sorted((self._plain(item, version, name) for item in value), key=_text)
+        if name == "transaction_states" and value and not hasattr(value[0], "error_code"):
+            value = [one for one in value if self.owns(one.transactional_id)]  # ListTransactions, likewise
         plain = [self._plain(item, version, name) for item in value]
-        hashed = self.old and value and type(value[0]).__name__.startswith(("OffsetFetch", "OffsetCommit"))
+        hashed = name in _HASHED or (
+            self.old and value and type(value[0]).__name__.startswith(("OffsetFetch", "OffsetCommit"))
+        )
         return sorted(plain, key=_text) if name == "members" or hashed else plain
 
+    def without_names(self, text: str) -> str:
+        """With what stands in ``named`` replaced."""
+        for whole, name in self.named.items():
+            text = text.replace(whole, name)
+        return text
+
     def _without_ids(self, text: str) -> str:
-        return _UUID.sub(lambda found: self._placeholder(found[1] or "", found[0]), text)
+        return _UUID.sub(lambda found: self._placeholder(found[1] or "", found[0]), self.without_names(text))
 
     def _placeholder(self, prefix: str, whole: str) -> str:
         known = self._ids.get(whole)

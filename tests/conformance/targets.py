@@ -19,16 +19,20 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.record_batch import Record, encode_batch
 from tests.conformance import history
-from tests.conformance.driver import create_topic, offsets_topic_ready, topic_known
+from tests.conformance.driver import GIVE_UP_S, create_topic, offsets_topic_ready, topic_known
 from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, produce
 from tests.support.real_kafka import Node, RealKafka
 from tests.support.wire import Wire
 
 GENERATIONS = {"3.4": "3.4.0", "4.1": "4.1.0"}
+RELEASES = {**GENERATIONS, "4.4": "4.4.0"}
+"""The brokers that a test may name with the mark `generations`; without it the two are meant."""
 TOPICS = {"t0": 3, "t1": 3}
 OFFSETS_PARTITIONS = 4
 
 
+INITIAL_DELAY_MS = 3000
+"""Of the profile "delay": what has to happen in the window does, on a machine that stalls."""
 QUICK_RESTART = {"broker.heartbeat.interval.ms": 200, "broker.session.timeout.ms": 1500}
 
 
@@ -39,8 +43,12 @@ class Profile:
     brokers: int = 1
     config: Mapping[str, object] = field(default_factory=dict)
     past: str | None = None
+    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By generation, what a broker has not by itself."""
+    config_of_4: Mapping[str, object] = field(default_factory=dict)
+    """What 3.x has no name for."""
 
-    def settings(self) -> dict[str, object]:
+    def settings(self, generation: str) -> dict[str, object]:
         common: dict[str, object] = {
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 100,
@@ -49,12 +57,12 @@ class Profile:
             "auto.create.topics.enable": "false",
             "offset.metadata.max.bytes": 100,
         }
-        return {**common, **self.config}
+        return {**common, **self.config, **({} if generation.startswith("3.") else self.config_of_4)}
 
 
 PROFILES = {
     "fast": Profile(),
-    "delay": Profile(config={"group.initial.rebalance.delay.ms": 400}),
+    "delay": Profile(config={"group.initial.rebalance.delay.ms": INITIAL_DELAY_MS}),
     "small": Profile(config={"group.max.size": 2}),
     "expiry": Profile(config={"offsets.retention.check.interval.ms": 200, "offsets.retention.minutes": 1}),
     "load": Profile(
@@ -75,6 +83,26 @@ PROFILES = {
         },
         past="aged",
     ),
+    "transactions": Profile(  # and of groups by epochs, whose members may be silent for a second or two
+        config={
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.min.isr": 1,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+        },
+        config_of_4={
+            "group.coordinator.append.linger.ms": 0,
+            "group.consumer.min.session.timeout.ms": 100,
+            "group.consumer.min.heartbeat.interval.ms": 100,
+        },
+    ),
+    "share": Profile(
+        config={
+            "share.coordinator.state.topic.num.partitions": 4,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.coordinator.rebalance.protocols": "classic,consumer,share",
+        },
+        features={"4.1": {"share.version": 1}},
+    ),
     "pair": Profile(brokers=2, config={"offsets.topic.replication.factor": 1}),
 }
 
@@ -91,8 +119,9 @@ class RealTargets:
         if self._key != (generation, profile) or self._kafka is None:
             self.close()
             wanted = PROFILES[profile]
-            settings = {**wanted.settings(), **(QUICK_RESTART if wanted.past else {})}
-            kafka = RealKafka(GENERATIONS[generation], wanted.brokers, settings)
+            settings = {**wanted.settings(generation), **(QUICK_RESTART if wanted.past else {})}
+            features = wanted.features.get(generation)
+            kafka = RealKafka(RELEASES[generation], wanted.brokers, settings, features=features)
             await asyncio.to_thread(kafka.__enter__)
             self._key, self._kafka = (generation, profile), kafka
             await prepare(kafka.bootstrap)
@@ -141,13 +170,13 @@ async def loaded(bootstrap: str) -> None:
     try:
         await offsets_topic_ready(wire.send)
         groups = [history.named("probe", partition).group for partition in history.SOUND]
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + GIVE_UP_S
         while True:
             answer = await wire.send(DescribeGroupsRequest(groups), 0)
             if all(group.error_code == Err.NONE for group in answer.groups):
                 return
             if time.monotonic() > give_up:
-                raise TimeoutError(f"waited 30 s for the sound offsets partitions to be loaded: {answer}")
+                raise TimeoutError(f"waited {GIVE_UP_S:g} s for the sound offsets partitions to be loaded: {answer}")
             await asyncio.sleep(0.02)
     finally:
         await wire.close()
@@ -175,7 +204,11 @@ async def simulator(generation: str, profile: str) -> AsyncIterator[Any]:
     from broker_sim.api.cluster import Cluster
 
     wanted = PROFILES[profile]
-    options: dict[str, Any] = {"brokers": wanted.brokers, "config": wanted.settings(), "as_version": generation}
+    options: dict[str, Any] = {
+        "brokers": wanted.brokers,
+        "config": wanted.settings(generation),
+        "as_version": generation,
+    }
     if wanted.past is None:
         async with Cluster(**options) as cluster:
             await prepare(cluster.bootstrap)

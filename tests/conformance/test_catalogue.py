@@ -44,6 +44,11 @@ def test_what_is_covered_is_not_explained_away() -> None:
     assert sorted(set(items()) & set(NOT_COVERED)) == []
 
 
+def test_every_module_has_its_section() -> None:
+    modules = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+    assert modules - set(MODULES) == {"test_catalogue", "test_harness"}
+
+
 def test_names_are_unique() -> None:
     names = behaviours()
     assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -206,7 +206,10 @@ async def test_098_join_of_the_group_of_a_refused_commit_writes_no_record_of_it(
 
 async def test_s2_6_topics_without_partitions(kafka: Kafka) -> None:
     """4.1 names those that aren't there."""
-    known, empty = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 5)]), OffsetCommitRequestTopic("t1")
+    known, empty = (
+        OffsetCommitRequestTopic("t0", partitions=[OffsetCommitRequestPartition(0, 5)]),
+        OffsetCommitRequestTopic("t1"),
+    )
     unknown = OffsetCommitRequestTopic("no-such-topic")
     for topics in ([known, empty], [known, empty, unknown], [empty], [unknown]):
         answer = await kafka.ask(OffsetCommitRequest(kafka.group, topics=topics), 8)
@@ -218,8 +221,10 @@ async def test_s2_6_topics_without_partitions(kafka: Kafka) -> None:
 @pytest.mark.parametrize("missing", [False, True], ids=["all-there", "some-missing"])
 async def test_s2_6_topic_named_twice(kafka: Kafka, missing: bool) -> None:
     """4.1 answers it twice, unless something isn't there."""
-    first = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 5)])
-    second = OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(1, 5), OffsetCommitRequestPartition(0, 6)])
+    first = OffsetCommitRequestTopic("t0", partitions=[OffsetCommitRequestPartition(0, 5)])
+    second = OffsetCommitRequestTopic(
+        "t0", partitions=[OffsetCommitRequestPartition(1, 5), OffsetCommitRequestPartition(0, 6)]
+    )
     if missing:
         second.partitions.append(OffsetCommitRequestPartition(77, 5))
     answers = [await kafka.ask(OffsetCommitRequest(kafka.group, topics=[first, second]), 8) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.conformance.logs import offsets_partition
 from tests.conformance.recording import Recording, differences
 from tests.conformance.truth import Truth
 from tests.support.real_kafka import need_tool
+from tests.support.unhurried import PACE, TURN_S, UnhurriedLoop
 
 ONE = "m1-01234567-89ab-cdef-0123-456789abcdef"
 TWO = "m1-11234567-89ab-cdef-0123-456789abcdef"
@@ -119,3 +121,47 @@ def test_missing_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no-such-tool is not installed"):
         need_tool("no-such-tool")
+
+
+async def test_a_stall_takes_no_time_of_the_loop() -> None:
+    """What lies in a socket comes before a timer that the stall would have made due."""
+    loop, seen = asyncio.get_running_loop(), list[str]()
+    assert isinstance(loop, UnhurriedLoop)
+    fired = asyncio.Event()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        loop.call_later(0.05, lambda: (seen.append("timer"), fired.set()))
+        loop.add_reader(ours, lambda: seen.append(ours.recv(16).decode()))
+        began_s = loop.time()
+        theirs.send(b"heartbeat")
+        time.sleep(0.1)
+        assert loop.time() == began_s
+        await fired.wait()
+        loop.remove_reader(ours)
+    assert seen == ["heartbeat", "timer"]
+
+
+async def test_an_idle_loop_waits_as_long_as_it_means_to() -> None:
+    loop = asyncio.get_running_loop()
+    began_s, real_s = loop.time(), time.monotonic()
+    await asyncio.sleep(1)
+    assert 0.999 <= loop.time() - began_s < 1 + 20 * TURN_S
+    assert time.monotonic() - real_s >= 1 / PACE
+
+
+async def test_a_loop_that_is_never_idle_has_time() -> None:
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + 0.005
+    while loop.time() < until_s:
+        await asyncio.sleep(0)
+
+
+async def test_beside_a_real_broker_the_loop_has_the_machines_time() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, UnhurriedLoop)
+    loop.hurried = True
+    began_s = loop.time()
+    time.sleep(0.02)
+    assert loop.time() - began_s >= 0.02
+    await asyncio.sleep(0.02)
+    assert loop.time() - began_s >= 0.04

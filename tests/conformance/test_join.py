@@ -6,7 +6,7 @@ import pytest
 
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
-from tests.conformance.driver import Kafka, rejoin_all, stays_parked, subscription, sync_all
+from tests.conformance.driver import SHORT_MS, Kafka, rejoin_all, stays_parked, subscription, sync_all
 
 
 async def test_002_empty_group_id_is_invalid(kafka: Kafka) -> None:
@@ -414,10 +414,10 @@ async def test_s2_2_r12_second_join_takes_the_place_of_the_first(kafka: Kafka) -
 
 
 async def test_s2_2_rebalance_timeout_of_v0_is_the_session_timeout(kafka: Kafka) -> None:
-    [m1] = await kafka.joined(join_version=0, session_ms=300)
-    m2 = await kafka.member("m2", join_version=0, session_ms=300)
+    [m1] = await kafka.joined(join_version=0, session_ms=SHORT_MS)
+    m2 = await kafka.member("m2", join_version=0, session_ms=SHORT_MS)
     parked = m2.start_join()
-    answer = await parked  # m1 never rejoins: its 300 ms end the join phase
+    answer = await parked  # m1 never rejoins: its session timeout ends the join phase
     assert answer.error_code == Err.NONE
     assert len(answer.members) == 1
     assert m1.id != answer.leader

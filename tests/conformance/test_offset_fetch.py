@@ -38,7 +38,7 @@ async def test_105_several_groups(kafka: Kafka) -> None:
     a, b, none = kafka.name("a"), kafka.name("b"), kafka.name("none")
     await kafka.commit({T: 5}, group=a)
     await kafka.commit({T: 6, U: 7}, group=b)
-    topics = [OffsetFetchRequestTopics("t0", [0])]
+    topics = [OffsetFetchRequestTopics("t0", partition_indexes=[0])]
     groups = [OffsetFetchRequestGroup(a, topics=topics), OffsetFetchRequestGroup(b), OffsetFetchRequestGroup(none)]
     groups[1].topics = None
     groups[2].topics = topics
@@ -60,7 +60,7 @@ async def test_105_one_bad_group_among_several(kafka: Kafka) -> None:
     good, empty = kafka.name("good"), ""
     await kafka.forget(empty)
     await kafka.commit({T: 5}, group=good)
-    topics = [OffsetFetchRequestTopics("t0", [0])]
+    topics = [OffsetFetchRequestTopics("t0", partition_indexes=[0])]
     groups = [OffsetFetchRequestGroup(empty, topics=topics), OffsetFetchRequestGroup(good, topics=topics)]
     answer = await kafka.ask(OffsetFetchRequest(groups=groups), 8)
     assert {group.group_id: group.error_code for group in answer.groups} == {good: Err.NONE, empty: Err.NONE}
@@ -154,7 +154,7 @@ async def test_112_no_topics_is_not_all(kafka: Kafka, version: int) -> None:
 
 async def test_112_topic_without_partitions(kafka: Kafka) -> None:
     await kafka.commit({T: 5})
-    group = OffsetFetchRequestGroup(kafka.group, topics=[OffsetFetchRequestTopics("t0", [])])
+    group = OffsetFetchRequestGroup(kafka.group, topics=[OffsetFetchRequestTopics("t0", partition_indexes=[])])
     answer = await kafka.ask(OffsetFetchRequest(groups=[group]), 8)
     topics = answer.groups[0].topics
     assert [(topic.name, topic.partitions) for topic in topics] == kafka.pick(old=[], new=[("t0", [])])
@@ -164,7 +164,7 @@ async def test_112_topic_without_partitions(kafka: Kafka) -> None:
 async def test_112_same_topic_twice(kafka: Kafka, version: int) -> None:
     await kafka.commit({T: 5, T1: 6})
     shape = OffsetFetchRequestTopics if version == 8 else OffsetFetchRequestTopic
-    topics = [shape("t0", [0, 1]), shape("t0", [1, 2])]
+    topics = [shape(name="t0", partition_indexes=indexes) for indexes in ([0, 1], [1, 2])]
     request = (
         OffsetFetchRequest(groups=[OffsetFetchRequestGroup(kafka.group, topics=topics)] * 2)
         if version == 8
@@ -179,7 +179,7 @@ async def test_112_same_topic_twice(kafka: Kafka, version: int) -> None:
 
 async def test_112_same_partition_twice(kafka: Kafka) -> None:
     await kafka.commit({T: 5})
-    group = OffsetFetchRequestGroup(kafka.group, topics=[OffsetFetchRequestTopics("t0", [0, 0])])
+    group = OffsetFetchRequestGroup(kafka.group, topics=[OffsetFetchRequestTopics("t0", partition_indexes=[0, 0])])
     answer = await kafka.ask(OffsetFetchRequest(groups=[group]), 8)
     assert len(answer.groups[0].topics[0].partitions) == kafka.pick(old=1, new=2)
 
@@ -199,7 +199,7 @@ async def test_110_commit_on_one_connection_is_seen_on_another(kafka: Kafka) -> 
 @pytest.mark.parametrize("member", [None, "nobody"])
 async def test_111_v9_member_of_a_classic_group_is_not_looked_at(kafka: Kafka, member: str | None) -> None:
     await kafka.commit({T: 5})
-    topics = [OffsetFetchRequestTopics("t0", [0])]
+    topics = [OffsetFetchRequestTopics("t0", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(kafka.group, member, 3 if member else -1, topics)])
     wire = await kafka.wire()
     if kafka.old:
@@ -212,7 +212,7 @@ async def test_111_v9_member_of_a_classic_group_is_not_looked_at(kafka: Kafka, m
 
 
 async def test_111_v9_member_of_an_unknown_group(kafka: Kafka) -> None:
-    topics = [OffsetFetchRequestTopics("t0", [0])]
+    topics = [OffsetFetchRequestTopics("t0", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(kafka.group, "nobody", 3, topics)])
     wire = await kafka.wire()
     if kafka.old:

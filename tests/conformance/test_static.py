@@ -6,7 +6,7 @@ import pytest
 
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
-from tests.conformance.driver import Kafka, background, rejoin_all, stays_parked, sync_all
+from tests.conformance.driver import SHORT_MS, Kafka, background, rejoin_all, stays_parked, sync_all
 
 T = ("t0", 0)
 INSTANCES = ["i1", "i2"]
@@ -191,7 +191,7 @@ async def test_s2_static_member_may_leave_out_its_instance(kafka: Kafka) -> None
 
 
 async def test_s1_1_static_member_is_removed_by_its_session_timeout(kafka: Kafka) -> None:
-    [m1] = await kafka.stable(instances=["i1"], session_ms=300)
+    [m1] = await kafka.stable(instances=["i1"], session_ms=SHORT_MS)
     await kafka.until("Empty")
     assert await m1.heartbeat() == Err.UNKNOWN_MEMBER_ID
 
@@ -263,7 +263,7 @@ async def test_046_newcomer_replaced_while_it_waits_in_a_rebalance_that_somebody
         assert (await waiting).generation_id == 2
 
 
-@pytest.mark.parametrize(("first_ms", "second_ms"), [(30_000, 300), (300, 30_000)], ids=["new", "old"])
+@pytest.mark.parametrize(("first_ms", "second_ms"), [(30_000, SHORT_MS), (SHORT_MS, 30_000)], ids=["new", "old"])
 async def test_042_replacement_lives_on_the_session_timeout_of_the_one_it_replaced(
     kafka: Kafka, first_ms: int, second_ms: int
 ) -> None:
@@ -278,10 +278,10 @@ async def test_042_replacement_lives_on_the_session_timeout_of_the_one_it_replac
     await sync_all([m1, m2])
     again = await kafka.member("again", instance="i2", session_ms=second_ms)
     assert (await again.join()).generation_id == 2
-    if first_ms == 300:
+    if first_ms == SHORT_MS:
         await kafka.until("PreparingRebalance", members=1)
         assert await again.heartbeat() == Err.UNKNOWN_MEMBER_ID
     else:
-        await stays_parked(background(kafka.until("PreparingRebalance")), ms=600)
+        await stays_parked(background(kafka.until("PreparingRebalance")), ms=SHORT_MS + 500)
         assert await again.heartbeat() == Err.NONE  # from here on its own counts
         await kafka.until("PreparingRebalance", members=1)

@@ -20,7 +20,7 @@ from broker_sim.control.client import ControlClient, ControlFailed
 from broker_sim.control.openapi import document
 from tests.support.command import command
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
 CONTROL = re.compile(r"broker-sim control: (http://\S+:\d+)\n")
 

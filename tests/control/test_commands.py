@@ -74,6 +74,10 @@ def test_help_has_examples_that_are_whole_commands(words: list[str], capsys: pyt
         ("group", "group list"),
         ("group billing --watch", "group get billing --watch"),
         ("group wait billing members=3", "group wait billing members=3"),
+        ("share shippers", "share get shippers"),
+        ("transaction", "transaction list"),
+        ("transaction orders-app", "transaction get orders-app"),
+        ("transaction abort-hanging orders-0 5", "transaction abort-hanging orders-0 5"),
         ("clock --json", "clock get --json"),
         ("clock advance 4s", "clock advance 4s"),
         ("journal --follow", "journal read --follow"),
@@ -195,7 +199,7 @@ def test_nothing_that_a_client_chose_does_something_to_the_terminal(
     async def come() -> None:
         wire = await Wire.connect(kafka.bootstrap, client_id=nasty)
         partition = OffsetCommitRequestPartition(0, 5, committed_metadata="")
-        topics = [OffsetCommitRequestTopic("orders", [partition])]
+        topics = [OffsetCommitRequestTopic("orders", partitions=[partition])]
         await wire.send(OffsetCommitRequest(group_id=nasty, generation_id_or_member_epoch=-1, topics=topics), 8)
         await wire.close()
         reader, writer = await asyncio.open_connection(*kafka.bootstrap.split(":"))

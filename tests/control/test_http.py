@@ -19,7 +19,7 @@ from broker_sim.common.text import UsageError
 from broker_sim.control import on_journal
 from broker_sim.control.http import MAX_BODY, ControlServer
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Control:

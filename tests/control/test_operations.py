@@ -13,11 +13,12 @@ from broker_sim.control.operations import FAMILIES, OPERATIONS, check
 from broker_sim.control.table import operation
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import RULE_KEYS
+from broker_sim.fields.kafka import OfTransactions
 from broker_sim.fields.kinds import MAX_ITEMS, MAX_TEXT, Count
 
 
 def test_every_operation_is_told_in_a_sentence_and_typed() -> None:
-    assert len(FAMILIES) == 7
+    assert len(FAMILIES) == 9
     for name, one in OPERATIONS.items():
         assert one.name == name
         assert one.doc.endswith("."), name
@@ -153,13 +154,16 @@ def test_what_is_wrong_is_one_line_that_names_it(case: str) -> None:
         ("__consumer_offsets-49", ("__consumer_offsets", 49)),
         ("offsets(billing)", "billing"),
         ("offsets(a (b) c)", "a (b) c"),
+        ("transactions(orders-app)", OfTransactions("orders-app")),
     ],
 )
 def test_logs_are_named_as_text(text: str, named: Any) -> None:
     assert examine_log(text) == named
 
 
-@pytest.mark.parametrize("text", ["orders", "orders-", "-1", "offsets()", "orders-99999999999", "orders-0x"])
+@pytest.mark.parametrize(
+    "text", ["orders", "orders-", "-1", "offsets()", "transactions()", "orders-99999999999", "orders-0x"]
+)
 def test_what_names_no_log(text: str) -> None:
     with pytest.raises(UsageError, match="is not a log"):
         examine_log(text)

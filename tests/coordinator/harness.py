@@ -11,6 +11,7 @@ from typing import Any
 
 from broker_sim.coordinator.loader import Loader
 from broker_sim.coordinator.outcome import (
+    NOBODY,
     Append,
     Appended,
     Client,
@@ -25,6 +26,7 @@ from broker_sim.coordinator.outcome import (
     Request,
     TimerFired,
     TimerKey,
+    TransactionEnded,
 )
 from broker_sim.coordinator.policy import Settings
 from broker_sim.coordinator.shard import Shard
@@ -48,6 +50,8 @@ class Core:
         self.settings = Settings(**{"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 1, **settings})
         self.now_ms = START_MS
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.producers: dict[int, int] = {}  # of records in a transaction, by offset
+        self.markers: dict[int, tuple[int, bool]] = {}  # producer id and whether it commits, by offset
         self.high_watermark = 0
         self.log_error = Err.NONE
         self.held = False
@@ -80,10 +84,33 @@ class Core:
         if self.log_error is not Err.NONE:
             self.step(Appended(append.ticket, -1, self.log_error))
             return
+        if append.producer is not NOBODY:
+            self.producers.update(
+                dict.fromkeys(range(len(self.log), len(self.log) + len(append.records)), append.producer.producer_id)
+            )
         self.log += append.records
         if not self.held:
             self.high_watermark = len(self.log)
         self.step(Appended(append.ticket, len(self.log) - 1, Err.NONE, self.high_watermark))
+
+    def mark(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction's coordinator ends it."""
+        offset = len(self.log)
+        self.markers[offset] = (producer_id, commit)
+        self.log.append((b"", None))
+        if not self.held:
+            self.high_watermark = len(self.log)
+        self.step(TransactionEnded(producer_id, commit, offset, self.high_watermark))
+
+    def feed(self, loader: Loader, end: int | None = None) -> Loader:
+        """Give it the log, up to offset ``end``."""
+        for offset, (key, value) in enumerate(self.log[:end]):
+            if offset in self.markers:
+                producer_id, committed = self.markers[offset]
+                loader.end_transaction(producer_id, committed=committed)
+            else:
+                loader.add(offset, key, value, self.producers.get(offset, -1))
+        return loader
 
     def heal(self) -> None:
         """The high watermark catches up with the log."""
@@ -104,10 +131,9 @@ class Core:
 
     def reload(self) -> Core:
         """Another coordinator that has loaded this one's log."""
-        loader = Loader(self.settings)
-        for offset, (key, value) in enumerate(self.log):
-            loader.add(offset, key, value)
+        loader = self.feed(Loader(self.settings))
         other = Core()
+        other.producers, other.markers = dict(self.producers), dict(self.markers)
         other.settings, other.now_ms, other.log, other.high_watermark = (
             self.settings,
             self.now_ms,

@@ -12,10 +12,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import ManualClock
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Route, Routes
@@ -23,8 +25,8 @@ from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState
 from broker_sim.network.connection import Connection
 from broker_sim.network.request_memo import RequestMemo
 from broker_sim.network.server import BrokerServer
-from broker_sim.runtime.coordinator_runtime import log_records
 from broker_sim.runtime.group_coordinator import GroupCoordinator
+from broker_sim.runtime.log_reading import log_records
 from broker_sim.storage import KafkaStorageError
 from kafka_wire.api_keys import ApiKey, is_flexible
 from kafka_wire.codec import decode, encode
@@ -104,7 +106,7 @@ class Side:
         for name, partitions in TOPICS.items():
             self.state.create_topic(name, partitions)
         self.state.ensure_offsets_topic()
-        self.runtime = self.broker.runtime = GroupCoordinator(self.state, rng=random.Random(2))
+        self.runtime = self.broker.runtime = GroupCoordinator(self.state, chance=Chance.seeded(2))
         self.runtime.start()
         self.server = BrokerServer(self.broker, self.clock, routes(as_version))
         self.wires: list[Wire] = []
@@ -224,7 +226,7 @@ class Pair:
         topics = [
             OffsetCommitRequestTopic(
                 name,
-                [
+                partitions=[
                     OffsetCommitRequestPartition(p, 0, -1, -1, metadata)
                     for p in rng.sample(range(TOPICS.get(name, 1)), rng.randint(1, TOPICS.get(name, 1)))
                 ],
@@ -243,9 +245,22 @@ class Pair:
             for part in topic.partitions:
                 part.committed_offset = rng.choice([0, 1, rng.getrandbits(62), -1])
                 part.committed_leader_epoch = rng.choice([-1, 0, rng.getrandbits(30)])
-        connection, version = rng.randrange(CONNECTIONS), rng.choice([2, 7, 8, 8, 8, 9, 9])
+        connection, version = (
+            rng.randrange(CONNECTIONS),
+            rng.choice([2, 7, 8, 8, 9, 9, 10, 10] if self.as_version == "4.4" else [2, 7, 8, 8, 8, 9, 9]),
+        )
+        if version == 10:
+            topics = [replace(topic, name="", topic_id=self.id_of(topic.name)) for topic in request.topics]
+            request = replace(request, topics=topics)
         for _ in range(rng.randint(1, 4)):
             self.send(connection, request, version)
+
+    def id_of(self, topic: str) -> bytes:
+        """The same on both sides."""
+        known = [side.state.topics.get(topic) for side in (self.fast, self.slow)]
+        ids = {b"\1" * 16 if one is None else one.topic_id for one in known}
+        (topic_id,) = ids
+        return topic_id
 
     async def fetch(self) -> None:
         await self.settle()
@@ -262,7 +277,10 @@ class Pair:
                     [OffsetFetchRequestTopic(*one) for one in asked],
                     [
                         OffsetFetchRequestGroup(
-                            group, topics=None if everything else [OffsetFetchRequestTopics(*one) for one in asked]
+                            group,
+                            topics=None
+                            if everything
+                            else [OffsetFetchRequestTopics(name, partition_indexes=numbers) for name, numbers in asked],
                         )
                         for group in groups
                     ],
@@ -334,7 +352,7 @@ async def pair(seed: int, as_version: str) -> AsyncIterator[Pair]:
         side.runtime.close()
 
 
-@pytest.mark.parametrize("as_version", ["4.1", "3.9"])
+@pytest.mark.parametrize("as_version", ["4.1", "3.9", "4.4"])
 @pytest.mark.parametrize("seed", range(12))
 async def test_random_requests_get_the_same_bytes(seed: int, as_version: str) -> None:
     async with pair(seed, as_version) as both:
@@ -406,7 +424,7 @@ async def test_a_repeated_commit_and_heartbeat_take_the_fast_path() -> None:
         member_id, generation = both.members["g1"][-1]
         for offset in range(5):
             part = OffsetCommitRequestPartition(1, offset, -1, -1, "")
-            topics = [OffsetCommitRequestTopic("a", [part])]
+            topics = [OffsetCommitRequestTopic("a", partitions=[part])]
             both.send(0, OffsetCommitRequest("g1", generation, member_id, None, -1, topics), 8)
             both.send(1, HeartbeatRequest("g1", generation, member_id), 4)
             await both.settle()

@@ -91,7 +91,9 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Core:
     def begin(shard: object, group: Club) -> None:
         group.begun = True
 
-    monkeypatch.setitem(shard._KINDS, Club, GroupKind(begin, lambda shard, group: group.end()))
+    monkeypatch.setitem(
+        shard._KINDS, Club, GroupKind(begin, lambda shard, group: group.end(), lambda shard, group, member_id: None)
+    )
     monkeypatch.setitem(shard._TIMERS, "club", lambda shard, key: club_of(shard).on_the_list.pop(str(key[2])))
     core = Core(policy=JAVA, offsets_retention_ms=RETENTION_MS)
     core.shard.groups["club"] = Club("club", on_the_list={"ann": 5000})

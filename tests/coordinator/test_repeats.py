@@ -95,7 +95,7 @@ class Crowd:
             return
         await self.both.settle()
         part = OffsetCommitRequestPartition(0, self.rng.randrange(100), -1, -1, "")
-        topics = [OffsetCommitRequestTopic("a", [part])]
+        topics = [OffsetCommitRequestTopic("a", partitions=[part])]
         request = OffsetCommitRequest(GROUP, self.generation(), member.member_id, None, -1, topics)
         self.both.send(seat, request, 8)
         await self.both.settle()

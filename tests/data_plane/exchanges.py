@@ -97,7 +97,7 @@ async def run(wire: Wire, release: Release) -> dict[str, str]:
 
 async def _known(talk: Talk, *names: str) -> None:
     """Wait until the broker tells of topics that its controller has created."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         answer = await talk.wire.send(MetadataRequest([MetadataRequestTopic(name=name) for name in names]), 12)
         if all(topic.error_code == 0 and topic.partitions for topic in answer.topics):
@@ -253,7 +253,7 @@ async def _produce(talk: Talk) -> None:
 
 async def _producer_id(talk: Talk) -> int:
     """A producer id; a broker that has just started may have none yet."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         answer = await talk.wire.send(InitProducerIdRequest(None, 1000), 4)
         if answer.error_code == 0:

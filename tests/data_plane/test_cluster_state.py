@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from broker_sim.common.slices import at_once
 from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import KafkaError
-from broker_sim.metadata.meta_files import StoreError, uuid_bytes, uuid_text
-from broker_sim.metadata.persistence import PRODUCER_ID_BLOCK
+from broker_sim.metadata.meta_files import PRODUCER_ID_BLOCK, StoreError, uuid_bytes, uuid_text
 from broker_sim.storage import KafkaStorageError
 from broker_sim.storage.files import Files
 from kafka_wire.errors import Err
@@ -307,6 +308,61 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_after_the_restart(
     assert (tmp_path / "t-1").exists()
     assert list(Sim(data_dir=tmp_path).state.topics) == ["u"]
     assert not (tmp_path / "t-1").exists()
+
+
+def test_a_large_topic_is_made_and_deleted_a_piece_at_a_time(tmp_path: Path) -> None:
+    sim = Sim(data_dir=tmp_path)
+    state = sim.state
+    making = state.creating_topic("large.topic", 50)
+    next(making)
+    assert "large.topic" not in state.topics
+    for name, error in (("large.topic", Err.TOPIC_ALREADY_EXISTS), ("large_topic", Err.INVALID_TOPIC_EXCEPTION)):
+        with pytest.raises(KafkaError) as refused:
+            state.create_topic(name, 1)
+        assert error_of(refused) is error
+    for _ in making:
+        assert "large.topic" not in state.topics
+    assert len(state.topics["large.topic"].partitions) == 50
+
+    growing = state.creating_partitions("large.topic", 100)
+    next(growing)
+    with pytest.raises(KafkaError) as refused:
+        state.delete_topic("large.topic")
+    assert error_of(refused) is Err.REQUEST_TIMED_OUT
+    at_once(growing)
+    assert [p.index for p in state.topics["large.topic"].partitions] == list(range(100))
+
+    deleting = state.deleting_topic("large.topic")
+    next(deleting)
+    assert "large.topic" not in state.topics
+    with pytest.raises(KafkaError, match="marked for deletion") as refused:
+        state.create_topic("large.topic", 1)
+    at_once(deleting)
+    assert list(tmp_path.glob("large*")) == []
+    assert len(state.create_topic("large.topic", 1).partitions) == 1
+
+
+@pytest.mark.parametrize("started", ["creating", "deleting"])
+def test_where_the_cluster_ends_in_the_middle_of_a_large_topic_no_directory_stays(tmp_path: Path, started: str) -> None:
+    state = Sim(data_dir=tmp_path).state
+    if started == "creating":
+        job: Generator[None, None, object] = state.creating_topic("large", 50)
+    else:
+        state.create_topic("large", 50)
+        job = state.deleting_topic("large")
+    next(job)
+    assert list(tmp_path.glob("large*")) != []
+    job.close()
+    assert list(tmp_path.glob("large*")) == []
+    assert state.topics == {}
+
+
+def test_a_leader_that_goes_while_its_topic_is_made_is_replaced() -> None:
+    state = Sim(brokers=2).state
+    making = state.creating_topic("large", 50, replication_factor=2)
+    next(making)
+    state.brokers[1].alive = False
+    assert {p.leader for p in at_once(making).partitions} == {2}
 
 
 def test_what_many_elections_change_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,18 @@ def test_a_dead_broker_is_not_listed_and_its_replicas_are_offline() -> None:
     assert partition.offline_replicas == [2]
 
 
+def test_a_client_of_v0_is_not_told_of_replicas_that_are_down_but_that_some_are() -> None:
+    sim = Sim(brokers=2)
+    topic = sim.state.create_topic("t", 1, replication_factor=2)
+    sim.state.brokers[2].alive = False
+    [partition] = sim.call(ask("t"), 0).topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (Err.REPLICA_NOT_AVAILABLE, 1)
+    assert (partition.replica_nodes, partition.isr_nodes) == ([1], [1])
+    assert topic.partitions[0].replicas == [1, 2]
+    [later] = sim.call(ask("t"), 1).topics[0].partitions
+    assert (later.error_code, later.replica_nodes) == (Err.NONE, [1, 2])
+
+
 def test_a_topic_is_created_and_told_from_the_next_request_on() -> None:
     sim = Sim(config={"num.partitions": 3})
     assert told(sim.call(ask("new"), 9)) == [(Err.UNKNOWN_TOPIC_OR_PARTITION, "new")]

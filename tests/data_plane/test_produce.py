@@ -174,12 +174,10 @@ def test_a_time_in_the_future_is_named() -> None:
     )
 
 
-def test_transactional_batches_without_transactions() -> None:
+def test_transactional_batches_in_a_request_that_names_no_transaction() -> None:
     records = batch(producer_id=5, producer_epoch=0, attributes=0x10)
     sim = Sim(topics={"t": 1})
     assert answer_to(sim, produce(records=records)).error_code == Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    named = produce(records=records, transactional_id="tx")
-    assert answer_to(sim, named).error_code == Err.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_the_last_of_a_repeated_partition_counts() -> None:

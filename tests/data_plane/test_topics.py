@@ -40,6 +40,20 @@ def test_a_created_topic_is_described() -> None:
     assert len(topic.partitions) == 3
 
 
+def test_replicas_by_hand_on_a_broker_that_is_down_are_not_in_sync() -> None:
+    sim = Sim(brokers=3)
+    sim.state.brokers[3].alive = False
+    text = (
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
+    )
+    assert create(sim, assigned("t", [3, 1])) == [(0, None)]
+    [partition] = sim.state.topics["t"].partitions
+    assert (partition.leader, partition.isr) == (1, [1])
+    assert create(sim, assigned("u", [3])) == [(Err.INVALID_REPLICA_ASSIGNMENT, text)]
+    assert grow(sim, "t", 2, [[3, 2]]) == (0, None)
+    assert sim.state.topics["t"].partitions[1].isr == [2]
+
+
 def test_settings_of_tiered_storage_are_shown_by_3_4_where_a_topic_is_made() -> None:
     sim = Sim(as_version="3.4")
     [answer] = sim.call(CreateTopicsRequest([creatable("t", 1, 1)], 1000), 5).topics
@@ -338,7 +352,6 @@ def test_an_idempotent_producer_that_asks_again_has_a_new_id() -> None:
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (InitProducerIdRequest("tx", 1000), Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (InitProducerIdRequest("", 1000), Err.INVALID_REQUEST),
         (InitProducerIdRequest(None, 1000, 5, -1), Err.INVALID_REQUEST),
         (InitProducerIdRequest(None, 1000, -1, 5), Err.INVALID_REQUEST),

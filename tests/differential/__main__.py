@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafka_wire.errors import Err
 from tests.differential import generators, peers
+from tests.differential.catalogue import apis
 from tests.differential.play import Peer
 from tests.differential.runner import Runner, Tally
 from tests.differential.sequence import Sequence
@@ -51,6 +52,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--side-by-side", type=int, default=24, help="sequences at a time (default: 24)")
     parser.add_argument(
         "--only", choices=[*generators.KINDS, *generators.CLUSTER_KINDS], default="", help="one kind of sequences alone"
+    )
+    parser.add_argument(
+        "--without", action="append", choices=list(apis()), default=[], help="an API that is not played; repeatable"
     )
     parser.add_argument("--replay", type=Path, action="append", default=[], help="play this file instead; repeatable")
     parser.add_argument(
@@ -90,7 +94,7 @@ async def _run(version: str, given: argparse.Namespace) -> int:
 
 
 async def _prepared(version: str, real: Peer, simulated: Peer, given: argparse.Namespace) -> Runner:
-    runner = Runner(version, real, simulated, say, given.out)
+    runner = Runner(version, real, simulated, say, given.out, given.without)
     await runner.prepare()
     return runner
 

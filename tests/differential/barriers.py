@@ -15,6 +15,7 @@ from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.differential import settling
 from tests.differential.catalogue import by_key
 from tests.differential.line import Line
@@ -78,6 +79,9 @@ async def after(sides: Sequence[Side], step: Step, answer: Any) -> None:
                 for broker in sorted(side.alive)
             )
         )
+    elif step.api in ("EndTxn", "InitProducerId") and step.body.get("transactional_id"):
+        named = step.body["transactional_id"]
+        await asyncio.gather(*(_transaction_over(side, side.scope.text(named)) for side in sides))
     if sides[0].several and step.api in ("Produce", "DeleteRecords"):
         await asyncio.gather(*(settling.replicated(side) for side in sides))
 
@@ -123,6 +127,16 @@ async def _topic_gone(side: Side, name: str) -> None:
         while (await _metadata(side, name, broker)).error_code != UNKNOWN_TOPIC and time.monotonic() < give_up:
             await asyncio.sleep(POLL_S)
     side.scope.forget_topic(name)
+
+
+async def _transaction_over(side: Side, name: str) -> None:
+    """Until markers are written: the answer comes when it is decided that they will be."""
+    give_up = time.monotonic() + DEADLINE_S
+    while time.monotonic() < give_up:
+        [row] = (await side.ask(DescribeTransactionsRequest([name]), 0)).transaction_states
+        if not row.transaction_state.startswith("Prepare"):
+            return
+        await asyncio.sleep(POLL_S)
 
 
 async def _settings_seen(side: Side, step: Step, kind: int, name: str, broker: int) -> None:

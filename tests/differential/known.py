@@ -34,6 +34,25 @@ KNOWN: tuple[Known, ...] = (
         " simulator refuses it as IncrementalAlterConfigs does.",
     ),
     Known(
+        r"AddPartitionsToTxn v[45]",
+        "not answered",
+        r".*'results_by_transaction': \[\].*",
+        "Kafka never answers an AddPartitionsToTxn of a broker that names no transaction, as it answers with the last one's result.",
+    ),
+    Known(
+        r"AddPartitionsToTxn v\d+\.results_by_topic_v3_and_below\.length",
+        r"\d+: .*'?\"results_by_partition\": \[\].*",
+        ".*",
+        "Kafka echoes a topic without partitions in the answer of an AddPartitionsToTxn; the simulator leaves it out.",
+    ),
+    Known(
+        r"WriteTxnMarkers v\d+( \(damaged\))?",
+        "not answered",
+        r".*'error_code': 3.*",
+        "Kafka never answers a WriteTxnMarkers of several markers whose last names no partition that is there, behind one that does:"
+        " it counts those that it passes over, and looks whether all are done where it has appended one. The simulator answers.",
+    ),
+    Known(
         r"Fetch v1[2-6] \(damaged\)|Fetch v1[2-6]",
         r"\{.*",
         "closed",

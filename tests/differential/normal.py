@@ -26,11 +26,11 @@ SHARED_TOPICS = ("t0", "t1")
 PREFIX = r"d[0-9a-f]+x\d+-"
 """What the names of one play begin with."""
 NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
-EVERYTHING = ("ListGroups", "Metadata", "DescribeLogDirs")
+EVERYTHING = ("ListGroups", "ListTransactions", "Metadata", "DescribeLogDirs")
 OF_A_MACHINE = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id", "process.roles")
 """Settings whose values are each side's own."""
-OTHERS = {"groups": "group_id", "topics": "name"}
-"""Lists in which other plays' things show up: ListGroups, Metadata and DescribeLogDirs of everything."""
+OTHERS = {"groups": "group_id", "topics": "name", "transaction_states": "transactional_id"}
+"""Lists in which other plays' things show up: ListGroups, ListTransactions, Metadata and DescribeLogDirs of everything."""
 
 
 @cache

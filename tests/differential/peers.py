@@ -47,10 +47,13 @@ def settings(version: str, brokers: int = 1) -> dict[str, object]:
         "offsets.topic.replication.factor": min(brokers, 3),
         "transaction.state.log.replication.factor": min(brokers, 3),
         "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
     }
     if version.startswith("4."):
         # a write would wait for others to join its batch: how many do is chance
         common["group.coordinator.append.linger.ms"] = 0
+    if version == "4.4":
+        common["group.consumer.assignment.interval.ms"] = 0  # whether a heartbeat falls into the interval is chance
     if brokers > 1:
         common |= {
             "auto.leader.rebalance.enable": "false",

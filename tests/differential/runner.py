@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from kafka_wire.messages.k19_create_topics import (
     CreateTopicsRequest,
 )
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.differential import barriers, generators, known, offsets, peers, settling, worlds
 from tests.differential.generators.draw import Versions
@@ -38,6 +39,7 @@ from tests.differential.symbols import OFFSETS
 REPLAYS, REPLAYS_OF_IDS = 3, 40
 """How often a difference must come back; what may hang on member ids (a leader that goes is followed by one out of a map by
 them, and who leads shows in everything later) much oftener."""
+REPLAYS_AT_A_TIME = 4
 SHRINK_S = 45.0
 FLOORS = {"Produce": 3, "OffsetCommit": 1, "OffsetFetch": 1, "Fetch": 4}
 """Below these versions nothing is played: 4.x shows Produce v0-2 and refuses them (KAFKA-18659), 3.x serves them and
@@ -85,10 +87,20 @@ class Tally:
 
 
 class Runner:
-    """Plays against `real` and `simulated`; `say` is told what happens, findings are written into `directory`."""
+    """Plays against `real` and `simulated`; `say` is told what happens, findings are written into `directory`. `without`
+    names APIs that random sequences leave alone."""
 
-    def __init__(self, version: str, real: Peer, simulated: Peer, say: Callable[[str], None], directory: Path) -> None:
+    def __init__(
+        self,
+        version: str,
+        real: Peer,
+        simulated: Peer,
+        say: Callable[[str], None],
+        directory: Path,
+        without: Collection[str] = (),
+    ) -> None:
         self.version = version
+        self.without = without
         self.real, self.simulated = real, simulated
         self.say = say
         self.directory = directory
@@ -99,6 +111,8 @@ class Runner:
         tag = f"d{os.getpid() % 36**3:x}x"
         self._prefixes = filter(self.ground.fits, (f"{tag}{number}-" for number in itertools.count(1)))
         self._looked_at: Counter[str] = Counter()
+        self._shared_ids: list[dict[str, bytes]] = []
+        """By side: known from the start, or a list by ids would name them in the order that the ids happen to have."""
 
     # ---- before
 
@@ -116,7 +130,10 @@ class Runner:
                     await asyncio.sleep(0.1)
                 for broker in sorted(side.alive):
                     await settling.has_producer_ids(side, broker)
+                if self.brokers == 1:
+                    await _coordinators_of_transactions(side)
                 await barriers._topic_known(side, OFFSETS, peers.offsets_partitions(self.brokers))
+                self._shared_ids.append({name: side.scope.topic_ids[name] for name in SHARED_TOPICS})
                 if self.brokers == 1:
                     await _make_nameless_group(side)
                 shown.append(await side.ask_versions())
@@ -125,7 +142,7 @@ class Runner:
         self.versions = {
             name: (max(low, shown[0][name][0], FLOORS.get(name, 0)), min(high, shown[0][name][1]))
             for name, (low, high) in shown[1].items()
-            if name in shown[0]
+            if name in shown[0] and name not in self.without
         }
 
     def _shared_topics(self) -> list[CreatableTopic]:
@@ -204,6 +221,8 @@ class Runner:
 
     async def _play(self, sequence: Sequence, prefix: str) -> Outcome:
         play = Play(sequence, self.real, self.simulated, prefix)
+        for side, ids in zip(play.sides, self._shared_ids, strict=False):
+            side.scope.topic_ids.update(ids)
         indexes = list(range(peers.offsets_partitions(self.brokers)))
         try:
             if self.brokers > 1:
@@ -240,15 +259,12 @@ class Runner:
         self._looked_at[signature] += 1
         if self._looked_at[signature] > 1:
             return
+        why = known.explained(self.version, difference)
+        if why is not None:  # nothing to find out: the smallest sequence that shows it is a case
+            self._tell(signature, Finding(sequence, difference, why))
+            return
         hangs_on_ids = re.search(r"leader$|member", difference.rows[0][0]) or _loses_members(sequence)
-        replays = REPLAYS_OF_IDS if hangs_on_ids else REPLAYS
-        came_back = 0
-        while came_back < replays:
-            found = (await self.play(sequence)).difference
-            if found is None or found.signature != signature:
-                break
-            came_back += 1
-        if came_back < replays:
+        if not await self._comes_back(sequence, signature, REPLAYS_OF_IDS if hangs_on_ids else REPLAYS):
             self._looked_at[signature] = 0
             self.tally.once += 1
             self.say(f"seed {sequence.seed}: once and not again: {difference.rows[0]}")
@@ -265,6 +281,17 @@ class Runner:
         small = await shrink(sequence, difference.number, shows, 40 if sequence.timed else 120)
         last = (await self.play(small)).difference or difference
         self._tell(signature, Finding(small, last, known.explained(self.version, last)))
+
+    async def _comes_back(self, sequence: Sequence, signature: str, times: int) -> bool:
+        """Whether a difference is there each time that its sequence is played again; as many at a time as do not disturb the others."""
+        at_a_time = 1 if sequence.alone else REPLAYS_AT_A_TIME
+        while times > 0:
+            outcomes = await asyncio.gather(*(self.play(sequence) for _ in range(min(times, at_a_time))))
+            found = [outcome.difference for outcome in outcomes]
+            if any(one is None or one.signature != signature for one in found):
+                return False
+            times -= len(found)
+        return True
 
     def _tell(self, signature: str, finding: Finding) -> None:
         self.tally.findings[signature] = finding
@@ -286,19 +313,36 @@ class Runner:
             self.say(f"  known: {finding.known.reason}")
 
 
+_NOT_YET = (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR)
+
+
 async def _make_nameless_group(side: Side) -> None:
     """The group without a name, which no sequence has for itself, is there from the start: on both sides, or all that meet it differ.
     A broker may load its coordinator yet; one that takes no commits at all takes none of the sequences either. Raises TimeoutError with
     its last answer."""
-    there = [OffsetCommitRequestTopic("t0", [OffsetCommitRequestPartition(0, 7)])]
+    there = [OffsetCommitRequestTopic("t0", partitions=[OffsetCommitRequestPartition(0, 7)])]
     give_up = time.monotonic() + 60
     while True:
         error = (await side.ask(OffsetCommitRequest(topics=there), 7)).topics[0].partitions[0].error_code
-        if error not in (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR):
+        if error not in _NOT_YET:
             return
         if time.monotonic() > give_up:
             raise TimeoutError(f"the group without a name can't be made in 60 s: {Err(error).name}")
         await asyncio.sleep(0.1)
+
+
+async def _coordinators_of_transactions(side: Side) -> None:
+    """They are there, and have loaded every partition: so many ids find each of the few."""
+    give_up = time.monotonic() + 60
+    for name in (f"warm{number}" for number in range(32)):
+        while True:
+            await side.ask(FindCoordinatorRequest(name, 1), 1)
+            error = (await side.ask(InitProducerIdRequest(name, 60_000), 1)).error_code
+            if error not in (*_NOT_YET, Err.CONCURRENT_TRANSACTIONS):
+                break  # a broker that grants none at all grants the sequences none either
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"no transactional id in 60 s: {Err(error).name}")
+            await asyncio.sleep(0.1)
 
 
 def _loses_members(sequence: Sequence) -> bool:

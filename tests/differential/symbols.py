@@ -4,7 +4,8 @@ $member:a  $leader:a                    text of a's last JoinGroup answer
 $generation:a  $generation:a:-1         its number, and a number beside it
 $protocol:a  $type:a                    protocol name and type that the answer chose
 $assign:a                               where a leads: an assignment for every member it was told of; else none
-$pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId
+$pid:a  $pepoch:a                       producer id and epoch of a's last InitProducerId, or EndTxn that began another epoch
+$cepoch:a  $cparts:a                    member epoch of a's last ConsumerGroupHeartbeat answer, and the assignment that it was told last
 $session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
 $topic:NAME                             topic id
 $epoch:NAME/0  $epoch:NAME/0:-1         leader epoch of a partition when it was last looked at, and one beside it
@@ -32,6 +33,8 @@ class Scope:
         self.now_ms = now_ms
         self.joined: dict[str, Any] = {}
         self.producers: dict[str, tuple[int, int]] = {}
+        self.consumers: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+        """Client -> member epoch and assignment of its consumer group."""
         self.sessions: dict[str, tuple[int, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.leaders: dict[str, dict[int, int]] = {}
@@ -106,6 +109,12 @@ class Scope:
     def _pepoch(self, of: str) -> int:
         return self.producers.get(of, (-1, -1))[1]
 
+    def _cepoch(self, of: str) -> int:
+        return self.consumers.get(of, (0, []))[0]
+
+    def _cparts(self, of: str) -> list[dict[str, Any]]:
+        return self.consumers.get(of, (0, []))[1]
+
     def _session(self, of: str) -> int:
         return self.sessions.get(of, (0, 0))[0]
 
@@ -158,6 +167,19 @@ class Scope:
     def _learn_InitProducerId(self, by: str, answer: Any) -> None:
         if answer.error_code == 0:
             self.producers[by] = (answer.producer_id, answer.producer_epoch)
+
+    def _learn_EndTxn(self, by: str, answer: Any) -> None:
+        if answer.error_code == 0 and answer.producer_id >= 0:
+            self.producers[by] = (answer.producer_id, answer.producer_epoch)
+
+    def _learn_ConsumerGroupHeartbeat(self, by: str, answer: Any) -> None:
+        if answer.error_code:
+            return
+        given = self._cparts(by) if answer.member_epoch > 0 else []
+        if answer.assignment is not None:
+            rows = answer.assignment.topic_partitions
+            given = [{"topic_id": row.topic_id, "partitions": list(row.partitions)} for row in rows]
+        self.consumers[by] = (max(answer.member_epoch, 0), given)
 
     def _learn_Fetch(self, by: str, answer: Any) -> None:
         if answer.session_id:

@@ -26,7 +26,8 @@ class Unordered:
 UNORDERED: tuple[Unordered, ...] = (
     Unordered(r"(DescribeGroups\.groups|JoinGroup|log)\.members", "a hash map by member id, and member ids are random"),
     Unordered(
-        r"DescribeGroups\.groups|DeleteGroups\.results", "4.1 asks each offsets partition for its groups, out of a map"
+        r"(ConsumerGroup)?Describe(Groups)?\.groups|DeleteGroups\.results",
+        "4.1 asks each offsets partition for its groups, out of a map",
     ),
     Unordered(
         r"ListGroups\.groups", "a hash map by group id; 4.1 walks its offsets partitions, which answer as they can"
@@ -44,6 +45,31 @@ UNORDERED: tuple[Unordered, ...] = (
     Unordered(r"CreatePartitions\.results", "names are a hash set"),
     Unordered(r"(ListOffsets|DeleteRecords)\.topics(\.partitions)?", "Scala's maps and groupBy, by partition"),
     Unordered(r"Produce\.responses(\.partition_responses)?", "Scala's maps: insertion order up to four, then hashes"),
+    Unordered(
+        r"WriteTxnMarkers\.markers(\.topics(\.partitions)?)?",
+        "errors are gathered in hash maps by producer id and partition",
+    ),
+    Unordered(
+        r"AddPartitionsToTxn\.(results_by_transaction\.topic_results|results_by_topic_v3_and_below)(\.results_by_partition)?",
+        "where a partition is not there, errors are a hash map by partition",
+    ),
+    Unordered(
+        r"ListTransactions\.(transaction_states|unknown_state_filters)",
+        "a map of partitions, a hash map by transactional id in each, and a set of names",
+    ),
+    Unordered(
+        r"DescribeTransactions\.transaction_states\.topics(\.partitions)?", "a set of partitions, grouped in a map"
+    ),
+    Unordered(r"DescribeProducers\.topics\.partitions\.active_producers", "a map by producer id"),
+    Unordered(r"TxnOffsetCommit\.topics(\.partitions)?", "maps by partition"),
+    Unordered(
+        r"log\..*(topic_partitions|assigned_partitions|partitions_pending_revocation)(\.partitions)?",
+        "the same in the records of consumer groups",
+    ),
+    Unordered(
+        r"ConsumerGroup(Heartbeat|Describe)\..*topic_partitions(\.partitions)?", "maps by topic id, sets of partitions"
+    ),
+    Unordered(r"ConsumerGroupDescribe\.groups\.members\.subscribed_topic_names", "a set of names"),
     Unordered(r"Offset(Commit|Delete)\.topics(\.partitions)?", "Scala's maps by partition", ("3.4", "3.9")),
     Unordered(
         r"(Metadata|DescribeTopicPartitions)\.topics\.partitions\.isr_nodes",
@@ -123,8 +149,9 @@ def _both_counted(real: Any, simulated: Any) -> bool:
 TOLERATED: tuple[Tolerated, ...] = (
     Tolerated(
         "clocks",
-        r"(log\[\d+\]\.value\.(commit_timestamp|expire_timestamp|current_state_timestamp)|.*\.log_append_time_ms"
-        r"|Fetch .*\.max_timestamp|Fetch .*\.records\[\d+\]\[1\]|ListOffsets .*\.timestamp)",
+        r"(log\[\d+\]\.value\.(commit_timestamp|expire_timestamp|current_state_timestamp|assignment_timestamp)|.*\.log_append_time_ms"
+        r"|Fetch .*\.max_timestamp|Fetch .*\.records\[\d+\]\[1\]|ListOffsets .*\.timestamp"
+        r"|DescribeTransactions .*\.transaction_start_time_ms|DescribeProducers .*\.last_timestamp|Fetch .*\.base_timestamp)",
         "the two sides take the time one after the other; 10 s, as sequences are played side by side",
         _near,
     ),
@@ -151,6 +178,12 @@ TOLERATED: tuple[Tolerated, ...] = (
         r"log\[\d+\]\.value\.(topic_id|size)",
         "later releases than 4.1 write the topic's id into an offset's record; the simulator writes what 4.1 writes",
         _id_or_its_size,
+    ),
+    Tolerated(
+        "hashes of subscribed topics",
+        r"log\[\d+\]\.value\.metadata_hash",
+        "topic ids are in them, and each side draws its own",
+        _both_set,
     ),
     Tolerated(
         "members that look alike",

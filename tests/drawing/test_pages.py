@@ -80,7 +80,7 @@ def test_a_template_that_is_not_there_is_an_error() -> None:
 def test_templates_switch_escaping_off_nowhere() -> None:
     """What goes in as it is, Python says, where a reader looks for it."""
     found = list(Path(str(importlib.resources.files("broker_sim"))).rglob("*.html"))
-    assert {path.name for path in found} == {"index.html", "report.html", "timeline.html"}
+    assert {path.name for path in found} == {"index.html", "page.html", "report.html", "timeline.html"}
     for path in found:
         text = path.read_text()
         assert "|safe" not in text.replace(" ", "")

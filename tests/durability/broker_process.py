@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 READY = "broker-sim ready: bootstrap="
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class BrokerProcess:

@@ -15,13 +15,13 @@ from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetch
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.wire import Wire
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def commit_request(group: str, topic: str, offsets: dict[int, int]) -> OffsetCommitRequest:
     """An assign-mode commit."""
     parts = [OffsetCommitRequestPartition(partition, offset) for partition, offset in offsets.items()]
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, parts)])
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=parts)])
 
 
 async def coordinator_is_there(wire: Wire, group: str) -> None:

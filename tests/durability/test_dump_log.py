@@ -46,7 +46,7 @@ async def live_a_little(data: Path, as_version: str) -> None:
         ]
         await asyncio.gather(*(consumer.start() for consumer in consumers))
         for consumer in consumers:
-            await asyncio.wait_for(consumer.getone(), 20)
+            await asyncio.wait_for(consumer.getone(), 60)
         for consumer in consumers:
             await consumer.commit()
             await consumer.stop()

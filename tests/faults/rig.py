@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from broker_sim.api.cluster import Cluster
+from broker_sim.common.chance import Chance
 from broker_sim.common.clock import ManualClock
 from broker_sim.faults.order import Order
 from broker_sim.faults.registry import Faults
@@ -49,7 +50,7 @@ class Rig:
         self.cluster = Cluster(brokers, config=CONFIG, clock=self.clock, rng=random.Random(7), **options)
         self.journal = Journal(self.clock)
         told = self.journal if journal else None
-        self.faults = Faults(self.clock, random.Random(7), told, brokers=lambda: self.cluster.state.brokers)
+        self.faults = Faults(self.clock, Chance.seeded(7), told, brokers=lambda: self.cluster.state.brokers)
         self.order = Order(told)
         self._told = told
         self._wires: list[Wire] = []
@@ -98,12 +99,12 @@ async def until(condition: Callable[[], object], what: str) -> None:
 def commit(group: str = "billing", offset: int = 5, **fields: Any) -> OffsetCommitRequest:
     """An OffsetCommit of a simple consumer, for orders-0 (for version 8)."""
     partitions = [OffsetCommitRequestPartition(0, offset)]
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("orders", partitions)], **fields)
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("orders", partitions=partitions)], **fields)
 
 
 async def committed(wire: Wire, group: str = "billing") -> int:
     """What is committed for orders-0."""
-    topics = [OffsetFetchRequestTopics("orders", [0])]
+    topics = [OffsetFetchRequestTopics("orders", partition_indexes=[0])]
     answer = await wire.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)]), 8)
     offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
     return offset

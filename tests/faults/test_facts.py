@@ -54,7 +54,7 @@ def names(topic_id: bytes) -> str | None:
         (JoinGroupRequest("g"), 9, Facts(("g",))),
         (
             OffsetCommitRequest(
-                "g", 1, "m", topics=[OffsetCommitRequestTopic("orders", [OffsetCommitRequestPartition(3)])]
+                "g", 1, "m", topics=[OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(3)])]
             ),
             8,
             Facts(("g",), ("m",), (), (("orders", 3),)),
@@ -73,7 +73,7 @@ def names(topic_id: bytes) -> str | None:
         (
             OffsetFetchRequest(
                 groups=[
-                    OffsetFetchRequestGroup("g", "m", 1, [OffsetFetchRequestTopics("orders", [1])]),
+                    OffsetFetchRequestGroup("g", "m", 1, [OffsetFetchRequestTopics("orders", partition_indexes=[1])]),
                     OffsetFetchRequestGroup("h", topics=None),
                 ]
             ),

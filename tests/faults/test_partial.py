@@ -95,7 +95,9 @@ async def test_metadata_of_all_topics_fails_at_the_one_that_is_named(rig: Rig) -
 
 
 def commit() -> OffsetCommitRequest:
-    topics = [OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(0, 7)]) for name in ("orders", "bills")]
+    topics = [
+        OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 7)]) for name in ("orders", "bills")
+    ]
     return OffsetCommitRequest("billing", topics=topics)
 
 

@@ -203,7 +203,7 @@ async def raw_answer(rig: Rig, *, closes: bool = False) -> bytes:
     try:
         writer.write(HEARTBEAT)
         if closes:
-            return await asyncio.wait_for(reader.read(), 20)
+            return await asyncio.wait_for(reader.read(), 60)
         size = await reader.readexactly(4)
         return size + await reader.readexactly(int.from_bytes(size, "big"))
     finally:

@@ -83,8 +83,9 @@ type Params map[string]any
 
 // Cluster is a virtual cluster of the process. Its methods end the test where something can't be done or does not come.
 type Cluster struct {
-	t         testing.TB
-	ID        string
+	t  testing.TB
+	ID string
+	// Bootstrap has one address for each broker, as Go's clients take them; Python and Java have them in one string.
 	Bootstrap []string
 }
 

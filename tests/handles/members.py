@@ -87,7 +87,7 @@ class Member:
 
     def commit(self, offset: int, partition: int = 0) -> asyncio.Future[Any]:
         """Send an OffsetCommit."""
-        rows = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(partition, offset)])]
+        rows = [OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(partition, offset)])]
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self.generation,

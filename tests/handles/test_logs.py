@@ -56,7 +56,7 @@ async def test_every_kind_of_state_has_its_method(kafka: Cluster, name: str) -> 
         assert log.states == [name]
     assert log.states == []
     healed = log.set(name, for_="1ms", **arguments)
-    await asyncio.wait_for(kafka.journal.next(event="state", state=name, action="healed"), 10)
+    await asyncio.wait_for(kafka.journal.next(event="state", state=name, action="healed"), 60)
     assert not healed.active
 
 
@@ -163,6 +163,14 @@ async def test_a_coordinator_moves(kafka: Cluster) -> None:
     with pytest.raises(UsageError, match="9"):
         log.move_to(9)
     assert log.elect().leader in (1, 2, 3)
+    led = {log.leader, *(log.move_to().leader for _ in range(4))}
+    assert len(led) > 1
+
+
+async def test_nobody_else_can_lead_where_there_is_one_broker(kafka: Cluster) -> None:
+    log = kafka.offsets_log("billing")
+    with pytest.raises(UsageError, match="there is no other broker that is up and could lead it"):
+        log.move_to()
 
 
 async def test_records_are_spread_over_the_partitions(kafka: Cluster) -> None:

@@ -240,9 +240,9 @@ def _newer(bootstrap: str, past: Past) -> None:
         settings = {"group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
         consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, **settings})
         consumer.subscribe(["orders"])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not consumer.assignment():
-            assert time.monotonic() < deadline, f"waited 30 s for an assignment of {group}"
+            assert time.monotonic() < deadline, f"waited 60 s for an assignment of {group}"
             consumer.poll(0.1)
         consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 1, 6)], asynchronous=False)
         if group == "newer":
@@ -325,13 +325,13 @@ async def ask_all(bootstrap: str, past: Past, groups: Iterable[str]) -> Answers:
 
 async def offsets_of(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int, int, str]]:
     """All committed offsets, with leader epoch and metadata; waits while the coordinator loads."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         fetched = await wire.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)]), 8)
         answer = fetched.groups[0]
         if answer.error_code not in (Err.COORDINATOR_LOAD_IN_PROGRESS, Err.NOT_COORDINATOR):
             break
-        assert time.monotonic() < deadline, f"waited 30 s for the coordinator of {group}: {Err(answer.error_code).name}"
+        assert time.monotonic() < deadline, f"waited 60 s for the coordinator of {group}: {Err(answer.error_code).name}"
         await asyncio.sleep(0.02)
     assert answer.error_code == Err.NONE
     return {
@@ -343,7 +343,7 @@ async def offsets_of(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int,
 
 async def unstable_in(wire: Wire, group: str) -> dict[tuple[str, int], tuple[int, str]]:
     """What OffsetFetch answers of orders-0 and orders-1 to those who want stable offsets alone."""
-    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", [0, 1])])
+    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("orders", partition_indexes=[0, 1])])
     answer = (await wire.send(OffsetFetchRequest(groups=[asked], require_stable=True), 8)).groups[0]
     assert answer.error_code == Err.NONE
     return {

@@ -220,7 +220,7 @@ def test_serve_refuses_what_it_cannot_read_in_one_line(tmp_path: Path) -> None:
         "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\nbilling orders\n"
     )
     command = [sys.executable, "-m", "broker_sim", "serve", "--import-describe", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith(

@@ -15,8 +15,10 @@ from broker_sim.api.cluster import Cluster, ClusterError
 from broker_sim.metadata.foreign_directory import numbers, partition_count
 from broker_sim.metadata.meta_files import StoreError
 from broker_sim.storage import partition_for
-from kafka_wire import compression
+from kafka_wire import compression, transaction_log
 from kafka_wire.messages.k16_list_groups import ListGroupsRequest
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.transaction_log import TransactionLogValue
 from kafka_wire.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, TOPIC_ID, batch_of, commit, gone, group_of, write_groups, write_log
 from tests.importing.past import assignment, described, offsets_of, topic_of, unstable_in
@@ -169,6 +171,20 @@ async def test_transactions_and_their_markers(tmp_path: Path, caplog: pytest.Log
     )
 
 
+async def test_producer_ids_go_on_above_those_that_are_there(tmp_path: Path) -> None:
+    """A new producer must not have the id of one whose batches, or transactional id, are in the logs."""
+    batch = batch_of([(None, b"x")], 0, producer_id=4711, producer_epoch=0, base_sequence=0)
+    write_log(tmp_path, "orders", 0, (0, batch))
+    stored = TransactionLogValue(producer_id=9001, transaction_status=0)
+    key, value = transaction_log.encode_key("tx"), transaction_log.encode_value(1, stored)
+    write_log(tmp_path, "__transaction_state", 3, (0, batch_of([(key, value)], 0)))
+    async with served(tmp_path) as seen:
+        answer = await seen.wire.send(InitProducerIdRequest(None, 60_000), 4)
+        assert (answer.error_code, answer.producer_id) == (0, 10_000)
+    async with served(tmp_path) as seen:
+        assert (await seen.wire.send(InitProducerIdRequest(None, 60_000), 4)).producer_id > 10_000
+
+
 async def test_a_transaction_without_an_end_is_unstable_until_it_is_aborted(tmp_path: Path) -> None:
     plain = batch_of([commit("g", "orders", 0, 1), commit("g", "orders", 1, 2)], 0)
     pending = [commit("g", "orders", 0, 5), commit("h", "orders", 0, 6)]
@@ -193,15 +209,15 @@ async def test_records_of_other_kinds_are_skipped_with_a_count(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    consumer = b"\x00\x03" + b"\x00\x01g"
-    share = b"\x00\x0b" + b"\x00\x01g"
+    streams = b"\x00\x11" + b"\x00\x01g"
+    topology = b"\x00\x17" + b"\x00\x01g"
     unknown = b"\x00\x63" + b"?"
-    pairs = [(consumer, b"\x00\x00"), (share, b""), (unknown, b""), (unknown, None), commit("g", "orders", 0, 5)]
+    pairs = [(streams, b"\x00\x00"), (topology, b""), (unknown, b""), (unknown, None), commit("g", "orders", 0, 5)]
     write_log(tmp_path, OFFSETS, partition_for("g", 50), (0, batch_of(pairs, 0)))
     async with served(tmp_path) as seen:
         assert await seen.offsets("g") == {("orders", 0): 5}
-    kinds = "1 ConsumerGroupMetadata, 1 ShareGroupMetadata, 2 type 99"
-    assert f"4 records of kinds that classic groups don't have are skipped: {kinds}" in caplog.text
+    kinds = "1 StreamsGroupMetadata, 1 StreamsGroupTopology, 2 type 99"
+    assert f"4 records are of kinds that classic groups don't have: {kinds}" in caplog.text
     assert f"4 records of other kinds were skipped: {kinds}" in caplog.text
 
 

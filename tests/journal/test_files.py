@@ -161,7 +161,7 @@ print(len(journal.events))
 def test_a_killed_process_leaves_whole_lines_without_a_gap(tmp_path: Path) -> None:
     writer = subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)])
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(names(tmp_path)) < 4:
             assert time.monotonic() < deadline, "the fourth journal file"
             assert writer.poll() is None
@@ -172,12 +172,13 @@ def test_a_killed_process_leaves_whole_lines_without_a_gap(tmp_path: Path) -> No
     numbers = [event["seq"] for event in read(tmp_path)]
     assert len(numbers) > 300
     assert numbers == list(range(1, len(numbers) + 1))
-    assert names(tmp_path)[-1].endswith(".part")
+    growing = [name for name in names(tmp_path) if name.endswith(".part")]
+    assert growing in ([], names(tmp_path)[-1:])  # none: it was killed after a rename, before the next file was there
 
 
 def test_a_file_that_may_grow_no_more_ends_with_a_whole_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     assert done.stdout == "200\n"
     assert done.stderr.count("the journal's files end at") == 1
     (part,) = tmp_path.iterdir()

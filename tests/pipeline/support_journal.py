@@ -245,8 +245,12 @@ def played_text(text: str, **options: Any) -> Outcome:
     return play(parse(loads(text)), Options(**options))
 
 
-SCENARIOS = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "join-storm")
-"""Those that take little time."""
+SCENARIOS = sorted(
+    path.stem
+    for path in shipped().glob("*.yaml")
+    if path.stem != "join-storm" and not path.stem.startswith("transaction-")
+)
+"""Those that take little time, of consumer groups; those of transactions are played in test_transaction_tables.py."""
 
 
 def all_played() -> dict[str, list[Event]]:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
+from broker_sim.scenario.apps.common import Line, Settings
+from broker_sim.scenario.apps.transactional_app import Producer
 from broker_sim.storage import Origin
 from kafka_wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -191,6 +194,56 @@ def test_a_committed_transaction_is_read_and_its_marker_is_not(spark: Any, kafka
         assert offsets(reading(spark, kafka, **options).load()) == [(0, 0), (0, 1), (0, 2), (0, 4)]
     levels = {row["body"]["isolation_level"] for row in requests(kafka, "Fetch", topic)}
     assert levels == {0, 1}
+
+
+def test_read_committed_waits_for_what_is_open_and_passes_over_what_was_aborted(
+    spark: Any, kafka: ClusterThread, topic: str, tmp_path: Path
+) -> None:
+    """A producer of transactions, in the flow that this release has, and Spark's source in a batch and in a stream."""
+    kafka.create_topic(topic, 1)
+    committed = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
+    with asyncio.Runner() as runner, transactional(runner, kafka, topic) as producer:
+        runner.run(producer.transaction(1))  # offset 0, its marker 1
+        runner.run(producer.write(2))
+        runner.run(producer.end(committed=False))  # offset 2, its marker 3
+        runner.run(producer.write(3))  # offset 4, open
+        assert kafka.log(topic).last_stable_offset == 4
+        assert offsets(reading(spark, kafka, **committed).load()) == [(0, 0)]
+        everything = committed | {"kafka.isolation.level": "read_uncommitted"}
+        assert offsets(reading(spark, kafka, **everything).load()) == [(0, 0), (0, 2), (0, 4)]
+        seen = Seen()
+        drain(streaming(spark, kafka, **committed), seen, tmp_path)
+        assert seen.offsets == [(0, 0)]
+        runner.run(producer.end(committed=True))
+        kafka.transaction(producer.id).state_is("CompleteCommit")
+        drain(streaming(spark, kafka, **committed), seen, tmp_path)
+        assert seen.offsets == [(0, 0), (0, 4)]
+    assert offsets(reading(spark, kafka, **committed).load()) == [(0, 0), (0, 4)]
+
+
+@contextmanager
+def transactional(runner: asyncio.Runner, kafka: ClusterThread, topic: str) -> Iterator[Producer]:
+    """A producer with its first epoch."""
+    settings = {"bootstrap": kafka.bootstrap, "client_id": "orders-app", "topics": [topic], "transactional_id": topic}
+
+    async def begin() -> Producer:
+        producer = Producer(Settings(json.dumps(settings)), Quiet())
+        await producer.begin_anew((-1, -1))
+        return producer
+
+    producer = runner.run(begin())
+    try:
+        yield producer
+    finally:
+        for wire in (producer.coordinator, *producer.wires.values()):
+            wire.close()
+
+
+class Quiet(Line):
+    """Nobody listens."""
+
+    def tell(self, says: str, **details: Any) -> None:
+        pass
 
 
 # ------------------------------------------------------------------------------------------------ streams

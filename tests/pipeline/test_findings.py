@@ -188,15 +188,15 @@ def test_a_member_that_was_waited_for_in_vain_is_told_however_short_the_wait() -
     assert "3.9 s of it waiting for members to rejoin, in vain for app-3." in only(facts(rebalances=[waited]))
 
 
-def test_a_member_that_fell_silent_is_a_note() -> None:
+def test_a_member_that_fell_silent_is_told_with_who_it_was_and_when() -> None:
     rows = [
         rebalance(0, 500, cause="session timeout"),
         rebalance(200_000, 500, cause="session timeout", who_clients=["app-2"]),
     ]
-    found = findings(facts(rebalances=rows))
-    assert [one.severity for one in found] == ["good", "note"]
-    assert found[1].text == (
-        "The session of app-2 in billing ran out at 22:16:40, and the group rebalanced; so it did once before."
+    (found,) = findings(facts(rebalances=rows))
+    assert (found.kind, found.severity, found.certainty) == ("lost", "warn", "certain")
+    assert found.text == (
+        "The session of app-1 in billing ran out at 22:13:20, and the group rebalanced. So once more until 22:16:40: app-2."
     )
 
 
@@ -391,7 +391,7 @@ def test_the_weightiest_come_first() -> None:
 
 
 def test_many_of_a_kind_are_cut_short_and_the_rest_is_named() -> None:
-    rows = [rebalance(0, 20_000 + n, group=f"g{n}") for n in range(9)]
+    rows = [rebalance(0, 20_000 + n, group=f"g{n}") for n in range(MOST_ALIKE + 6)]
     found = findings(facts(rebalances=rows))
     assert len(found) == MOST_ALIKE
     assert found[-1].text.endswith("The same in less measure: g5, g4, g3, g2, g1 and g0.")

@@ -366,6 +366,15 @@ def test_what_brokers_write_needs_no_second_way() -> None:
     ]
     assert usual(piece(*batches))
     assert usual(piece(build_batch([(offset_commit_key("g", "t", 0), offset_commit_value(4, 1, 0, "n" * 500, 1))], 1)))
+    with_id = offset_commit_key("g", "t", 0), offset_commit_value(4, 1, 0, "n" * 500, 1, topic_id=b"\1" * 16)
+    assert usual(piece(build_batch([with_id], NOW_MS)))
+    assert [row["committed_offset"] for row in both(piece(build_batch([with_id], NOW_MS)))] == [1]
+    for odd in (
+        with_id[1][:-19] + b"\1\1\x10" + b"\1" * 16,
+        with_id[1][:-19] + b"\2\0\x10" + b"\1" * 16,
+        with_id[1][:-1],
+    ):
+        assert not usual(piece(build_batch([(with_id[0], odd)], NOW_MS)))
     assert {row["kind"] for row in both(piece(*batches))} <= set(KINDS)
     assert group_value(3, GroupMetadataValue())  # groups are read plainly
     assert not usual(piece(build_batch([group_of("g", 1)], NOW_MS)))

@@ -18,13 +18,13 @@ from broker_sim.pipeline.report.heat import heat
 from broker_sim.pipeline.report.lines import committed, lag
 from broker_sim.pipeline.report.page import html
 from broker_sim.pipeline.report.sheet import NARROW, WIDE, merged, short
-from broker_sim.pipeline.report.timeline import timeline
+from broker_sim.pipeline.report.timeline import row
 from tests.pipeline.facts import churned, facts, hotspot, kept, rebalance, regression, window
 from tests.pipeline.offsets import T0
 from tests.pipeline.test_findings import duplicate, stuck
 
 HOSTILE = "<script>alert(1)</script>&\"'\x00\ud800"
-VOID = {"meta", "br", "hr", "img", "link"}
+VOID = {"meta", "br", "hr", "img", "link", "input", "option"}
 TIME = (T0, T0 + 600_000, ())
 
 
@@ -141,7 +141,7 @@ def test_pictures_have_names_for_who_cannot_see_them() -> None:
 def test_what_is_wide_has_a_narrow_twin_for_phones() -> None:
     _, parsed = page(busy())
     sizes = [attributes["class"] for tag, attributes in parsed.tags if tag == "svg"]
-    assert sizes.count("chart wide") == sizes.count("chart narrow") == 3
+    assert sizes.count("chart wide") == sizes.count("chart narrow") == 6  # times, two groups, legend; heat; churn
 
 
 def test_text_from_outside_does_nothing() -> None:
@@ -183,7 +183,7 @@ def test_many_findings_are_folded() -> None:
         churn=[churned(joins=4, expirations=4)],
     )
     text, _ = page(known)
-    assert "<details><summary>" in text
+    assert text.count("<summary>") == 1
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ def test_the_page_stays_small_however_much_there_is() -> None:
     )
     text, _ = page(known)
     assert len(text) < 3_000_000
-    assert "4960 groups more are not shown" in text
+    assert "4940 groups more are not shown" in text
 
 
 # ------------------------------------------------------------------------------------------------ pictures
@@ -219,8 +219,7 @@ def test_the_timeline_has_a_row_for_each_group_the_troubled_ones_first() -> None
     shown = lanes.lanes(known, 40)
     assert [lane.group for lane in shown] == ["billing", "audit"]
     for width in (WIDE, NARROW):
-        picture = svg(timeline(shown, lanes.time(known), width))
-        told = "\n".join(titles(picture))
+        told = "\n".join(title for lane in shown for title in titles(svg(row(lane, lanes.time(known), width))))
         assert "22:14:58.500  generation 1: app-1 joined\nit began again before it was Stable after 5 s" in told
         assert "orders-0 went back from 1,200 to 950, by 250" in told
         assert "__consumer_offsets-12 took nothing from 22:14:58.000 to 22:15:39.000" in told
@@ -242,12 +241,13 @@ def test_a_rebalance_lasts_as_long_on_paper_as_in_time() -> None:
             rebalance(300_000, 60_000, generation=2, stable_ms=240_000),
         ]
     )
-    picture = svg(timeline(lanes.lanes(known, 9), (T0, T0 + 600_000, ()), WIDE))
+    (lane,) = lanes.lanes(known, 9)
+    picture = svg(row(lane, (T0, T0 + 600_000, ()), WIDE))
     widths = [float(element.attrib["width"]) for element in picture.iter() if element.attrib.get("class") == "prepare"][
         :2
     ]
     assert abs(widths[0] - widths[1]) < 0.2
-    assert abs(widths[0] - (WIDE - 174) * 40 / 600) < 0.2  # two thirds of a minute, of ten
+    assert abs(widths[0] - (WIDE - 8) * 40 / 600) < 0.2  # two thirds of a minute, of ten
 
 
 def test_a_rebalance_that_goes_on_reaches_to_the_end() -> None:
@@ -308,7 +308,7 @@ def test_groups_of_a_log_alone_are_stable_until_their_next_record() -> None:
         (10_000, 10_000, False, False),
     ]
     text, _ = page(known)
-    assert "preparing: JoinGroups are awaited" not in text
+    assert "preparing: members are awaited" not in text
     assert "when its rebalance began is not in the log" in text
 
 

@@ -106,9 +106,8 @@ def command(*words: str) -> tuple[int, str, str]:
 def ran(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory) -> Ran:
     place, events = story
     out = tmp_path_factory.mktemp("out") / "report"
-    return Ran(
-        place / "data", out, events, *command("--input", f"{place}/data", "--out", str(out), "--run-id", "monday")
-    )
+    words = ("--input", f"{place}/data", "--out", str(out), "--run-id", "monday", "--engine", "spark")
+    return Ran(place / "data", out, events, *command(*words))
 
 
 # ------------------------------------------------------------------------------------------------ a run with its truth
@@ -122,7 +121,16 @@ def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
     tables = {path.name for path in (ran.out / "tables").iterdir()}
     assert tables == {
         *("events", "offset_log", "skipped", "lag", "offset_regressions", "offset_deletions"),
-        *("coordinator_hotspots", "rebalances"),
+        *(
+            "coordinator_hotspots",
+            "rebalances",
+            "groups",
+            "offset_resets",
+            "offset_stalls",
+            "coordinator_moves",
+            "transactions",
+            "share_deliveries",
+        ),
         *("member_churn", "duplicate_windows", "stuck_partitions"),
     }
     for table in tables:
@@ -239,8 +247,11 @@ def damaged(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_facto
 @pytest.mark.timeout(240)
 def test_what_is_damaged_is_skipped_with_its_place_and_the_rest_is_read(damaged: Ran, spark: Any) -> None:
     assert damaged.code == 0, damaged.stderr
-    skipped = {Path(row["file"]).name: row for row in damaged.rows(spark, "skipped")}
-    segment, journal = skipped[f"{0:020}.log"], next(row for name, row in skipped.items() if "ndjson" in name)
+    skipped = damaged.rows(spark, "skipped")
+    (segment,) = (row for row in skipped if f"__consumer_offsets-{PARTITION}" in row["file"])
+    (foreign,) = (row for row in skipped if "__transaction_state-3" in row["file"])
+    (journal,) = (row for row in skipped if "ndjson" in row["file"])
+    assert "no whole batch" in foreign["reason"]
     assert segment["position"] == 0
     assert "crc" in segment["reason"].lower()
     assert journal["position"] > 0
@@ -389,7 +400,7 @@ def test_a_missing_java_is_one_line_and_exit_code_2(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(session, "_candidates", lambda environ, places: [])
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    code, stdout, stderr = command("--input", str(tmp_path), "--out", f"{tmp_path}/out")
+    code, stdout, stderr = command("--input", str(tmp_path), "--out", f"{tmp_path}/out", "--engine", "spark")
     assert (code, stdout) == (2, "")
     assert stderr.count("\n") == 1, stderr
     assert "Spark needs Java 17 or newer" in stderr

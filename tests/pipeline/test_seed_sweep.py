@@ -104,7 +104,9 @@ def test_rows_are_those_of_the_local_engine(spark: Any, tmp_path: Path) -> None:
     assert sorted(there) == list(QUICK.seeds)
     assert len(rows) == len(there) + found.again[0]
     for seed, row in here.items():
-        assert {name: there[seed][name] for name in names} == {name: row[name] for name in names}
+        made = [name for name in names if name != "journal_hash" or row[name]]  # a first pass here makes no hash
+        assert {name: there[seed][name] for name in made} == {name: row[name] for name in made}
+    assert all(row["journal_hash"] for row in rows if row["journal"]), "executors' runs are compared by it"
     assert {row["run_id"] for row in rows} == {"friday"}
     assert [row["seed"] for row in rows if row["pass"] == 2], "some were run again"
     for name in ("runs", "failed", "faults", "hits", "reached", "waived", "by_workload", "failures"):

@@ -82,7 +82,7 @@ def _value(rng: Random, name: str, spec: FieldSpec, version: int, plausible: boo
 
 
 def _integer(rng: Random, name: str, spec: FieldSpec, plausible: bool) -> int:
-    if plausible and name == "error_code":
+    if plausible and name.endswith("error_code"):
         return rng.choice(_KNOWN_ERRORS)
     if plausible and (name.endswith(("_ms", "timestamp"))):
         return rng.randint(0, 2**31 - 1 if spec.kind == "int32" else 4_102_444_800_000)

@@ -87,7 +87,11 @@ def view(schema: Schema, version: int) -> tuple[FieldView, ...]:
 
 
 def _fields(fields: list[dict[str, Any]], version: int, common: dict[str, Any]) -> tuple[FieldView, ...]:
-    return tuple(_field(field, version, common) for field in fields if version in Versions.parse(field["versions"]))
+    return tuple(
+        _field(field, version, common)
+        for field in fields
+        if version in Versions.parse(field.get("versions") or field["taggedVersions"])
+    )
 
 
 def _field(field: dict[str, Any], version: int, common: dict[str, Any]) -> FieldView:

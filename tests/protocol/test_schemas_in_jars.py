@@ -1,6 +1,6 @@
 """Our classes against the schemas inside Kafka's jars: every message, field by field and version by version.
 
-For each version the newest jar that has it is the judge. The jars are those of 3.4.0 and 4.1.0.
+For each version the newest jar that has it is the judge. The jars are those of 3.4.0, 4.1.0 and 4.4.0.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ SINCE_3_4: dict[tuple[str, str], dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def jars() -> list[dict[str, Schema]]:
     """The schemas of each release, the newest first."""
-    newest = kafka_json.load(kafka_libs("4.1.0"), ("kafka-clients-", "kafka-group-coordinator-4"))
-    return [newest, kafka_json.load(kafka_libs("3.4.0"))]
+    parts = (
+        "kafka-clients-",
+        "kafka-group-coordinator-4",
+        "kafka-transaction-coordinator-4",
+        "kafka-share-coordinator-4",
+    )
+    return [kafka_json.load(kafka_libs(release), parts) for release in ("4.4.0", "4.1.0")] + [
+        kafka_json.load(kafka_libs("3.4.0"))
+    ]
 
 
 def _judge(jars: list[dict[str, Schema]], name: str, version: int) -> Schema | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
+from broker_sim.common.chance import Chance
 from broker_sim.common.text import UsageError
 from broker_sim.faults.conditions import KINDS, Conditions
+from broker_sim.metadata import leader_election
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, Partition
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -27,7 +28,7 @@ class Ailing(Groups):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(brokers=2, **options)
-        self.conditions = Conditions(self.state, lambda: self.runtime, random.Random(1))
+        self.conditions = Conditions(self.state, lambda _: self.runtime, Chance.seeded(1))
         self.partition = self.state.topics["t"].partitions[0]
 
     def produce(self, acks: int = -1, size: int = 10, timeout_ms: int = 1000) -> Any:
@@ -139,6 +140,22 @@ def test_a_slow_log_healed_commits_at_once() -> None:
     assert sim.partition.high_watermark == 1
 
 
+@pytest.mark.parametrize("as_version", ["3.4", "4.1"])
+def test_who_comes_back_into_the_isr_needs_a_leader_for_it(as_version: str) -> None:
+    """The leader dies while it alone is in sync: the others are behind it, whatever is healed, and nobody leads until it is back."""
+    sim = Ailing(as_version=as_version, config={"default.replication.factor": 2})
+    sim.state.create_topic("two", 1, replication_factor=2)
+    partition = sim.state.topics["two"].partitions[0]
+    leader, other = partition.replicas
+    state = sim.conditions.set(partition, "under_min_isr")
+    leader_election.fence(sim.state, leader)
+    assert partition.leader == -1
+    sim.conditions.heal(state)
+    assert (partition.leader, other in partition.isr) == (-1, False)
+    leader_election.revive(sim.state, leader)
+    assert (partition.leader, sorted(partition.isr)) == (leader, sorted([leader, other]))
+
+
 def test_under_min_isr_refuses_acks_all_and_shows_the_isr() -> None:
     sim = Ailing()
     sim.conditions.set(sim.partition, "under_min_isr")
@@ -211,7 +228,7 @@ def test_states_of_one_aspect_exclude_each_other_and_others_go_together() -> Non
         ("slow", {}, "needs a latency"),
         ("slow", {"latency": "soon"}, "latency: 'soon' is not a duration"),
         ("full", {"free_bytes": -1}, "free_bytes: -1 is not a number of bytes"),
-        ("loading", {}, "only a partition of __consumer_offsets can"),
+        ("loading", {}, "only a partition of __consumer_offsets or __share_group_state or __transaction_state can"),
         ("stuck", {"for_": "x"}, "for: 'x' is not a duration"),
     ],
 )

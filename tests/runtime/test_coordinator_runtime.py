@@ -86,6 +86,10 @@ class Ledger:
                 )
             case Request(token, _, ("wait", ms)):
                 out.timers.append((("wait", token), now_ms + ms))
+            case Request(token, _, ("give up",)):
+                for ticket in list(self.waiting):
+                    self.answer(out, ticket, Err.REQUEST_TIMED_OUT)
+                out.replies.append((token, Err.NONE))
             case TimerFired(("wait", int(token))):
                 out.replies.append((token, Err.NONE))
             case Appended(ticket, last_offset, error, high_watermark):
@@ -93,6 +97,8 @@ class Ledger:
                 self.waiting[ticket] = token, put, last_offset
                 if error is not Err.NONE:
                     self.answer(out, ticket, error)
+                else:
+                    self.last_written = last_offset
                 self.settle(out, high_watermark)
             case Committed(high_watermark, _):
                 self.settle(out, high_watermark)
@@ -125,7 +131,7 @@ class Ledgers:
         self.sim = Sim(brokers=2, topics={LEDGER: 2, "data": 2})
         kind = CoordinatorKind(LEDGER, lambda key, count: len(key) % count, Ledger, Loader)
         self.runtime = CoordinatorRuntime(self.sim.state, kind)
-        self.sim.state.on_topics_changed.append(lambda changed: self.runtime.topics_changed(TopicsChanged(changed)))
+        self.sim.state.on_topics_changed.append(self.runtime.topics_changed)
         self.runtime.start()
 
     def shard(self, key: str) -> Ledger:
@@ -174,6 +180,17 @@ def test_what_is_appended_is_answered_when_it_is_committed_and_is_there_after_a_
     assert ledgers.shard("ab").accounts == {"ab": "6"}
 
 
+def test_a_shard_whose_writes_were_given_up_still_hears_that_its_log_is_committed(ledgers: Ledgers) -> None:
+    partition = ledgers.partition(LEDGER, 0)
+    partition.held = True
+    late = ledgers.ask("ab", "put", "ab", "6")
+    assert ledgers.ask("ab", "give up").response is Err.NONE
+    shard = ledgers.shard("ab")
+    assert (late.response, shard.in_flight, shard.high_watermark) == (Err.REQUEST_TIMED_OUT, False, 0)
+    partition.release()
+    assert shard.high_watermark == partition.high_watermark == 1
+
+
 def test_who_waits_is_told_when_the_coordinator_moves(ledgers: Ledgers) -> None:
     partition = ledgers.partition(LEDGER, 0)
     partition.held = True
@@ -220,8 +237,7 @@ def test_it_is_told_why_not(ledgers: Ledgers) -> None:
     gone = ledgers.ask("ab", "send", b"\0\0\0\1", "nowhere", 1, True)
     ledgers.partition("data", 0).leader = -1
     leaderless = ledgers.ask("ab", "send", b"\0\0\0\1", "data", 0, True)
-    assert gone.response is None  # never within the step that asked for it
-    ledgers.sim.clock.advance(1)
+    # after the step that has asked for it, and without a turn of the loop
     assert (gone.response, leaderless.response) == (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.LEADER_NOT_AVAILABLE)
 
 
@@ -243,4 +259,8 @@ def test_every_shard_hears_of_topics_that_come_grow_and_go(ledgers: Ledgers) -> 
     state.create_topic("new", 2)
     state.create_partitions("new", 3)
     state.delete_topic("new")
-    assert [shard.heard for shard in shards] == [[{"new": 2}, {"new": 3}, {"new": None}]] * 2
+    heard = [
+        [{name: image and image.partitions for name, image in told.items()} for told in shard.heard] for shard in shards
+    ]
+    at_first = {"__ledger": 2, "data": 2}
+    assert heard == [[at_first, {"new": 2}, {"new": 3}, {"new": None}]] * 2

@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker_sim.coordinator.outcome import TopicsChanged
+from broker_sim.common.chance import Chance
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
-from broker_sim.runtime.coordinator_runtime import log_records
 from broker_sim.runtime.group_coordinator import GroupCoordinator, partition_of
+from broker_sim.runtime.log_reading import log_records
 from broker_sim.runtime.timers import KeyedTimers
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
@@ -43,7 +42,7 @@ class Groups(Sim):
             self.state.create_topic("t", 3)
         if OFFSETS_TOPIC not in self.state.topics:
             self.state.ensure_offsets_topic()
-        self.runtime = GroupCoordinator(self.state, rng=random.Random(1))
+        self.runtime = GroupCoordinator(self.state, chance=Chance.seeded(1))
         for broker in self.state.brokers.values():
             broker.runtime = self.runtime
         self.runtime.start()
@@ -60,7 +59,9 @@ class Groups(Sim):
 
     def commit(self, group: str, offset: int, *, partition: int = 0, broker: int = 1) -> tuple[FakeContext, Any]:
         parts = [OffsetCommitRequestPartition(partition, offset)]
-        return self.send(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", parts)]), 8, broker=broker)
+        return self.send(
+            OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", partitions=parts)]), 8, broker=broker
+        )
 
     def committed(self, group: str, partition: int = 0) -> int:
         ctx, _ = self.send(OffsetFetchRequest(group, [OffsetFetchRequestTopic("t", [partition])]), 7)
@@ -192,7 +193,7 @@ def test_a_client_that_goes_away_while_parked_leaves_nothing() -> None:
 
 def test_deleting_a_topic_drops_its_offsets() -> None:
     sim = Groups()
-    sim.state.on_topics_changed.append(lambda changed: sim.runtime.topics_changed(TopicsChanged(changed)))
+    sim.state.on_topics_changed.append(sim.runtime.topics_changed)
     sim.commit("g", 1)
     sim.runtime.flush_turn()
     sim.state.delete_topic("t")
@@ -203,7 +204,7 @@ def test_deleting_a_topic_drops_its_offsets() -> None:
 def test_offset_commit_v0_is_kept_apart() -> None:
     sim = Groups(as_version="3.4")
     parts = [OffsetCommitRequestPartition(0, 7)]
-    ctx, _ = sim.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", parts)]), 0)
+    ctx, _ = sim.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=parts)]), 0)
     assert error_of(ctx) is Err.NONE
     assert sim.committed("g") == -1
     fetched, _ = sim.send(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])]), 0)

@@ -30,6 +30,8 @@ def java(version: str) -> str:
 
 APPS: dict[str, Callable[[], str]] = {
     "crowd": lambda: "crowd",
+    "epochs": lambda: "epochs",
+    "share": lambda: "share",
     "aiokafka": lambda: "aiokafka",
     "confluent": lambda: "confluent",
     "java-4.1": lambda: java("4.1.0"),

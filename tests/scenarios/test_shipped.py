@@ -17,8 +17,13 @@ CLIENTS = ("aiokafka", "confluent", "java-4.1")
 OLD_JAVA = {name for name in NAMES if name.startswith(("stuck", "not-coordinator", "offset-fetch"))}
 """Where the Java client of 3.4 is heard, too: it has another protocol version for most of what is said there."""
 
-WITHOUT_CLIENTS = {"join-storm": "crowd"}
-"""Scenarios whose members are no client library's."""
+WITHOUT_CLIENTS = {
+    "join-storm": "crowd",
+    **{name: "aiokafka" for name in NAMES if name.startswith("transaction-")},
+    **{name: "epochs" for name in NAMES if name.startswith("consumer-group-")},
+    **{name: "share" for name in NAMES if name.startswith("share-group-")},
+}
+"""Scenarios whose clients are no client library's, or work in transactions, and with whom they are played."""
 
 KNOWN_BREAKS = {(name, kind): what for name in NAMES for kind, what in read(shipped() / f"{name}.yaml").known.items()}
 """(scenario, client) -> what that client does about it, as the file says. Each was seen in the journal; see docs/faults.md."""

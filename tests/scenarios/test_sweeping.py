@@ -23,7 +23,7 @@ SOMETIMES += "  - {happened: {group: billing, leader: app-1}, within: 1s}\n"
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "broker_sim", *words]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False)
 
 
 def test_a_scenario_that_holds_holds_with_every_seed() -> None:

@@ -58,8 +58,8 @@ def _value(name: str, spec: FieldSpec, version: int) -> Any:
         return plausible(spec.item, version)
     if spec.kind == "array":
         return [_value(name, spec.element(), version)]
-    value = _BY_NAME.get(name, _BY_KIND.get(spec.kind, 0))
-    return value if isinstance(value, type(_BY_KIND.get(spec.kind, 0))) or value is None else _BY_KIND[spec.kind]
+    value, plain = _BY_NAME.get(name, _BY_KIND.get(spec.kind, 0)), _BY_KIND.get(spec.kind, 0)
+    return value if isinstance(value, type(plain)) or (value is None and version in spec.nullable) else plain
 
 
 def frames(as_version: str) -> list[bytes]:

@@ -101,7 +101,7 @@ class Bench:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         state = SimpleNamespace(config=BrokerConfig(settings), as_version="4.1", buggify=None)
         self.runtime = FakeRuntime()
-        self.broker: Any = SimpleNamespace(node_id=1, state=state, runtime=self.runtime)
+        self.broker: Any = SimpleNamespace(node_id=1, state=state, runtime=self.runtime, on_closed=[])
         self.clock = ManualClock()
         self.routes = Routes("4.1")
         self.server = BrokerServer(self.broker, self.clock, self.routes)

@@ -40,10 +40,20 @@ async def test_lists_every_api_that_has_a_handler(version: int) -> None:
 async def test_features_are_those_we_have() -> None:
     response = ask(Bench(), 4)
     assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
-        ("metadata.version", 7, 27)
+        ("group.version", 0, 1),
+        ("metadata.version", 7, 27),
+        ("share.version", 0, 1),
+        ("transaction.version", 0, 2),
     ]
     final = [(f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features]
-    assert final == [("metadata.version", 27, 27)]
+    assert final == [("group.version", 1, 1), ("metadata.version", 27, 27), ("transaction.version", 2, 2)]
+    older = {feature.name: feature.min_version for feature in ask(Bench(), 3).supported_features}
+    assert older == {
+        "group.version": 1,
+        "metadata.version": 7,
+        "share.version": 1,
+        "transaction.version": 1,
+    }  # clients of that time can't read 0
     assert response.finalized_features_epoch >= 0
 
 
@@ -52,7 +62,8 @@ async def test_every_release_answers(as_version: str) -> None:
     bench = Bench()
     bench.broker.state.as_version = as_version
     response = ask(bench, 3)
-    assert response.finalized_features[0].max_version_level >= 8
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert levels["metadata.version"] >= 8
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1, -32768])

@@ -84,7 +84,7 @@ async def test_timers_of_a_real_loop() -> None:
     cancelled.cancel()
     cancelled.cancel()
     assert seen == [], "a timer fired inside call_at_ms"
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 60)
     assert clock.now_ms() >= now + 20
     assert seen == ["past", "first", "second"]
 
@@ -93,7 +93,7 @@ async def test_cancelling_after_it_fired_does_nothing() -> None:
     clock = RealClock()
     done = asyncio.Event()
     timer = clock.call_at_ms(clock.now_ms(), done.set)
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 60)
     timer.cancel()
 
 
@@ -136,7 +136,7 @@ def test_timers_on_uvloop_are_not_early() -> None:
         for ms in range(1, 30):
             clock.call_at_ms(start + ms, lambda ms=ms: late.append(clock.now_ms() - start - ms))
         clock.call_at_ms(start + 31, done.set)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
         assert len(late) == 29
         assert min(late) >= 0
 

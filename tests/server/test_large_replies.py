@@ -67,7 +67,7 @@ async def received(client: socket.socket) -> tuple[int, bytes]:
     async def exactly(size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            piece = await asyncio.wait_for(loop.sock_recv(client, min(size - len(data), 1 << 20)), 20)
+            piece = await asyncio.wait_for(loop.sock_recv(client, min(size - len(data), 1 << 20)), 60)
             assert piece, f"the broker hung up with {size - len(data)} bytes of a reply to come"
             data += piece
         return bytes(data)
@@ -79,7 +79,7 @@ async def received(client: socket.socket) -> tuple[int, bytes]:
 async def until_it_waits(kafka: Cluster, number: int = 1) -> list[Any]:
     """The broker's connections, once so many of them have a reply that the client does not read."""
     (server,) = kafka.servers
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             waiting = [one for one in server.connections if one._replies.paced]
             if len(waiting) >= number:
@@ -115,7 +115,7 @@ async def test_a_client_that_never_reads_costs_a_chunk_and_is_forgotten_when_it_
     for client in clients:
         client.close()
     (server,) = kafka.servers
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while server.connections:
             await asyncio.sleep(0)
     if before:
@@ -139,7 +139,7 @@ async def test_a_broker_that_stops_gives_a_reader_its_last_reply(kafka: Cluster)
     expected = log_of(kafka).read(0, SIZE)
     down = asyncio.create_task(kafka.broker_down(1, graceful=True))
     assert expected in (await received(client))[1]
-    assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 20) == b""
+    assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 60) == b""
     await down
     client.close()
 

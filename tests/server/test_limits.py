@@ -186,7 +186,7 @@ for key, (low, high) in supported("4.1").items():
     for version in range(low, high + 1):
         assert routes[(key << 16) + version].api_key == key
 """
-    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=150)
 
 
 def test_memory_that_nobody_uses_goes_back_to_the_system() -> None:
@@ -204,7 +204,7 @@ if keep_freed() and free_bytes():
     give_back()
     assert resident() < held - 90_000_000, (held, resident())
 """
-    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=150)
 
 
 async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_with_the_others() -> None:
@@ -217,3 +217,26 @@ async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_wi
         connection.connection_made(transport)
         assert transport.aborted
         connection.connection_lost(None)
+
+
+def test_a_connection_that_was_accepted_as_the_broker_stops_is_closed() -> None:
+    """Whichever turn of the loop is its last; else the socket is closed when the collector finds it, in somebody else's test."""
+    source = """
+import asyncio, gc, socket, warnings
+from broker_sim import Cluster
+
+async def stop_after(turns):
+    async with Cluster() as kafka:
+        host, _, port = kafka.bootstrap.rpartition(":")
+        with socket.create_connection((host, int(port))):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await kafka.stop()
+
+warnings.simplefilter("always")
+for turns in range(6):
+    asyncio.run(stop_after(turns))
+    gc.collect()
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=150)
+    assert "unclosed" not in done.stderr

@@ -2,87 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
-from broker_sim.handlers.k10_find_coordinator import TRANSACTION
 from kafka_wire.errors import Err
-from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.wire import Wire
 
-TEXT = "broker-sim has no transactions: use this producer without a transactional.id (idempotence works)"
-
-
-@pytest.mark.parametrize("version", range(1, 7))
-async def test_a_transactional_id_is_refused_for_good_with_a_text(
-    version: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with Cluster() as kafka:
-        wire = await Wire.connect(kafka.bootstrap)
-        many = {"coordinator_keys": ["tx"]} if version >= 4 else {"key": "tx"}
-        for _ in range(3):
-            answer = await wire.send(FindCoordinatorRequest(key_type=TRANSACTION, **many), version)
-            found = answer.coordinators[0] if version >= 4 else answer
-            assert (found.error_code, found.error_message, found.node_id) == (
-                Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                TEXT,
-                -1,
-            )
-        assert (await wire.send(InitProducerIdRequest("tx", 1000), 4)).error_code == found.error_code
-        await wire.close()
-    assert caplog.messages == [f"client id wire, transactional id tx: {TEXT}"], "once for each client"
-
-
-def _librdkafka(bootstrap: str) -> None:
-    from confluent_kafka import Producer
-
-    Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx", "log_level": 0}).init_transactions(40)
-
-
-def _kafka_python(bootstrap: str) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="tx")
-    try:
-        producer.init_transactions()
-    finally:
-        producer.close(timeout=0)
-
-
-def _aiokafka(bootstrap: str) -> None:
-    from aiokafka import AIOKafkaProducer
-
-    async def start() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="tx")
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    asyncio.run(start())
-
-
-@pytest.mark.parametrize("client", [_librdkafka, _kafka_python, _aiokafka])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_transactional_producer_fails_rather_than_waits(client: Callable[[str], None]) -> None:
-    with ClusterThread() as kafka, pytest.raises(Exception, match=r"TRANSACTIONAL_ID_AUTH|\[Error 53\]"):
-        client(kafka.bootstrap)
-
-
-KIP_848 = "broker-sim has no consumer protocol of KIP-848: use group.protocol=classic"
+KIP_848 = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
+CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
 
 
 @pytest.mark.parametrize(("as_version", "version"), [("3.7", 0), ("4.1", 0), ("4.1", 1)])
 async def test_a_member_of_the_new_kind_is_refused_for_good(
     as_version: str, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Cluster(as_version=as_version) as kafka:
+    async with Cluster(as_version=as_version, config=CLASSIC) as kafka:
         wire = await Wire.connect(kafka.bootstrap)
         answer = await wire.send(ConsumerGroupHeartbeatRequest("billing", subscribed_topic_names=["orders"]), version)
         told = KIP_848 if as_version == "4.1" else None  # in 3.x the protocol is off, and refused so by Kafka, too
@@ -94,7 +30,7 @@ async def test_a_member_of_the_new_kind_is_refused_for_good(
 def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:
     from confluent_kafka import Consumer
 
-    with ClusterThread(topics=["orders"]) as kafka:
+    with ClusterThread(topics=["orders"], config=CLASSIC) as kafka:
         options = {
             "bootstrap.servers": kafka.bootstrap,
             "group.id": "billing",

@@ -25,7 +25,7 @@ from kafka_wire.frame import encode_request_header, frame
 
 MOST = 150_000
 _AT_ONCE = {
-    "OffsetCommit v9, different topics.partitions": 300_000,
+    "OffsetCommit v9, different topics.partitions": 220_000,
     "OffsetDelete v0, different topics.partitions": 300_000,
     "Metadata v13, different topics": 300_000,
 }

@@ -58,12 +58,13 @@ class Patches:
 
 @dataclass(frozen=True)
 class Mutation:
-    """``journal``: True, False, or None where both find it. ``seeds``: it is found within so many."""
+    """``journal``: True, False, or None where both find it. ``seeds``: it is found within so many, from ``first`` on."""
 
     name: str
     plant: Callable[[Patches], None]
     seeds: int
     journal: bool | None = None
+    first: int = 0
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -79,10 +80,10 @@ MUTATIONS: list[Mutation] = []
 
 
 def mutation(
-    seeds: int, journal: bool | None = None
+    seeds: int, journal: bool | None = None, first: int = 0
 ) -> Callable[[Callable[[Patches], None]], Callable[[Patches], None]]:
     def note(plant: Callable[[Patches], None]) -> Callable[[Patches], None]:
-        MUTATIONS.append(Mutation(plant.__name__, plant, seeds, journal))
+        MUTATIONS.append(Mutation(plant.__name__, plant, seeds, journal, first))
         return plant
 
     return note
@@ -267,11 +268,11 @@ def everybody_gets_the_first_ones_assignment(p: Patches) -> None:
 def member_ids_are_given_again(p: Patches) -> None:
     calls = [0]
 
-    def new_id(self: Any) -> str:
+    def new_id(rng: Any) -> str:
         calls[0] += 1
         return f"id-{calls[0] % 2}"
 
-    p.put(group_coordinator.GroupCoordinator, "_new_id", new_id)
+    p.put(group_coordinator, "_new_id", new_id)
 
 
 @mutation(20)

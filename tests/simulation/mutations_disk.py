@@ -151,7 +151,7 @@ def producers_are_read_from_any_snapshot(p: Patches) -> None:
 @of_a_log(60)
 def producers_are_not_replayed_behind_their_snapshot(p: Patches) -> None:
     real = recovery._scan
-    p.put(recovery, "_scan", lambda found, size, files, producers: real(found, size, files, None))
+    p.put(recovery, "_scan", lambda found, size, files, producers, ended: real(found, size, files, None, ended))
 
 
 @of_a_log(60, power=True)
@@ -233,16 +233,14 @@ def a_compacted_segment_takes_its_place_before_it_is_on_the_disk(p: Patches) -> 
 
 @of_a_log(200)
 def segments_are_removed_before_what_replaces_them_is_named(p: Patches) -> None:
-    def replace(self: PartitionLog, old: Any, fresh: Any) -> None:
-        for one in old:
-            one.delete()
+    def replace(one: PartitionLog, old: Any, fresh: Any, aborted: Any) -> None:
+        for each in old:
+            each.delete()
         fresh.rename(".swap")
         fresh.rename("")
-        at = self.segments.index(old[0])
-        self.segments[at : at + len(old)] = [fresh]
-        self._bases[at : at + len(old)] = [fresh.base_offset]
+        one.put_cleaned(old, fresh, aborted)
 
-    p.put(PartitionLog, "replace_segments", replace)
+    p.put(cleaner, "_replace", replace)
 
 
 @of_a_log(400, power=True)
@@ -250,13 +248,13 @@ def a_truncation_is_not_on_the_disk_before_what_follows(p: Patches) -> None:
     real = PartitionLog.truncate_to
 
     def truncate(self: PartitionLog, offset: int) -> None:
-        files, sync = self._files, DiskSegment.sync
-        self._files = _NoDirs(files)  # type: ignore[assignment]
+        files, sync = self.files, DiskSegment.sync
+        self.files = _NoDirs(files)  # type: ignore[assignment]
         DiskSegment.sync = _nothing  # type: ignore[method-assign,assignment]
         try:
             real(self, offset)
         finally:
-            self._files = files
+            self.files = files
             DiskSegment.sync = sync  # type: ignore[method-assign]
 
     p.put(PartitionLog, "truncate_to", truncate)

@@ -36,7 +36,7 @@ def in_fresh_processes(
     meanwhile()
     told = []
     for process in running:
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=150)
         assert process.returncode == 0, err.decode()
         told.append(json.loads(out))
     return told

@@ -340,7 +340,7 @@ def test_what_a_killed_process_had_not_synced_is_durable_before_it_is_served() -
             fill(log, 1)  # in the midst of its sync: all of it is written
         log = log_on(disk.killed(), sync=True, segment_bytes=300)
         served = values(log)
-        disk = log._files  # type: ignore[assignment]
+        disk = log.files  # type: ignore[assignment]
         assert values(log_on(disk.power_lost(), sync=True)) == served
 
 

@@ -433,7 +433,7 @@ def test_fresh_processes_with_other_hash_seeds_run_the_same_on_a_disk() -> None:
         )
         for seed in ("1", "2")
     ]
-    told = [json.loads(process.communicate(timeout=50)[0]) for process in running]
+    told = [json.loads(process.communicate(timeout=150)[0]) for process in running]
     assert told[0] == told[1]
     assert all(failure is None for _, _, failure in told[0])
 

@@ -271,7 +271,12 @@ def test_whether_the_hash_seed_is_and_can_be_pinned(seed: str | None, options: l
         environment["PYTHONHASHSEED"] = seed
     code = "from broker_sim.simulation.virtual.hashseed import *; print(is_pinned(), can_pin())"
     done = subprocess.run(
-        [sys.executable, *options, "-c", code], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, *options, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
     )
     assert done.stdout.strip() == told, done.stderr
 

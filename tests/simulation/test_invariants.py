@@ -88,7 +88,9 @@ def joined(member: str, generation: int, *others: str, leader: str = "") -> Join
 
 
 def committed(error: Err) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("orders", [OffsetCommitResponsePartition(0, error)])])
+    return OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic("orders", partitions=[OffsetCommitResponsePartition(0, error)])]
+    )
 
 
 def fetched(value: int) -> OffsetFetchResponse:

@@ -7,8 +7,10 @@ import gc
 import logging
 import os
 import platform
+import random
 import re
 import resource
+import sys
 import threading
 import time
 from pathlib import Path
@@ -74,6 +76,22 @@ def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch:
     with simulate(1, epoch_ms=1_600_000_000_000):
         assert leaks._in_a_dict["later"]() == 1_600_000_000
     assert leaks._in_a_dict["later"] is time.time
+
+
+def test_what_raises_whatever_it_is_asked_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy whose context is not there, as Flask's globals are between requests."""
+
+    class Proxy:
+        def __getattribute__(self, name: str) -> object:
+            raise RuntimeError(f"working outside of a context: {name}")
+
+    there = Proxy()
+    monkeypatch.setitem(globals(), "_proxy", there)
+    monkeypatch.setitem(leaks._in_a_dict, "proxy", [time.time, random.Random(), there])
+    monkeypatch.setitem(sys.modules, "a_lazy_module", there)
+    with simulate(1, epoch_ms=1_600_000_000_000):
+        assert leaks._in_a_dict["proxy"][0]() == 1_600_000_000
+    assert leaks._in_a_dict["proxy"][0] is time.time
 
 
 def test_what_a_process_has_taken_that_froze_its_heap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ def test_it(sim):
     result.stdout.fnmatch_lines(
         [
             "it takes 1 of the 4 faults that came (* runs); alone, and in this test:",
-            "    sim.inject([[]  # the plan number 2; with @pytest.mark.sim(seeds=[[]5], order='fifo')",
+            "    sim.inject([[]  # the plan number 2; with @pytest.mark.sim(seeds=[[]5], order='fifo', noisy=())",
             '        [[]2, "pause", {"host": "y", "for_s": *}],',
         ]
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
+
 import pytest
 
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.sweeps.shrink import ddmin, shrink
-from broker_sim.simulation.sweeps.trial import Case, Outcome, run
+from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
+from broker_sim.simulation.workloads.deeds import Deed, Deeds
 from tests.simulation.planted import LOST, commits_are_not_loaded
 
 
@@ -27,10 +32,12 @@ def test_ddmin_finds_what_is_needed(needed: tuple[int, ...]) -> None:
 
 
 def _attempt(case: Case) -> Outcome:
-    """Fails where c2 is crashed for 2 s or more, before 20 s, with two members or more; without any pause in another way."""
+    """Fails where c2 is crashed for 2 s or more, before 20 s, with two consumers or more; without any pause in another way."""
     plan: FaultPlan = list(case.plan or ())
     crash = [f for f in plan if f.args.get("host") == "c2" and f.args["for_s"] >= 2 and f.t_s < 20]
-    failure = "lost" if crash and (case.members or 0) >= 2 and case.duration_s > 13 else None
+    failure = (
+        "lost" if crash and len({"c1", "c2", "c3"}.difference(case.absent)) >= 2 and case.duration_s > 13 else None
+    )
     return Outcome(case, failure if any(f.kind == "pause" for f in plan) else "other")
 
 
@@ -38,7 +45,7 @@ def _big() -> Case:
     plan = [Fault(number + 0.123, "elect", {"log": "orders-0"}) for number in range(10)]
     plan.insert(3, Fault(8.777, "crash", {"host": "c2", "for_s": 17.31}))
     plan.append(Fault(12.345, "pause", {"host": "c1", "for_s": 8.888}))
-    return Case("group", 1, members=5, as_version="4.1", order="tasks", journal=True, plan=tuple(plan))
+    return Case("group", 1, members=3, as_version="4.1", order="tasks", journal=True, plan=tuple(plan))
 
 
 def test_faults_clients_times_and_jitter_go_as_far_as_the_failure_stays_the_same() -> None:
@@ -47,12 +54,15 @@ def test_faults_clients_times_and_jitter_go_as_far_as_the_failure_stays_the_same
     assert small.outcome.failure == "lost"
     assert small.done
     assert small.before == 12
-    assert (case.calm, case.order, case.members) == (True, "fifo", 2)
+    assert (case.calm, case.order, case.brokers, case.noisy) == (True, "fifo", 1, None)
+    assert len(case.absent) == 2
+    assert "p1" in case.absent
+
     assert case.duration_s < 30
     crash, pause = case.plan or ()
-    assert (crash.t_s, crash.kind, crash.args["host"]) == (9.0, "crash", "c2")
+    assert (crash.t_s, crash.kind, crash.args["host"]) == (1.0, "crash", "c2")
     assert 2 <= crash.args["for_s"] < 4
-    assert (pause.t_s, pause.kind) == (12.0, "pause")
+    assert (pause.t_s, pause.kind) == (2.0, "pause")
     assert pause.args["for_s"] < 1
 
 
@@ -81,6 +91,60 @@ def test_a_failure_that_nothing_explains_is_left_as_it_is() -> None:
     case = _big()
     small = shrink(case, "lost", attempt=lambda one: Outcome(one, "lost" if one == case else None))
     assert small.case == case
+
+
+def test_deeds_and_noise_go_where_they_are_not_needed() -> None:
+    done = [("c1", number) for number in range(1, 40)] + [("c2", number) for number in range(1, 30)]
+
+    def attempt(case: Case) -> Outcome:
+        """Fails where the tasks of c1 are left to chance and two deeds are done."""
+        noisy = not case.calm and case.order == "tasks" and (case.noisy is None or "c1" in case.noisy)
+        deeds = [deed for deed in done if (case.deeds is None or deed in case.deeds) and deed[0] not in case.absent]
+        fails = noisy and ("c1", 7) in deeds and ("c2", 23) in deeds
+        return Outcome(case, "wrong" if fails else None, deeds=deeds)
+
+    small = shrink(Case("lives", 1, as_version="4.1", order="tasks", journal=True, plan=()), "wrong", attempt=attempt)
+    assert small.done
+    assert small.case.deeds == (("c1", 7), ("c2", 23))
+    assert (small.case.noisy, small.case.absent) == (("c1",), ("c3",))
+    assert case_from(json.loads(json.dumps(small.case.to_dict()))) == small.case
+
+
+def test_a_deed_that_is_left_out_leaves_the_others_as_they_were() -> None:
+    def drawn(only: list[Deed] | None) -> dict[Deed, float]:
+        book, rng, found = Deeds(5, only), random.Random(), {}
+        for client in ("c1", "c2", "c1", "c1"):
+            number = book.begin(client, rng)
+            if book.does(client, number):
+                found[client, number] = rng.random()
+                rng.random()
+        assert book.done == list(found)
+        return found
+
+    everything = drawn(None)
+    assert len(set(everything.values())) == 4
+    some: list[Deed] = [("c1", 1), ("c1", 3)]
+    assert drawn(some) == {deed: everything[deed] for deed in some}
+
+
+def test_clients_and_deeds_that_are_taken_away_are_not_there() -> None:
+    case = Case("lives", 3, 2.0, plan=(), as_version="4.1", order="fifo", journal=False)
+    whole = run(case)
+    part = run(replace(case, absent=("c1", "c2"), deeds=tuple(whole.deeds[:40])))
+    assert whole.failure is part.failure is None
+    assert {client for client, _ in whole.deeds} == {"c1", "c2", "c3"}
+    assert {client for client, _ in part.deeds} == {"c3"}
+    assert set(part.deeds) <= set(whole.deeds[:40])
+    assert part.steps < whole.steps / 2
+
+
+@pytest.mark.parametrize("workload", ["group", "mixed", "hostile", "cooperative", "several"])
+def test_who_is_absent_is_missed_by_nobody(workload: str) -> None:
+    absent = tuple(name for name in WORKLOADS[workload].hosts() if name not in ("c1", "p1"))
+    assert (
+        run(Case(workload, 1, 3.0, plan=(), as_version="4.1", order="fifo", journal=True, absent=absent)).failure
+        is None
+    )
 
 
 @pytest.mark.slow

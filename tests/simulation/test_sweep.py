@@ -22,7 +22,8 @@ import pytest
 from broker_sim import ClusterError
 from broker_sim.cli.main import main
 from broker_sim.common.text import UsageError
-from broker_sim.simulation import Simulation
+from broker_sim.simulation import Simulation, simulate
+from broker_sim.simulation.checks.answers import CHECKS
 from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps import sweep as sweeping
@@ -31,6 +32,7 @@ from broker_sim.simulation.sweeps.sweep import Options, Summary, first_differenc
 from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from tests.simulation.planted import LOST, commits_are_not_loaded
+from tests.simulation.workload import begin
 
 
 class _Here:
@@ -184,7 +186,7 @@ def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     while "runs, " not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(number)
-    told, problems = process.communicate(timeout=30)
+    told, problems = process.communicate(timeout=150)
     assert "(interrupted)" in told
     assert (process.returncode, [line for line in problems.splitlines() if "runs, " not in line]) == (0, [])
 
@@ -269,7 +271,7 @@ def test_workers_end_with_the_sweep_that_is_killed() -> None:
     worker = int(sweeper.stdout.readline())
     sweeper.kill()
     sweeper.communicate()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while _runs(worker):
         assert time.monotonic() < deadline, f"worker {worker} is still there"
         time.sleep(0.05)
@@ -386,3 +388,44 @@ def kept(directory: Path, case: Case) -> Path:
     file = directory / "case.json"
     file.write_text(json.dumps(case.to_dict()))
     return file
+
+
+def alike(case: Case) -> tuple[Outcome, Outcome]:
+    """A case run quickly and with everything on; what was found, checked and done is the same."""
+    quick, full = run(case, quick=True), run(case, events=True)
+    told = ("failure", "invariant", "text", "begun", "hits", "reached", "waived", "deeds")
+    for name in (*told, "virtual_s", "healed_s", "steps", "schedule_hash"):
+        assert getattr(quick, name) == getattr(full, name), name
+    assert (quick.journal_hash, quick.events) == ("", [])
+    assert len(full.journal_hash) == 64
+    return quick, full
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("mixed", "cooperative") else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS],
+)
+def test_the_quick_pass_is_the_same_run_with_the_same_checks(name: str) -> None:
+    quick, _ = alike(Case(name, 2, 8.0, journal=True))
+    assert quick.failure is None
+
+
+def test_the_quick_pass_finds_what_the_other_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits_are_not_loaded(monkeypatch)
+    moves = Fault(4.0, "move", {"log": "offsets(billing)", "step": 1})
+    found = {alike(Case(name, 5, 6.0, journal=True, plan=(moves,)))[0].failure for name in ("hostile", "cooperative")}
+    assert None not in found
+    assert found <= set(LOST)
+
+
+def test_bodies_that_a_check_reads_are_there_in_the_quick_pass() -> None:
+    with simulate(1) as sim:
+        kafka = sim.cluster(topics={"orders": 1})
+        kafka.tell_bodies(frozenset(CHECKS))
+        begin(sim, kafka=kafka, members=1)
+        sim.run_for(10)
+        told = {
+            (e["api"], e["body"] is not None) for e in kafka.journal.events if e["event"] in ("request", "response")
+        }
+    assert {(api, api in CHECKS) for api, _ in told} == told
+    assert {"Fetch", "JoinGroup", "OffsetCommit"} <= {api for api, _ in told}

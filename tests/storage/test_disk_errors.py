@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +104,41 @@ def test_retention_makes_room_on_a_disk_that_is_full(tmp_path: Path) -> None:
         log.apply_retention(NOW_MS)
     assert log.segment_count < before - 5
     assert log.log_start_offset == int(min((tmp_path / "t-0").glob("*.log")).stem) > 0
+
+
+def test_a_log_that_cannot_be_cut_begins_where_it_began(tmp_path: Path) -> None:
+    """Neither noted nor removed: whoever was told another start would see it go back after a kill."""
+
+    class ReadOnly(FailingFiles):
+        broken = False
+
+        def _fail(self) -> None:
+            if self.broken:
+                raise OSError(errno.EROFS, "read-only file system")
+
+        def remove(self, path: Path) -> None:
+            self._fail()
+            super().remove(path)
+
+        def replace_file(self, *args: Any, **options: Any) -> None:
+            self._fail()
+            super().replace_file(*args, **options)
+
+    files = ReadOnly()
+    settings = config(segment_bytes=1000, retention_bytes=1500)
+    log = PartitionLog(tmp_path / "t-0", settings, files=files)
+    fill(log, 40)
+    before = content(log)
+    files.broken = True
+    with pytest.raises(KafkaStorageError):
+        log.apply_retention(NOW_MS)
+    assert log.log_start_offset == 0
+    assert content(log) == before
+    again = PartitionLog(tmp_path / "t-0", settings)
+    assert again.log_start_offset == 0
+    files.broken = False
+    log.apply_retention(NOW_MS)
+    assert log.log_start_offset > 0
 
 
 def test_a_removal_that_was_cut_short_is_finished_and_leaves_no_hole(

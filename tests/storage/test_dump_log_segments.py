@@ -12,6 +12,7 @@ from kafka_wire import offsets_log
 from kafka_wire.messages.offsets_log import GroupMetadataValue, MemberMetadata
 from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, control_batch, encode_batch
 from tests.storage.batches import NOW_MS, add, batch, config, content, fill, idempotent, keyed
+from tests.storage.transactions import end, write
 from tests.support.real_kafka import VERSIONS, java_tool
 
 pytestmark = pytest.mark.real_kafka
@@ -125,3 +126,25 @@ def test_the_offsets_decoder_reads_commits_groups_and_tombstones(tmp_path: Path,
         assert 'key: {"type":"1","data":{"group":"test-group","topic":"t1","partition":0}}' in text
         assert '"offset":5,"leaderEpoch":-1,"metadata":"note"' in text
         assert "payload: <DELETE>" in text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_was_aborted_and_what_is_open_is_read(tmp_path: Path, version: str) -> None:
+    log = PartitionLog(tmp_path / "t-0", config(segment_bytes=300))
+    for number in range(6):
+        write(log, 1, f"v{number}", sequence=number)
+        end(log, 1, commit=number % 3 == 0, coordinator_epoch=9)
+    write(log, 2, "open", epoch=4)
+    log.roll(NOW_MS)
+    log.close()
+    text = dump(version, files_of(tmp_path / "t-0", "txnindex"))
+    told = re.findall(
+        r"version: 0.*?producerId: (\d+).*?firstOffset: (\d+).*?lastOffset: (\d+).*?lastStableOffset: (\d+)", text
+    )
+    assert [tuple(map(int, row)) for row in told] == log.ended.aborted
+    text = dump(version, files_of(tmp_path / "t-0", "log"), "--deep-iteration")
+    assert text.count("endTxnMarker: ABORT coordinatorEpoch: 9") == 4
+    assert text.count("endTxnMarker: COMMIT coordinatorEpoch: 9") == 2
+    text = dump(version, files_of(tmp_path / "t-0", "snapshot")[-1:])
+    assert re.search(r"producerId: 1 .*coordinatorEpoch: 9 currentTxnFirstOffset: (None|OptionalLong.empty)", text)
+    assert re.search(r"producerId: 2 producerEpoch: 4 .*currentTxnFirstOffset: (Some\(12\)|OptionalLong\[12\])", text)

@@ -9,7 +9,7 @@ import pytest
 from broker_sim.storage import InvalidProducerEpoch, OutOfOrderSequence, PartitionLog
 from broker_sim.storage.producer_state import ProducerState, decode_snapshot, encode_snapshot
 from kafka_wire.errors import Err
-from kafka_wire.record_batch import MAX_SEQUENCE, ControlType, control_batch
+from kafka_wire.record_batch import MAX_SEQUENCE
 from tests.storage.batches import NOW_MS, add, batch, config, idempotent, values
 from tests.storage.conftest import MakeLog
 
@@ -131,15 +131,3 @@ def test_a_snapshot_tells_all_but_the_older_batches() -> None:
     assert decode_snapshot(encode_snapshot(ProducerState())) is not None
     for junk in (b"", b"\0\1", encode_snapshot(log.producers)[:-1], b"\0\2" + encode_snapshot(log.producers)[2:]):
         assert decode_snapshot(junk) is None
-
-
-def test_an_open_transaction_is_known_until_its_marker() -> None:
-    from kafka_wire.record_batch import build_batch
-
-    log = PartitionLog(None)
-    add(log, batch("before"))
-    data = build_batch([(b"k", b"v")], NOW_MS, producer_id=5, producer_epoch=0, base_sequence=0, attributes=0x10)
-    add(log, data)
-    assert log.producers.first_unstable_offset == 1
-    add(log, control_batch(ControlType.COMMIT, NOW_MS, producer_id=5, producer_epoch=0), trusted=True)
-    assert log.producers.first_unstable_offset is None

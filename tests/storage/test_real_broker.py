@@ -20,6 +20,11 @@ from kafka_wire.messages.k00_produce import (
 )
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kafka_wire.record_batch import (
     Codec,
     Record,
@@ -31,6 +36,7 @@ from kafka_wire.record_batch import (
     stamp,
 )
 from tests.storage.batches import NOW_MS, batch, config, content, idempotent, keyed
+from tests.storage.transactions import end, known, stable_offset, write
 from tests.support.real_kafka import VERSIONS, Node, RealKafka
 from tests.support.wire import Wire, within
 
@@ -71,7 +77,7 @@ async def produce(wire: Wire, topic: str, data: bytes) -> PartitionProduceRespon
             if answer.error_code not in (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.NOT_LEADER_OR_FOLLOWER):
                 return answer
 
-    return await within(ask(), 20, f"a leader of {topic}")
+    return await within(ask(), 60, f"a leader of {topic}")
 
 
 async def fetch_all(wire: Wire, topic: str) -> list[Record]:
@@ -296,3 +302,76 @@ async def test_a_real_broker_serves_our_directory(kafka: RealKafka, tmp_path: Pa
         gap = await produce(wire, "ours", idempotent(31))
         assert gap.error_code == Err.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert (await produce(wire, "ours", batch("next"))).base_offset == log.log_end_offset
+
+
+async def test_a_real_broker_and_a_log_here_tell_the_same_of_transactions(kafka: RealKafka, tmp_path: Path) -> None:
+    """It reads our directory with open and ended ones, ends one of them, and we read what it has made of it."""
+    async with connected(kafka) as wire:
+        await create(wire, "both", segment_bytes=1 << 20)
+        await produce(wire, "both", batch("to be replaced"))
+    node = node_of(kafka)
+    node.stop()
+    log = PartitionLog(tmp_path / "both-0", config(segment_bytes=600))
+    for number in range(24):
+        producer = number % 3
+        write(log, producer, f"v{number}", sequence=number // 3, epoch=producer)
+        if number > 5:
+            end(log, producer, commit=number % 2 == 0, epoch=producer, coordinator_epoch=7)
+    write(log, 5, "open", "still open")
+    write(log, 6, "open beside it")
+    log.close()
+    assert log.segment_count > 3
+    target = node.data_dir / "both-0"
+    for path in target.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in (tmp_path / "both-0").iterdir():
+        shutil.copy(path, target / path.name)
+    node.start()
+    node.wait_ready(time.monotonic() + 60)
+    first = log.producers.open[5]
+    async with connected(kafka) as wire:
+        assert await read_committed(wire, "both") == (
+            stable_offset(log),
+            [(one.producer_id, one.first_offset) for one in log.ended.aborted],
+        )
+        marker = WritableTxnMarker(5, 0, False, [WritableTxnMarkerTopic("both", [0])], 7)
+        answer = await wire.send(WriteTxnMarkersRequest([marker]), 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == Err.NONE
+        stable, aborted = await read_committed(wire, "both")
+        assert (stable, aborted[-1]) == (first + 2, (5, first))
+    node.stop()
+    shutil.copytree(node.data_dir / "both-0", tmp_path / "again-0")
+    node.start()
+    node.wait_ready(time.monotonic() + 60)
+    again = PartitionLog(tmp_path / "again-0", config(segment_bytes=600))
+    end(log, 5, commit=False, coordinator_epoch=7)
+    (producers, *rest), (wanted, *wanted_rest) = known(again), known(log)
+    assert rest == wanted_rest
+    assert isinstance(producers, dict)
+    assert isinstance(wanted, dict)
+    # those of long ago that have nothing open it has forgotten (producer.id.expiration.ms)
+    assert {each: row[:-1] for each, row in producers.items()} == {each: wanted[each][:-1] for each in (5, 6)}
+    again.close()
+
+
+async def read_committed(wire: Wire, topic: str) -> tuple[int, list[tuple[int, int]]]:
+    """The last stable offset, and (producer, first offset) of all aborted transactions that a broker tells of."""
+    at, found = 0, dict[tuple[int, int], None]()
+
+    async def ask() -> tuple[int, list[tuple[int, int]]]:
+        nonlocal at
+        while True:
+            wanted = FetchTopic(topic, partitions=[FetchPartition(0, fetch_offset=at, partition_max_bytes=1 << 20)])
+            request = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, isolation_level=1, topics=[wanted])
+            request.session_epoch = -1
+            part = (await wire.send(request, 11)).responses[0].partitions[0]
+            if part.error_code != Err.NONE:
+                continue  # not the leader yet
+            found.update(dict.fromkeys((one.producer_id, one.first_offset) for one in part.aborted_transactions or []))
+            headers = [header for _, header in batches(part.records or b"")]
+            if not headers:
+                return part.last_stable_offset, list(found)
+            at = headers[-1].next_offset
+
+    return await within(ask(), 60, "what a broker tells of transactions")

@@ -267,7 +267,7 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
 def test_files_of_a_real_broker_that_mean_nothing_here_stay(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     filled(directory, 3).close()
-    names = [f"{FIRST}.txnindex", f"{3:020d}.snapshot", "partition.metadata", "remote_log_snapshot"]
+    names = [f"{3:020d}.snapshot", "partition.metadata", "remote_log_snapshot"]
     for name in names:
         (directory / name).write_bytes(b"")
     again = fresh(directory)

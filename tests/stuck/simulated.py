@@ -4,10 +4,10 @@ waits for an answer."""
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from broker_sim.common.chance import Chance
 from broker_sim.faults.conditions import Condition, Conditions
 from broker_sim.handlers.context import DEFERRED
 from broker_sim.metadata import leader_election
@@ -73,11 +73,11 @@ class SimStuck(Stuck):
         self._topic = state.create_topic(
             OFFSETS_TOPIC, -1, replication_factor=-1, configs=configs, assignments=assignments
         )
-        self.runtime = GroupCoordinator(state, rng=random.Random(1))
+        self.runtime = GroupCoordinator(state, chance=Chance.seeded(1))
         for broker in state.brokers.values():
             broker.runtime = self.runtime
         self.runtime.start()
-        self.conditions = Conditions(state, lambda: self.runtime, random.Random(2))
+        self.conditions = Conditions(state, lambda _: self.runtime, Chance.seeded(2))
         self._lasting: list[Condition] = []
         self._shrunk_ms = 0
         timeout_ms = state.config.int("offsets.commit.timeout.ms")

@@ -7,7 +7,7 @@ from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupReques
 from tests.conformance.driver import subscription
 from tests.stuck.cells import cell
 from tests.stuck.members import Member, error_of, members_of, stable, state_of
-from tests.stuck.target import TOPIC, Answer, Stuck
+from tests.stuck.target import POLL_MS, TOPIC, Answer, Stuck
 
 
 def check_refusal(kafka: Stuck, answer: Answer, generation: int, leader: str) -> None:
@@ -23,6 +23,16 @@ def check_refusal(kafka: Stuck, answer: Answer, generation: int, leader: str) ->
     assert (response.skip_assignment, response.members) == (False, [])
 
 
+async def replaced(kafka: Stuck, group: str, before: str) -> str:
+    """The only member's id, when it is another one than `before`."""
+    for _ in range(kafka.timeout_ms // POLL_MS):
+        [present] = await members_of(kafka, group)
+        if present != before:
+            return present
+        await kafka.sleep(POLL_MS)
+    raise TimeoutError(f"waited {kafka.timeout_ms} ms for another member than {before} in {group}")
+
+
 @cell()
 async def test_a_restarted_static_member(kafka: Stuck) -> None:
     """While it waits it has the old one's place, which it then gives back; after a load the last one has it for good,
@@ -35,10 +45,8 @@ async def test_a_restarted_static_member(kafka: Stuck) -> None:
         restarted = Member(kafka, member.group, "restarted", instance=member.instance)
         asked = restarted.start_join()
         if waits:
-            await kafka.sleep(200)
+            present = await replaced(kafka, member.group, before)
             assert await state_of(kafka, member.group) == "Stable"
-            [present] = await members_of(kafka, member.group)
-            assert present != before
             assert error_of(kafka.at_once(await member.heartbeat())) is Err.FENCED_INSTANCE_ID
         check_refusal(kafka, await asked.answer(), 1, before)
         assert await members_of(kafka, member.group) == {before}

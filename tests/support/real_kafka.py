@@ -19,6 +19,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import hashlib
 import os
 import random
 import re
@@ -58,6 +59,63 @@ _POM = """<project>
 </project>
 """
 
+_STREAMS_POM = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>broker-sim.tests</groupId><artifactId>streams</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+_CONNECT_POM = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>broker-sim.tests</groupId><artifactId>connect</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>connect-file</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+_LOGGING_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>broker-sim</groupId><artifactId>logging</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+_LOG4J = """log4j.rootLogger=INFO, stdout, server
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+{files}
+log4j.logger.kafka.request.logger=WARN
+log4j.logger.kafka.network.RequestChannel$=WARN
+log4j.logger.kafka.controller=INFO, controller
+log4j.additivity.kafka.controller=false
+log4j.logger.org.apache.kafka.controller=INFO, controller
+log4j.additivity.org.apache.kafka.controller=false
+log4j.logger.state.change.logger=INFO, state-change
+log4j.additivity.state.change.logger=false
+log4j.logger.kafka.log.LogCleaner=INFO, log-cleaner
+log4j.additivity.kafka.log.LogCleaner=false
+log4j.logger.org.apache.kafka.storage.internals.log.LogCleaner=INFO, log-cleaner
+log4j.additivity.org.apache.kafka.storage.internals.log.LogCleaner=false
+"""
+_LOG4J_FILE = """log4j.appender.{name}=org.apache.log4j.FileAppender
+log4j.appender.{name}.File={directory}/{name}.log
+log4j.appender.{name}.layout=org.apache.log4j.PatternLayout
+log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+LOG_FILES = ("server", "controller", "state-change", "log-cleaner")
+"""What a broker writes with Kafka's shipped logging configuration, as far as it matters here (config/log4j.properties, log4j2.yaml)."""
+
 
 # ------------------------------------------------------------------------------------------------ jars
 
@@ -67,8 +125,24 @@ def kafka_libs(version: str) -> Path:
 
     Copied there by Maven on the first use, later calls return at once. Skips (CI=true: fails) without java or mvn.
     """
+    return _libs(version, _POM.format(version=version, tools=_tools(version)))
+
+
+def streams_classpath(version: str) -> str:
+    """Class path of Kafka Streams `version`, with slf4j-simple. As `kafka_libs`."""
+    jars = sorted(_libs(f"streams-{version}", _STREAMS_POM.format(version=version)).glob("*.jar"))
+    return os.pathsep.join(map(str, jars))
+
+
+def connect_classpath(version: str) -> str:
+    """Class path of a Kafka Connect worker `version` with its file connectors, and slf4j-simple. As `kafka_libs`."""
+    jars = sorted(_libs(f"connect-{version}", _CONNECT_POM.format(version=version)).glob("*.jar"))
+    return os.pathsep.join(map(str, jars))
+
+
+def _libs(name: str, pom: str) -> Path:
     need_tool("java")
-    target = cache_dir() / "kafka" / version
+    target = cache_dir() / "kafka" / name
     complete = target / "complete"
     if complete.exists():
         return target / "libs"
@@ -76,13 +150,13 @@ def kafka_libs(version: str) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target / "lock"):
         if not complete.exists():
-            (target / "pom.xml").write_text(_POM.format(version=version, tools=_tools(version)))
+            (target / "pom.xml").write_text(pom)
             command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target / 'libs'}"]
             done = subprocess.run(
                 command, cwd=target, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
             )
             if done.returncode != 0:
-                unavailable(f"mvn could not copy the jars of Kafka {version}:\n{(done.stdout + done.stderr)[-2000:]}")
+                unavailable(f"mvn could not copy the jars of Kafka {name}:\n{(done.stdout + done.stderr)[-2000:]}")
             complete.touch()
     return target / "libs"
 
@@ -117,15 +191,39 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def classpath(version: str) -> str:
-    """Class path of Kafka `version` with one SLF4J binding: slf4j-simple, which writes to stderr unconfigured."""
+def classpath(version: str, *, log4j: bool = False) -> str:
+    """Class path of Kafka `version` with one SLF4J binding: slf4j-simple, which writes to stderr unconfigured, or `log4j`'s, which
+    lays out lines as Kafka's shipped configuration does (-Dlog4j.configuration names it)."""
     jars = sorted(kafka_libs(version).glob("*.jar"))
-    return os.pathsep.join(str(jar) for jar in jars if not jar.name.startswith("slf4j-reload4j"))
+    if log4j:
+        ours = sorted(_libs("logging", _LOGGING_POM).glob("*.jar"))
+        jars = ours + [jar for jar in jars if not jar.name.startswith(("slf4j-", "reload4j-"))]
+    return os.pathsep.join(str(jar) for jar in jars if not jar.name.startswith("slf4j-reload4j") or log4j)
 
 
-def java_command(version: str, main_class: str, *args: str, jvm: Sequence[str] = ()) -> list[str]:
+def java_command(version: str, main_class: str, *args: str, jvm: Sequence[str] = (), log4j: bool = False) -> list[str]:
     """The command line that runs `main_class` of Kafka `version`."""
-    return [need_tool("java"), *JVM_FLAGS, *jvm, "-cp", classpath(version), main_class, *args]
+    return [need_tool("java"), *JVM_FLAGS, *jvm, "-cp", classpath(version, log4j=log4j), main_class, *args]
+
+
+def java_program(version: str, source: Path) -> Path:
+    """A folder with the classes of one Java source, compiled against the jars of Kafka `version`, for each state of it once."""
+    text = source.read_bytes()
+    target = cache_dir() / "programs" / f"{source.stem}-{version}-{hashlib.sha256(text).hexdigest()[:16]}"
+    target.mkdir(parents=True, exist_ok=True)
+    with _locked(target / "lock"):
+        if not (target / "complete").exists():
+            command = [need_tool("javac"), "-nowarn", "-d", str(target), "-cp", classpath(version), str(source)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode != 0:
+                raise RuntimeError(f"javac {source}:\n{done.stdout}{done.stderr}")
+            (target / "complete").touch()
+    return target
+
+
+def log4j_properties(directory: Path) -> str:
+    """Kafka's shipped logging configuration: its layout, and its files (LOG_FILES) in `directory`."""
+    return _LOG4J.format(files="".join(_LOG4J_FILE.format(name=name, directory=directory) for name in LOG_FILES))
 
 
 def java_tool(
@@ -181,13 +279,16 @@ def reassignment_frame(topic: str, replicas: Mapping[int, Sequence[int]], correl
     return struct.pack(">i", len(payload)) + payload
 
 
-def election_frame(topic: str, partitions: Sequence[int], correlation_id: int = 2**30) -> bytes:
-    """An ElectLeaders v1 request: every partition's first replica leads it, if it is in the ISR. Used as the above."""
+def election_frame(
+    topic: str, partitions: Sequence[int], correlation_id: int = 2**30, *, unclean: bool = False
+) -> bytes:
+    """An ElectLeaders v1 request: every partition's first replica leads it, if it is in the ISR; `unclean`: any replica that lives
+    leads a partition without a leader. Used as the above."""
     name = topic.encode()
     topics = struct.pack(f">ih{len(name)}s", 1, len(name), name) + struct.pack(
         f">i{len(partitions)}i", len(partitions), *partitions
     )
-    payload = struct.pack(">hhihb", 43, 1, correlation_id, -1, 0) + topics + struct.pack(">i", 20_000)
+    payload = struct.pack(">hhihb", 43, 1, correlation_id, -1, int(unclean)) + topics + struct.pack(">i", 20_000)
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -216,6 +317,7 @@ class Node:
         self.data_dir = self.directory / "data"
         self.properties = self.directory / "server.properties"
         self.log_path = self.directory / "server.log"
+        self.logs_dir = self.directory / "logs"
         self.process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -224,16 +326,32 @@ class Node:
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
     def format(self) -> None:
-        """Formats the data directory (once in a node's life)."""
-        done = java_tool(
-            self.kafka.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties)
-        )
+        """Formats the data directory (once in a node's life). What Kafka's tool writes depends on the release, its features and the
+        node's id alone: this process has it written once for each and copies it, as the tool costs a second of a core."""
+        key = self.kafka.version, self.node_id, frozenset(self.kafka.features.items())
+        made = _FORMATTED.get(key)
+        if made is None:
+            self._format()
+            written = (path for path in self.data_dir.rglob("*") if path.is_file())
+            _FORMATTED[key] = {path.relative_to(self.data_dir): path.read_bytes() for path in written}
+            return
+        for name, content in made.items():  # 4.4 writes a folder, too: __cluster_metadata-0
+            path = self.data_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _format(self) -> None:
+        levels = [text for name, level in self.kafka.features.items() for text in ("--feature", f"{name}={level}")]
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties), *levels]
+        done = java_tool(self.kafka.version, "kafka.tools.StorageTool", *arguments)
         if done.returncode != 0:
             raise RuntimeError(f"formatting node {self.node_id} failed:\n{done.stdout}{done.stderr}")
 
     def start(self) -> None:
         """Starts the process; `wait_ready` tells when it serves. A stopped node starts again on its own data."""
-        command = java_command(self.kafka.version, "kafka.Kafka", str(self.properties))
+        command = java_command(
+            self.kafka.version, "kafka.Kafka", str(self.properties), jvm=self._jvm(), log4j=self.kafka.log_files
+        )
         dies_with_us = shutil.which("setpriv")
         if dies_with_us and threading.current_thread() is threading.main_thread():
             command = [dies_with_us, "--pdeathsig", "KILL", *command]
@@ -243,6 +361,14 @@ class Node:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
             )
         _RUNNING.add(self)
+
+    def _jvm(self) -> list[str]:
+        if not self.kafka.log_files:
+            return list(self.kafka.jvm)
+        self.logs_dir.mkdir(exist_ok=True)
+        layout = self.directory / "log4j.properties"
+        layout.write_text(log4j_properties(self.logs_dir))
+        return [*self.kafka.jvm, f"-Dlog4j.configuration=file:{layout}"]
 
     def wait_ready(self, deadline: float) -> None:
         """Blocks until the broker says that it started; `deadline` is a time.monotonic() value."""
@@ -307,6 +433,7 @@ class BrokerDied(RuntimeError):
 
 
 _RUNNING: set[Node] = set()
+_FORMATTED: dict[tuple[str, int, frozenset[tuple[str, int]]], dict[Path, bytes]] = {}
 
 
 @atexit.register
@@ -318,13 +445,27 @@ def _kill_what_still_runs() -> None:
 class RealKafka:
     """A cluster of real brokers: `version` "3.4.0" or "4.1.0" (any released one), node ids 1..`brokers`.
 
-    `config` holds broker settings by Kafka's names and wins over what is set here. `nodes` maps node id -> Node.
+    `config` holds broker settings by Kafka's names and wins over what is set here. `nodes` maps node id -> Node. `log_files`:
+    each node writes LOG_FILES to its `logs_dir`, too. `jvm`: flags that win over JVM_FLAGS. `features`: levels that it is formatted
+    with.
     """
 
-    def __init__(self, version: str, brokers: int = 1, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        brokers: int = 1,
+        config: Mapping[str, object] | None = None,
+        *,
+        log_files: bool = False,
+        jvm: Sequence[str] = (),
+        features: Mapping[str, int] | None = None,
+    ) -> None:
         self.version = version
+        self.features = dict(features or {})
         self.brokers = brokers
         self.config = dict(config or {})
+        self.log_files = log_files
+        self.jvm = tuple(jvm)
         self.directory = Path()
         self.nodes: dict[int, Node] = {}
 

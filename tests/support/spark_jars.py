@@ -5,11 +5,12 @@ Rules:
    a file with another digest is an error that names it.
 2. `spark.jars.packages` is not used: where its resolver can't reach a repository, the JVM ends without a word.
 3. Jars must be on the class path when the JVM starts, and a pytest process has one JVM: the session takes them when a test
-   of the connector is among those that were collected.
+   of the connector, or of Hadoop's file systems, is among those that were collected.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop_jars import aws_jars
 from tests.support.real_kafka import cache_dir, need_tool, unavailable
 
 MAVEN_S = 120.0
@@ -68,12 +70,13 @@ CONNECTOR = (
 
 def jars_for(items: Iterable[pytest.Item]) -> dict[str, str]:
     """What a session for these tests has to be started with. Nothing where the jars can't be had: who needs them says so."""
-    if not any(item.path.name == "test_connector.py" for item in items):
-        return {}
-    try:
-        return {"spark.jars": ",".join(map(str, connector_jars()))}
-    except (pytest.skip.Exception, pytest.fail.Exception):
-        return {}
+    named = {item.path.name for item in items}
+    jars: list[Path] = []
+    for test, brought in (("test_connector.py", connector_jars), ("test_hadoop_files.py", aws_jars)):
+        if test in named:
+            with contextlib.suppress(pytest.skip.Exception, pytest.fail.Exception):
+                jars += brought()
+    return {"spark.jars": ",".join(map(str, jars))} if jars else {}
 
 
 def connector_jars() -> list[Path]:

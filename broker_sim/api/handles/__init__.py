@@ -1,4 +1,4 @@
-"""What a user holds in his hand: a group, a log partition, a topic, a broker of a running cluster.
+"""What a user holds in his hand: a group, a transactional id, a log partition, a topic, a broker of a running cluster.
 
     billing = await kafka.group("billing").stable(members=3)
     async with billing.offsets_log.stuck() as jam:
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from broker_sim.api.handles.brokers import BrokerHandle, Down
 from broker_sim.api.handles.groups import CommitProbe, GroupHandle, Lag, MemberView
-from broker_sim.api.handles.logs import LogHandle, Pending, StateGuard
+from broker_sim.api.handles.logs import LogHandle, OpenTransaction, Pending, StateGuard
+from broker_sim.api.handles.shares import Lock, SharedPartition, ShareGroupHandle
 from broker_sim.api.handles.topics import TopicHandle
+from broker_sim.api.handles.transactions import TransactionHandle
 
 __all__ = [
     "BrokerHandle",
@@ -24,9 +26,14 @@ __all__ = [
     "Down",
     "GroupHandle",
     "Lag",
+    "Lock",
     "LogHandle",
     "MemberView",
+    "OpenTransaction",
     "Pending",
+    "ShareGroupHandle",
+    "SharedPartition",
     "StateGuard",
     "TopicHandle",
+    "TransactionHandle",
 ]

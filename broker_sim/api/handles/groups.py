@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from broker_sim.api.handles.in_process import ask
 from broker_sim.api.handles.logs import LogHandle
@@ -17,10 +17,13 @@ from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError, nearest, unknown
 from broker_sim.coordinator import queries
 from broker_sim.coordinator.classic.group import State
+from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.shard import Shard
+from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.fields.kafka import GROUP_STATE
 from broker_sim.journal import PROBE, groups_in
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.runtime.epoch_snapshot import epochs
 from broker_sim.runtime.journal_observer import snapshot
 from broker_sim.storage import partition_for
 from kafka_wire.api_keys import ApiKey
@@ -54,6 +57,19 @@ class MemberView:
     leader: bool
     topics: list[str] | None
     assignment: dict[str, list[int]] | None
+
+
+_IN_EPOCHS = {
+    "member_id": "member",
+    "client_id": "client_id",
+    "client_host": "client_host",
+    "instance_id": "instance",
+    "session_timeout_ms": "session_timeout_ms",
+    "rebalance_timeout_ms": "rebalance_timeout_ms",
+    "topics": "topics",
+    "assignment": "assignment",
+}
+"""What a member of a consumer group shows, and where that stands in the journal's *holder*."""
 
 
 class Lag(Offsets):
@@ -100,14 +116,26 @@ class GroupHandle:
 
     @property
     def generation(self) -> int:
-        """Its generation, 0 before the first."""
-        group = self._group()
+        """Its generation, 0 before the first; of a consumer group (KIP-848) or a share group its epoch."""
+        group, consumer = self._group(), self._consumer()
+        if consumer is not None:
+            return consumer.stored.group_epoch
         return 0 if group is None else group.generation
 
     @property
     def members(self) -> list[MemberView]:
         """Its members in the order in which they came."""
-        group = self._group()
+        shard, group = self._shard(), self._group()
+        consumer = self._consumer()
+        if consumer is not None and isinstance(shard, Shard):
+            return [
+                MemberView(
+                    **{view: m[key] for view, key in _IN_EPOCHS.items()},
+                    waits=None,
+                    leader=False,
+                )
+                for m in epochs(consumer, shard.topics)["members"]
+            ]
         if group is None:
             return []
         return [
@@ -144,7 +172,9 @@ class GroupHandle:
         return LogHandle(self.cluster, topic.partitions[partition_for(self.group_id, len(topic.partitions))])
 
     def committed(self) -> Offsets:
-        """What OffsetFetch shows: the committed offset of each partition."""
+        """What OffsetFetch shows: the committed offset of each partition; of a share group its start offsets."""
+        if isinstance(self._consumer(), ShareGroup):
+            return self.cluster.share_group(self.group_id).committed()
         shard = self._shard()
         if shard is None or isinstance(shard, Err):
             return {}
@@ -153,7 +183,9 @@ class GroupHandle:
 
     def lag(self) -> Lag:
         """Per partition that it has committed or is assigned: the high watermark less the committed offset. Where nothing is committed,
-        all that is in the partition counts."""
+        all that is in the partition counts. Of a share group: the records that are not done with."""
+        if isinstance(self._consumer(), ShareGroup):
+            return self.cluster.share_group(self.group_id).lag()
         committed = self.committed()
         state = self.cluster.state
         assigned = {
@@ -189,7 +221,7 @@ class GroupHandle:
         committed: Mapping[tuple[str, int], int] | None = None,
         lag_below: int | None = None,
         timeout: object = TIMEOUT,
-    ) -> GroupHandle:
+    ) -> Self:
         """Wait until all that is given holds at once: this state, so many members, that generation or a later one, those offsets
         committed or later ones, a lag in all below that. Returns the handle. Raises WaitTimeout, UsageError for a state that isn't."""
         state = None if state is None else GROUP_STATE.read(state)
@@ -198,12 +230,16 @@ class GroupHandle:
         wanted = [f"{name} {value}" for name, value in parts.items() if value is not None] + wanted
 
         def holds() -> bool:
-            group = self._group()
+            group, consumer = self._group(), self._consumer()
             if state is not None and self.state != state:
                 return False
-            if members is not None and (0 if group is None else len(group.members)) != members:
+            if consumer is not None:
+                there = len(consumer.stored.members)
+            else:
+                there = 0 if group is None else len(group.members)
+            if members is not None and there != members:
                 return False
-            if generation is not None and (0 if group is None else group.generation) < generation:
+            if generation is not None and self.generation < generation:
                 return False
             if committed is not None and not self._has_committed(committed):
                 return False
@@ -214,19 +250,21 @@ class GroupHandle:
 
     async def stable(
         self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
-    ) -> GroupHandle:
+    ) -> Self:
         """Wait until it is Stable, with so many members, in that generation or a later one. Returns the handle."""
         return await self.wait(state=State.STABLE.value, members=members, generation=generation, timeout=timeout)
 
-    async def empty(self, timeout: object = TIMEOUT) -> GroupHandle:
+    async def empty(self, timeout: object = TIMEOUT) -> Self:
         """Wait until it is there and has no members."""
         return await self.wait(state=State.EMPTY.value, timeout=timeout)
 
-    async def state_is(self, state: str, timeout: object = TIMEOUT) -> GroupHandle:
+    async def state_is(self, state: str, timeout: object = TIMEOUT) -> Self:
         """Wait until it is in that state, were it for a moment."""
         state = GROUP_STATE.read(state)
 
         def passes(event: Mapping[str, Any]) -> bool:
+            if event["event"] == "epochs":
+                return bool(event["group"] == self.group_id and event["state"] == state)
             if event["event"] != "group" or event["group"] != self.group_id:
                 return False
             return bool(event["after"] is not None and event["after"]["state"] == state)
@@ -234,12 +272,12 @@ class GroupHandle:
         await self._until(lambda: self.state == state, f"state {state}", timeout, seen=passes)
         return self
 
-    async def generation_is(self, generation: int, timeout: object = TIMEOUT) -> GroupHandle:
+    async def generation_is(self, generation: int, timeout: object = TIMEOUT) -> Self:
         """Wait until it is in exactly that generation."""
         await self._until(lambda: self.generation == generation, f"generation {generation}", timeout)
         return self
 
-    async def generation_at_least(self, generation: int, timeout: object = TIMEOUT) -> GroupHandle:
+    async def generation_at_least(self, generation: int, timeout: object = TIMEOUT) -> Self:
         """Wait until it is in that generation or a later one."""
         return await self.wait(generation=generation, timeout=timeout)
 
@@ -249,7 +287,7 @@ class GroupHandle:
         partition: int | None = None,
         offset: int | None = None,
         timeout: object = TIMEOUT,
-    ) -> GroupHandle:
+    ) -> Self:
         """Wait until that offset or a later one is committed: ``("orders", 0, 100)``, or ``{("orders", 0): 100, ...}``."""
         if isinstance(topic, str):
             if partition is None or offset is None:
@@ -271,11 +309,11 @@ class GroupHandle:
 
         return offsets()
 
-    async def lag_below(self, records: int, timeout: object = TIMEOUT) -> GroupHandle:
+    async def lag_below(self, records: int, timeout: object = TIMEOUT) -> Self:
         """Wait until it has something to read, and less than ``records`` of that is left."""
         return await self.wait(lag_below=records, timeout=timeout)
 
-    async def member_gone(self, member: str, timeout: object = TIMEOUT) -> GroupHandle:
+    async def member_gone(self, member: str, timeout: object = TIMEOUT) -> Self:
         """Wait until no member has that member id, instance id or client id."""
         await self._until(lambda: not self._find(member), f"member {member!r} gone", timeout)
         return self
@@ -375,6 +413,12 @@ class GroupHandle:
     def _group(self) -> ClassicGroup | None:
         shard = self._shard()
         return shard.classic(self.group_id) if isinstance(shard, Shard) else None
+
+    def _consumer(self) -> ConsumerGroup | ShareGroup | None:
+        """The group, if it is one by epochs."""
+        shard = self._shard()
+        group = shard.groups.get(self.group_id) if isinstance(shard, Shard) else None
+        return group if isinstance(group, ConsumerGroup | ShareGroup) else None
 
     def _find(self, member: str) -> list[MemberView]:
         """The member of that member id or instance id, else all of that client id."""

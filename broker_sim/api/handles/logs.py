@@ -11,13 +11,17 @@ The states are those of ``conditions.KINDS``, one method each.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_sim.api.handles.partitions import Value, fill_partition, find_partition, values
 from broker_sim.api.wait import TIMEOUT, until
+from broker_sim.common.text import UsageError
 from broker_sim.journal import about, request_text
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
@@ -25,10 +29,28 @@ if TYPE_CHECKING:
     from broker_sim.journal import Seen
     from broker_sim.metadata.cluster_state import Partition
 
-__all__ = ["LogHandle", "Pending", "StateGuard"]
+__all__ = ["LogHandle", "OpenTransaction", "Pending", "StateGuard"]
 
 _ALL_REPLICAS = -1
 """The ``acks`` of a Produce that waits for the high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One that has written to a partition and has no marker there. ``transactional_id``: whose it is at its coordinator; None where no
+    coordinator knows of it: it hangs until somebody aborts it."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    last_ms: int
+    coordinator_epoch: int
+    transactional_id: str | None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether nobody is going to end it."""
+        return self.transactional_id is None
 
 
 class Pending:
@@ -131,6 +153,31 @@ class LogHandle:
     def high_watermark(self) -> int:
         """Up to here it is committed, and consumers may read."""
         return self.partition.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here read_committed consumers may read: open transactions hold it."""
+        return self.partition.last_stable_offset
+
+    @property
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those that have no marker here, the earliest first: what DescribeProducers and their coordinators tell of them."""
+        producers, name = self.partition.log.producers, (self.topic, self.index)
+        owners = {
+            transaction.stored.producer_id: transaction.transactional_id
+            for _, shard in self.cluster.transactions.loaded()
+            for transaction in shard.transactions.values()
+            if name in transaction.stored.partitions or name in transaction.unmarked
+        }
+        found = []
+        for producer_id, first_offset in producers.open.items():
+            entry, owner = producers.entries[producer_id], owners.get(producer_id)
+            found.append(
+                OpenTransaction(
+                    producer_id, entry.epoch, first_offset, entry.last_timestamp, entry.coordinator_epoch, owner
+                )
+            )
+        return found
 
     @property
     def states(self) -> list[str]:
@@ -241,10 +288,39 @@ class LogHandle:
         owner = self.cluster.runtime.partition_of(group) if group and self.topic == OFFSETS_TOPIC else None
         return owner is not None and owner.name == self.name and about(event, str(group))
 
+    # transactions
+
+    async def abort_transaction(self, producer_id: int, timeout: object = TIMEOUT) -> None:
+        """Write an abort marker for the transaction that this producer has open here, as ``kafka-transactions abort`` does to one that
+        hangs. Raises UsageError where there is none, or where the leader refuses."""
+        from broker_sim.api.handles.in_process import ask
+        from kafka_wire.messages.k27_write_txn_markers import (
+            WritableTxnMarker,
+            WritableTxnMarkerTopic,
+            WriteTxnMarkersRequest,
+        )
+
+        found = next((one for one in self.open_transactions if one.producer_id == producer_id), None)
+        if found is None:
+            there = ", ".join(str(one.producer_id) for one in self.open_transactions) or "none"
+            raise UsageError(f"{self.name} has no open transaction of producer {producer_id}; it has {there}")
+        topics = [WritableTxnMarkerTopic(self.topic, [self.index])]
+        epoch = max(found.coordinator_epoch, 0)  # as the tool sends it for one that has seen no marker yet
+        marker = WritableTxnMarker(producer_id, found.epoch, False, topics, epoch)
+        broker, what = self.cluster.state.brokers.get(self.leader), f"an answer to the marker for {self.name}"
+        if broker is None:
+            raise UsageError(f"{self.name} has no leader")
+        request = WriteTxnMarkersRequest([marker])
+        answer = await ask(self.cluster, broker, ApiKey.WRITE_TXN_MARKERS, 1, request, timeout=timeout, what=what)
+        error = Err(answer.markers[0].topics[0].partitions[0].error_code)
+        if error is not Err.NONE:
+            raise UsageError(f"{self.name} does not take the marker: {error.name}")
+
     # who leads, what is in it
 
-    def move_to(self, broker: int) -> LogHandle:
-        """Make another broker the leader; for an offsets partition that moves its coordinator. Raises UsageError."""
+    def move_to(self, broker: int | None = None) -> LogHandle:
+        """Make another broker the leader, the next one unless it is told; for an offsets partition that moves its coordinator. Raises
+        UsageError."""
         self.cluster.move_leader(self.partition, broker)
         return self
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from broker_sim.coordinator.classic.vote import ORDERS, winner
 from broker_sim.coordinator.group import Group
-from broker_sim.coordinator.outcome import CommitOffsets, Offset, TimerKey
+from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
 from broker_sim.coordinator.policy import Policy
 from broker_sim.coordinator.records import GroupRecord, Record
 from kafka_wire.consumer_protocol import subscribed_topics
@@ -247,17 +247,18 @@ class ClassicGroup(Group):
             return Err.COORDINATOR_NOT_AVAILABLE
         if request.generation < 0 and self.state is State.EMPTY:
             return Err.NONE  # assign mode, or an admin: the member id is not looked at
-        if request.generation >= 0 or request.member_id or request.instance_id is not None:
+        in_transaction = request.producer is not NOBODY
+        if request.names_member:
             error = self.check_member(request.member_id, request.instance_id)
             if error is not Err.NONE:
                 return error
             if request.generation != self.generation:
                 return Err.ILLEGAL_GENERATION
-        else:
+        elif not in_transaction:
             return Err.UNKNOWN_MEMBER_ID  # assign mode on a group that has members
-        return COMMIT_ANSWER[self.state]
+        return Err.NONE if in_transaction else COMMIT_ANSWER[self.state]
 
-    def validate_fetch(self, member_id: str, member_epoch: int) -> Err:
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         """Anybody may, in whatever state it is."""
         return Err.NONE
 
@@ -384,8 +385,9 @@ class ClassicGroup(Group):
     # protocols
 
     def _count_protocols(self, member: Member, step: int) -> None:
+        supporters = self.supporters
         for name, _ in member.protocols:  # each time that it is named: Kafka counts so, too
-            self.supporters[name] = self.supporters.get(name, 0) + step
+            supporters[name] = supporters.get(name, 0) + step
 
     def set_timeouts(self, member: Member, session_ms: int, rebalance_ms: int) -> None:
         """What a member says how long it may be silent, and how long a rebalance may wait for it."""

@@ -17,6 +17,7 @@ from broker_sim.coordinator.classic.rebalance import (
     sync_error,
     try_complete_join,
 )
+from broker_sim.coordinator.group import Group
 from broker_sim.coordinator.outcome import Client
 from broker_sim.coordinator.records import GroupRecord
 from broker_sim.coordinator.state import HeldParked, ShardState, Write
@@ -28,16 +29,23 @@ _KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come b
 _SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup version that can tell a static leader not to assign (KIP-814)
 
 
-def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
-    """JoinGroup behind the common gate and the check of the session timeout."""
+def join(
+    shard: ShardState, token: int, client: Client, request: JoinGroupRequest, replaces: Group | None = None
+) -> None:
+    """JoinGroup behind the common gate and the check of the session timeout. ``replaces``: an empty group of another kind, which a
+    classic one takes the place of."""
     member_id, group_is_new = request.member_id, False
-    group = shard.groups.get(request.group_id)
+    group = shard.groups.get(request.group_id) if replaces is None else None
     if group is None:
         if member_id != NO_MEMBER:
             shard.reply(token, join_error(client.api_version, Err.UNKNOWN_MEMBER_ID, member_id))
             return
-        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
+        group = ClassicGroup(request.group_id, state_ts_ms=shard.now_ms)
         group_is_new = True
+        if replaces is not None:
+            group.take_offsets_of(replaces)
+            shard.store.succeed(replaces, group)
+        shard.groups[request.group_id] = group
     elif not isinstance(group, ClassicGroup):
         shard.reply(token, join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, member_id))
         return
@@ -55,29 +63,28 @@ def join(shard: ShardState, token: int, client: Client, request: JoinGroupReques
         error = _join_new(shard, group, token, client, request)
     else:
         error = _join_known(shard, group, token, client, request)
-    refused = error is not None and error.error_code == Err.GROUP_MAX_SIZE_REACHED
-    if group.state is State.PREPARING_REBALANCE and (not refused or shard.settings.policy.full_group_completes_join):
+    if group.state is State.PREPARING_REBALANCE and (error is None or shard.settings.policy.refused_join_completes):
         try_complete_join(shard, group)
     if error is not None:
         shard.reply(token, error)
     if group_is_new and shard.settings.policy.new_group_is_stored and not shard.out.appends:
         group.visible_from = shard.last_written + 2  # behind its record
-        shard.write(NewGroupWrite(group.group_id, shard.now_ms))
+        shard.write(NewGroupWrite(group.group_id, shard, replaces))
     if error is None and shard.behind_writes and any(m.join_token == token for m in group.members.values()):
         shard.hold(HeldJoin(group.group_id, token))
 
 
 class NewGroupWrite(Write):
-    """The empty record of a group that a JoinGroup has just made. Where it can't be written the group has never been."""
+    """The empty record of a group that a JoinGroup has just made, behind what ends the one that it ``replaces``. Where it can't be
+    written the group has never been."""
 
-    __slots__ = ("group_id",)
+    __slots__ = ("group_id", "replaces")
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
-        super().__init__(
-            None,
-            [GroupRecord(group_id, GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms))],
-        )
-        self.group_id = group_id
+    def __init__(self, group_id: str, shard: ShardState, replaces: Group | None = None) -> None:
+        value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=shard.now_ms)
+        before = [] if replaces is None else replaces.tombstones(shard.settings.policy)
+        super().__init__(None, [*before, GroupRecord(group_id, value)])
+        self.group_id, self.replaces = group_id, replaces
 
     def refuse(self, shard: ShardState, error: Err) -> None:
         """Who waits in it is told why; where it is merely late nobody is."""
@@ -87,6 +94,8 @@ class NewGroupWrite(Write):
         mapped = shard.settings.policy.sync_errors.get(error, error)
         for member in group.members.values():
             answer_join(shard, group, member, join_error(member.join_version, mapped, NO_MEMBER))
+            # the join phase may have ended meanwhile; the leader's SyncGroup fails with this, but finds no group any more
+            answer_sync(shard, member, sync_error(mapped))
 
     def revert(self, shard: ShardState) -> None:
         """The group has never been."""
@@ -98,7 +107,10 @@ class NewGroupWrite(Write):
         for member_id in group.pending_members:
             shard.cancel(("pending", group.group_id, member_id))
         shard.cancel(("rebalance", group.group_id))
+        shard.cancel(("sync", group.group_id))  # or it would fire for the next group of that name
         shard.store.forget(group)
+        if self.replaces is not None:
+            shard.store.undo(self.replaces, group)
 
 
 class HeldJoin(HeldParked):

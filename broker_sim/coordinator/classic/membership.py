@@ -37,11 +37,10 @@ def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat)
     shard.out.replies.append((token, error))
 
 
-def session_expired(shard: ShardState, key: TimerKey) -> None:
+def session_expired(shard: ShardState, group: ClassicGroup, member_id: str) -> None:
     """A member was silent for its session timeout; one with a parked request is alive, unless it is new."""
-    group = shard.classic(str(key[1]))
-    member = None if group is None else group.members.get(str(key[2]))
-    if group is not None and member is not None and (member.is_new or not member.is_parked):
+    member = group.members.get(member_id)
+    if member is not None and (member.is_new or not member.is_parked):
         _remove_and_rebalance(shard, group, member.member_id)
 
 

@@ -9,6 +9,7 @@ which the votes were read, which is that of a map of member ids in Kafka and tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 _INT = 0xFFFF_FFFF
 _BUCKETS = 16  # of a new java.util.HashMap; doubled when three quarters of them are taken
@@ -27,7 +28,7 @@ def java_order(names: Iterable[str]) -> list[str]:
         buckets *= 2
 
     def bucket(name: str) -> int:
-        code = _string_hash(name)
+        code = string_hash(name)
         return (code ^ code >> 16) & (buckets - 1)
 
     return sorted(keys, key=bucket)
@@ -35,7 +36,7 @@ def java_order(names: Iterable[str]) -> list[str]:
 
 def scala_order(names: Iterable[str]) -> list[str]:
     """``names`` as a scala.collection.immutable.HashMap (2.13) with these keys gives them."""
-    return _trie_order([(_improved(_string_hash(name)), name) for name in names])
+    return _trie_order([(_improved(string_hash(name)), name) for name in names])
 
 
 def scala_mutable_order(names: Iterable[str]) -> list[str]:
@@ -46,7 +47,7 @@ def scala_mutable_order(names: Iterable[str]) -> list[str]:
         buckets *= 2
 
     def place(name: str) -> tuple[int, int]:
-        code = _string_hash(name)
+        code = string_hash(name)
         code ^= code >> 16
         return code & (buckets - 1), code ^ 0x8000_0000  # a bucket's in the order of their hashes, which are signed
 
@@ -65,7 +66,8 @@ def _trie_order(keys: list[tuple[int, str]]) -> list[str]:
     return alone + [name for branch in in_order if len(branch) > 1 for name in _trie_order(branch)]
 
 
-def _string_hash(text: str) -> int:
+@lru_cache(maxsize=16384)
+def string_hash(text: str) -> int:
     """``String.hashCode`` of Java, as an unsigned number."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_sim.common.text import duration_text
+from broker_sim.drawing.canvas import escaped
 from broker_sim.pipeline.report.sheet import NAME, Chart, number
 
 __all__ = ["churn"]
@@ -32,6 +33,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     most = max((sum(each.values()) for each in numbers), default=1) or 1
     for position, (row, told) in enumerate(zip(rows, numbers, strict=True)):
         top = position * row_height
+        canvas.parts.append(f'<g data-group="{escaped(row["group"])}">')
         stayed = "" if row["mean_tenure_ms"] is None else f"stayed {duration_text(row['mean_tenure_ms'])} on average"
         if narrow:
             canvas.text(0, top + 12, row["group"], "ink name", room=(width - 6.2 * len(stayed) - 10) * NAME)
@@ -52,6 +54,7 @@ def churn(rows: Sequence[Mapping[str, Any]], width: int) -> str:
                     canvas.text(x + length / 2, y + 11, str(value), "on mid small")
                 canvas.end_group()
                 x += length + 1
+        canvas.end_group()
     y, x = len(rows) * row_height + 18, 0.0
     for name, style, words in KINDS:
         if not any(told[name] for told in numbers):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker_sim.common.text import clock, duration_text
 from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import Finding
 from broker_sim.pipeline.phrases import cause, ended
 from broker_sim.pipeline.report.sheet import merged, number
 from broker_sim.pipeline.report.timeline import Bar, Lane
@@ -41,19 +44,28 @@ def time(facts: Facts) -> tuple[int, int, Spans]:
     return from_ms, to_ms, active if moments else []
 
 
-def lanes(facts: Facts, most: int) -> list[Lane]:
-    """The groups with something to show, those with the most trouble first, at most so many."""
+def lanes(facts: Facts, most: int, flags: Iterable[tuple[str, Finding]] = ()) -> list[Lane]:
+    """The groups with something to show, those with the most trouble first, at most so many; ``flags``: findings with their ids in the
+    page, each to stand in its group's row."""
+    told = [(key, one) for key, one in flags if one.group is not None and one.at_ms is not None]
     names = dict.fromkeys(row["group"] for row in facts.rebalances if _began(row) is not None)
     names |= dict.fromkeys(row["group"] for row in facts.regressions)
     names |= dict.fromkeys(group for row in facts.stuck for group in row["groups"] or ())
+    names |= dict.fromkeys(one.group or "" for _, one in told)
     found = [_lane(facts, group) for group in names]
-    found.sort(key=lambda lane: (not lane.bars, -_trouble(lane), lane.group))
+    by_name = {lane.group: lane for lane in found}
+    for key, one in told:
+        by_name[one.group or ""].flags.append((one.at_ms or 0, key, one.severity, one.text))
+    found.sort(key=lambda lane: (not (lane.bars or lane.flags), -_trouble(lane), lane.group))
     return found[:most]
 
 
 def _trouble(lane: Lane) -> int:
     failed = sum(not bar.stable for bar in lane.bars)
-    return 1000 * bool(lane.stuck) + 50 * min(len(lane.falls), 10) + 20 * min(failed, 20) + min(len(lane.bars), 20)
+    told = sum({"bad": 200, "warn": 100}.get(severity, 0) for _, _, severity, _ in lane.flags)
+    return (
+        told + 1000 * bool(lane.stuck) + 50 * min(len(lane.falls), 10) + 20 * min(failed, 20) + min(len(lane.bars), 20)
+    )
 
 
 def _lane(facts: Facts, group: str) -> Lane:

@@ -30,26 +30,36 @@ def lag(group: str, points: Sequence[Row], time: Time, stuck: Spans, rebalancing
     most = max((int(point["lag"]) for point in known), default=0)
     now = _now(points, known, most)
     _head(chart, group, now)
-    chart.axis(TOP, BOTTOM + RATE, apart=84)
-    _background(chart, stuck, rebalancing, BOTTOM + RATE)
     if known:
         _scale(chart, 0, max(most, 1))
-        height = BOTTOM - TOP
-        places = [(_middle(chart, p), BOTTOM - height * int(p["lag"]) / max(most, 1), p) for p in known]
-        canvas = chart.canvas
-        for piece in _pieces(points):
-            curve = [(_middle(chart, p), BOTTOM - height * int(p["lag"]) / max(most, 1)) for p in piece]
-            line = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
-            canvas.path(f"M{curve[0][0]:.1f} {BOTTOM}L{line}L{curve[-1][0]:.1f} {BOTTOM}Z", "area")
-            canvas.path(f"M{line}", "curve")
-        _deletions(chart, points, BOTTOM)
-        peak = max(places, key=lambda place: int(place[2]["lag"]))
-        if most:
-            words = f"{clock(int(peak[2]['window_start_ms']))}  lag {number(most)}, the most"
-            canvas.circle(peak[0], peak[1], 3.2, "note", words)
-    _rates(chart, points)
+    if any(point["commits"] for point in points):
+        chart.canvas.text(LEFT - 5, BOTTOM + RATE - 2, "commits", "muted tight end")
+    with chart.plot():
+        chart.axis(TOP, BOTTOM + RATE, apart=84)
+        _background(chart, stuck, rebalancing, BOTTOM + RATE)
+        if known:
+            _lag_curve(chart, points, known, most)
+        _rates(chart, points)
     chart.cuts(TOP - 4, BOTTOM + RATE)
     return chart.drawn(BOTTOM + RATE + 6, now)
+
+
+def _lag_curve(chart: Chart, points: Sequence[Row], known: Sequence[Row], most: int) -> None:
+    """The curve, and a point at its highest; the page lowers it by ``data-most`` where the reader wants one scale for all groups."""
+    canvas, height = chart.canvas, BOTTOM - TOP
+    canvas.parts.append(f'<g class="rise" data-most="{most}" data-base="{BOTTOM}">')
+    for piece in _pieces(points):
+        curve = [(_middle(chart, p), BOTTOM - height * int(p["lag"]) / max(most, 1)) for p in piece]
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
+        canvas.path(f"M{curve[0][0]:.1f} {BOTTOM}L{line}L{curve[-1][0]:.1f} {BOTTOM}Z", "area")
+        canvas.path(f"M{line}", "curve")
+    peak = max(known, key=lambda point: int(point["lag"]))
+    if most:
+        x = _middle(chart, peak)
+        with chart.mark(x, f"{clock(int(peak['window_start_ms']))}  lag {number(most)}, the most"):
+            canvas.circle(x, TOP, 3.2, "note")
+    canvas.end_group()
+    _deletions(chart, points, BOTTOM)
 
 
 def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time, stuck: Spans) -> str:
@@ -69,16 +79,16 @@ def committed(key: str, points: Sequence[Row], falls: Sequence[Row], time: Time,
     def y(value: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * (value - low) / (high - low)
 
-    chart.axis(TOP, BOTTOM, apart=84)
-    _background(chart, stuck, (), BOTTOM)
+    ends = [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]]
     _scale(chart, low, high)
-    _stairs(
-        chart, [(int(p["window_start_ms"]) + int(p["window_ms"]), int(p["end"])) for p in points if p["end"]], y, "ends"
-    )
-    _stairs(chart, steps, y, "curve")
-    _deletions(chart, [{**p, "deleted": p["committed"] is None} for p in points], BOTTOM)
-    for fall in falls:
-        _fall(chart, fall, y)
+    with chart.plot():
+        chart.axis(TOP, BOTTOM, apart=84)
+        _background(chart, stuck, (), BOTTOM)
+        _stairs(chart, ends, y, "ends")
+        _stairs(chart, steps, y, "curve")
+        _deletions(chart, [{**p, "deleted": p["committed"] is None} for p in points], BOTTOM)
+        for fall in falls:
+            _fall(chart, fall, y)
     chart.cuts(TOP - 4, BOTTOM)
     return chart.drawn(BOTTOM + 8, told)
 
@@ -99,7 +109,8 @@ def _middle(chart: Chart, point: Row) -> float:
 def _scale(chart: Chart, low: float, high: float) -> None:
     for value, y in ((low, BOTTOM), (high, TOP)):
         chart.canvas.line(LEFT, y, chart.width - chart.right, y, "grid")
-        chart.canvas.text(LEFT - 5, y + 4, short(value), "muted small end", number(value))
+        style = "muted small end top" if value == high else "muted small end"
+        chart.canvas.text(LEFT - 5, y + 4, short(value), style, number(value))
 
 
 def _background(chart: Chart, stuck: Spans, rebalancing: Spans, bottom: float) -> None:
@@ -129,7 +140,6 @@ def _rates(chart: Chart, points: Sequence[Row]) -> None:
             height = max((RATE - 5) * int(point["commits"]) / most, 1.0)
             d.append(f"M{x:.1f} {base}v-{height:.1f}h{width:.1f}v{height:.1f}Z")
     chart.canvas.path("".join(d), "rate", f"commits: at most {number(most)} in one window")
-    chart.canvas.text(LEFT - 5, base - 2, "commits", "muted tight end")
 
 
 def _now(points: Sequence[Row], known: Sequence[Row], most: int) -> str:
@@ -161,9 +171,8 @@ def _deletions(chart: Chart, points: Iterable[Row], bottom: float) -> None:
         gone = int(point["deleted"] or 0)
         if gone > before:
             x = _middle(chart, point)
-            chart.canvas.group(f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired")
-            chart.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
-            chart.canvas.end_group()
+            with chart.mark(x, f"{clock(int(point['window_start_ms']))}  committed offsets deleted or expired"):
+                chart.canvas.path(f"M{x - 3.5:.1f} {bottom - 8:.1f}l7 7m0 -7l-7 7", "fall")
         before = gone
 
 
@@ -207,11 +216,9 @@ def _fall(chart: Chart, fall: Row, y: Any) -> None:
         f"{clock(int(fall['at_ms']))}  from {number(fall['from_offset'])} back to {number(fall['to_offset'])}, "
         f"by {number(fall['by'])}{how}"
     )
-    chart.canvas.group(words)
-    chart.canvas.path(f"M{x:.1f} {high:.1f}V{low:.1f}M{x - 3.5:.1f} {low - 5:.1f}L{x:.1f} {low:.1f}l3.5 -5", "fall")
-    chart.canvas.circle(x, low, 3, "bad")
-    anchor = "bad small end" if x > chart.width - 70 else "bad small"
-    chart.canvas.text(
-        x + (-8 if x > chart.width - 70 else 8), min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor
-    )
-    chart.canvas.end_group()
+    with chart.mark(x, words):
+        chart.canvas.path(f"M{x:.1f} {high:.1f}V{low:.1f}M{x - 3.5:.1f} {low - 5:.1f}L{x:.1f} {low:.1f}l3.5 -5", "fall")
+        chart.canvas.circle(x, low, 3, "bad")
+        anchor = "bad small end" if x > chart.width - 70 else "bad small"
+        beside = x + (-8 if x > chart.width - 70 else 8)
+        chart.canvas.text(beside, min(low + 4, BOTTOM - 2), f"−{short(fall['by'])}", anchor)

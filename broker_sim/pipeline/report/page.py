@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from markupsafe import Markup
 
@@ -17,69 +19,126 @@ from broker_sim.common.text import clock, date, duration_text
 from broker_sim.drawing.colours import FONT, picture_css
 from broker_sim.drawing.pages import page
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.findings import Finding, compaction
 from broker_sim.pipeline.report import lanes
 from broker_sim.pipeline.report.bars import churn
 from broker_sim.pipeline.report.heat import heat
 from broker_sim.pipeline.report.lines import committed, lag
-from broker_sim.pipeline.report.sheet import NARROW, WIDE, number, short
-from broker_sim.pipeline.report.timeline import timeline
+from broker_sim.pipeline.report.sheet import NARROW, WIDE, number, pieces, short
+from broker_sim.pipeline.report.timeline import Lane, axis, legend, row
 
 __all__ = ["html"]
 
-MOST_LANES = 40
+MOST_LANES, FIRST_LANES = 300, 40
+"""Groups with a row of their own; so many are shown before a reader asks for more."""
+FIRST_CURVES = 12
+MOST_NEAR = 5000
+"""With more rebalances than that, those that are too near each other to be told apart are one even for who zooms in."""
 MOST_CHURN = 20
 MOST_SKIPPED = 100
+MOST_STATES = 500
 FIRST_FINDINGS, MOST_FINDINGS = 6, 60
-HALF = 640
+HALF = 560
 """Width of a picture that has a table beside it, in px."""
+LANE = WIDE - 140
+"""Width of a row that has its group's name beside it."""
+
+
+Cell = str | tuple[str, float]
+"""What a table's cell says; a number with its value, by which it is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; ``numbers``: the columns that are numbers."""
+    """A table; ``numbers``: the columns that are numbers; ``groups``: whose each row is, in words that a search looks through."""
 
     head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
     numbers: frozenset[int] = frozenset()
+    groups: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """A picture of one group; ``more``: shown when a reader asks for more."""
+
+    group: str
+    picture: Markup
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Anchor, heading, a line that says what it shows, and what it shows; ``many``: small pictures, side by side where there is room;
-    ``left``: what is not shown."""
+    """Anchor, heading, a line that says what it shows, and what it shows; ``lanes``: a row a group below ``axis``, with the ``legend``
+    behind them; ``many``: small pictures, side by side where there is room; ``left``: what is not shown."""
 
     key: str
     name: str
     lead: str = ""
     pictures: str | Markup = ""
-    many: bool = False
+    lanes: Sequence[OfGroup] = ()
+    axis: str | Markup = ""
+    legend: str | Markup = ""
+    many: Sequence[OfGroup] = ()
+    curves: bool = False
     table: Grid | None = None
     points: Sequence[str] = ()
     left: str = ""
 
+    @property
+    def folded(self) -> int:
+        """How many groups are shown only when a reader asks."""
+        return sum(one.more for one in (*self.lanes, *self.many))
+
 
 def html(facts: Facts, findings: Sequence[Finding]) -> str:
     """The page."""
+    shown = list(findings[:MOST_FINDINGS])
+    sections = [section for section in (draw(facts) for draw in _SECTIONS) if section is not None]
+    flags = [(f"finding-{number_}", one) for number_, one in enumerate(shown)]
+    rebalances = _rebalances(facts, flags)
+    if rebalances is not None:
+        sections.insert(0, rebalances)
     return page(
         "pipeline/report/report.html",
         facts=facts,
         font=Markup(FONT),
         picture_css=Markup(picture_css()),
+        script=_script(),
+        time=[] if facts.from_ms is None else pieces(lanes.time(facts)),
         subtitle=_subtitle(facts),
         tiles=list(_tiles(facts)),
+        groups=sorted({one.group for section in sections for one in (*section.lanes, *section.many)}),
+        severities=[name for name in ("bad", "warn", "note") if any(one.severity == name for one in shown)],
         findings=[
-            {"severity": one.severity, "when": _moment(one.at_ms), "text": one.text, "advice": one.advice}
-            for one in findings[:MOST_FINDINGS]
+            {
+                "key": key,
+                "group": one.group or "",
+                "at": one.at_ms,
+                "severity": one.severity,
+                "when": _moment(one.at_ms),
+                "text": one.text,
+                "advice": one.advice,
+                "certainty": "" if one.certainty == "certain" else one.certainty,
+                "evidence": one.evidence(),
+                "links": _links(one),
+            }
+            for key, one in flags
         ],
         first=FIRST_FINDINGS,
         more_findings=count(min(len(findings), MOST_FINDINGS) - FIRST_FINDINGS, "more finding"),
         findings_left=_left(len(findings) - MOST_FINDINGS, "finding", "they are in findings.txt"),
-        sections=[section for section in (draw(facts) for draw in _SECTIONS) if section is not None],
-        read=" and ".join(part for part in (facts.input, facts.journal) if part),
+        sections=sections,
+        read=" and ".join(part for part in (facts.input, facts.journal, _logs(facts)) if part),
         rows=", ".join(f"{name} {number(rows)}" for name, rows in facts.counts.items()),
     )
+
+
+@cache
+def _script() -> Markup:
+    """What the page does in a reader's hands; a resource, as templates are."""
+    return Markup(files("broker_sim").joinpath("pipeline/report/report.js").read_text("utf-8"))
 
 
 def _subtitle(facts: Facts) -> str:
@@ -89,6 +148,8 @@ def _subtitle(facts: Facts) -> str:
         until = "" if date(facts.to_ms) == day else f"{date(facts.to_ms)} "
         parts.append(f"{day} {clock(facts.from_ms)} to {until}{clock(facts.to_ms)} UTC")
         parts.append(duration_text(facts.to_ms - facts.from_ms))
+    if facts.scope:
+        parts.append(f"only {facts.scope}")
     return " · ".join(parts)
 
 
@@ -100,14 +161,24 @@ def _tiles(facts: Facts) -> Iterator[dict[str, object]]:
         (facts.counts.get("offset_regressions", 0), "offset went back", "offsets went back", True),
         (facts.counts.get("offset_deletions", 0), "offset deleted", "offsets deleted", False),
     ]
-    if facts.journal is not None:  # a log alone proves neither, so that a 0 would be a lie
+    if facts.journal is not None or facts.lines:  # the offsets log alone proves none, so that a 0 would be a lie
+        tiles.append((facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", True))
+    if facts.journal is not None:
         tiles += [
-            (facts.counts.get("stuck_partitions", 0), "stuck period", "stuck periods", True),
             (facts.counts.get("duplicate_windows", 0), "range read twice", "ranges read twice", True),
         ]
     for value, one, many, bad in tiles:
         name = one if value == 1 else many
         yield {"number": number(value), "short": short(value), "name": name, "alarm": bad and value}
+
+
+def _logs(facts: Facts) -> str:
+    return f"{count(len(facts.lines), 'log')} of brokers and clients" if facts.lines else ""
+
+
+def _links(one: Finding) -> str:
+    """All that shows it, a line each: what a pointer is shown over the few that stand there."""
+    return "\n".join([*(f"__consumer_offsets-{log} offset {offset}" for log, offset in one.records), *one.lines])
 
 
 def _moment(at_ms: int | None) -> str:
@@ -129,15 +200,33 @@ def _both(draw: Callable[[int], str], wide: int = WIDE) -> Markup:
 # ------------------------------------------------------------------------------------------------ sections
 
 
-def _rebalances(facts: Facts) -> Section | None:
-    shown = lanes.lanes(facts, MOST_LANES)
-    if not shown or facts.from_ms is None:
+def _rebalances(facts: Facts, flags: Sequence[tuple[str, Finding]]) -> Section | None:
+    if facts.from_ms is None:
         return None
-    left = facts.groups - len(shown)
-    lead = "One row for each group. Point at a bar for its story; the groups with the most trouble come first."
-    picture = _both(lambda width: timeline(shown, lanes.time(facts), width))
-    more = _left(left, "group", "the tables rebalances and offset_regressions have all")
-    return Section("rebalances", "Rebalances", lead, picture, left=more)
+    shown = lanes.lanes(facts, MOST_LANES, flags)
+    if not shown:
+        return None
+    time = lanes.time(facts)
+    lead = (
+        "One row for each group, those with the most trouble first. Point at a bar for its story, drag over a stretch of time to "
+        "see it closer in all pictures, click a name to see that group alone."
+    )
+    near = sum(len(lane.bars) for lane in shown) <= MOST_NEAR
+
+    def drawn(lane: Lane) -> Markup:
+        return _both(lambda width: row(lane, time, width, each=near and width > NARROW), LANE)
+
+    rows = [OfGroup(lane.group, drawn(lane), number_ >= FIRST_LANES) for number_, lane in enumerate(shown)]
+    more = _left(facts.groups - len(shown), "group", "the tables rebalances and offset_regressions have all")
+    return Section(
+        "rebalances",
+        "Rebalances",
+        lead,
+        lanes=rows,
+        axis=_both(lambda width: axis(time, width), LANE),
+        legend=_both(lambda width: legend(shown, width), LANE),
+        left=more,
+    )
 
 
 def _stuck(facts: Facts) -> Section | None:
@@ -146,22 +235,25 @@ def _stuck(facts: Facts) -> Section | None:
     rows = [
         (
             row["log"],
-            f"{date(row['from_ms'])} {clock(row['from_ms'])}",
-            "still stuck" if row["to_ms"] is None else f"{date(row['to_ms'])} {clock(row['to_ms'])}",
-            duration_text(row["stuck_ms"] or 0),
-            "not known" if row["attempts"] is None else number(row["attempts"]),
+            (f"{date(row['from_ms'])} {clock(row['from_ms'])}", row["from_ms"]),
+            ("still stuck", 9e15)
+            if row["to_ms"] is None
+            else (f"{date(row['to_ms'])} {clock(row['to_ms'])}", row["to_ms"]),
+            (duration_text(row["stuck_ms"] or 0), row["stuck_ms"] or 0),
+            ("not known", -1) if row["attempts"] is None else (number(row["attempts"]), row["attempts"]),
             ", ".join(row["errors"] or ()),
             _some(row["groups"] or ()),
         )
         for row in facts.stuck
     ]
+    whose = [" ".join(row["groups"] or ()) for row in facts.stuck]
     head = ("partition", "first failure", "next success", "no success for", "attempts", "errors", "groups hit")
     lead = (
         "Partitions that took nothing although somebody tried, from the first attempt that failed to the next that did "
         "not: what held them up may have begun earlier and ended sooner. A partition that nobody wrote to is not stuck."
     )
     more = _left(facts.left_out.get("stuck_partitions", 0), "period")
-    return Section("stuck", "Stuck periods", lead, table=Grid(head, rows, frozenset({3, 4})), left=more)
+    return Section("stuck", "Stuck periods", lead, table=Grid(head, rows, frozenset({3, 4}), whose), left=more)
 
 
 def _lag(facts: Facts) -> Section | None:
@@ -174,18 +266,23 @@ def _lag(facts: Facts) -> Section | None:
         else "No log end is known: there are no segments of the data topics, and no journal. So only the commits are shown."
     )
     charts = [
-        lag(group, rows, lanes.time(facts), lanes.stuck_spans(facts, group), lanes.rebalancing(facts, group))
-        for group, rows in facts.lag.items()
+        OfGroup(
+            group,
+            Markup(
+                lag(group, rows, lanes.time(facts), lanes.stuck_spans(facts, group), lanes.rebalancing(facts, group))
+            ),
+            number_ >= FIRST_CURVES,
+        )
+        for number_, (group, rows) in enumerate(facts.lag.items())
     ]
     more = _left(facts.left_out.get("lag", 0), "group", "the table lag has all")
-    name = "Lag" if known else "Commits"
-    return Section("lag", name, lead, Markup("".join(charts)), many=True, left=more)
+    return Section("lag", "Lag" if known else "Commits", lead, many=charts, curves=known and len(charts) > 1, left=more)
 
 
 def _committed(facts: Facts) -> Section | None:
     if not facts.committed:
         return None
-    charts = []
+    charts: list[OfGroup] = []
     for (group, topic, partition), rows in facts.committed.items():
         falls = [
             row
@@ -193,10 +290,11 @@ def _committed(facts: Facts) -> Section | None:
             if (row["topic"], row["partition"]) == (topic, partition)
         ]
         key = f"{group} · {topic}-{partition}"
-        charts.append(committed(key, rows, falls, lanes.time(facts), lanes.stuck_spans(facts, group)))
+        picture = committed(key, rows, falls, lanes.time(facts), lanes.stuck_spans(facts, group))
+        charts.append(OfGroup(group, Markup(picture), len(charts) >= FIRST_CURVES))
     lead = "Blue: what was committed; dashed: the log's end, where it is known; red: where the offset went back."
     more = _left(facts.left_out.get("committed", 0), "partition", "those that went back the most are shown")
-    return Section("committed", "Committed offsets", lead, Markup("".join(charts)), many=True, left=more)
+    return Section("committed", "Committed offsets", lead, many=charts, left=more)
 
 
 def _heat(facts: Facts) -> Section | None:
@@ -206,10 +304,10 @@ def _heat(facts: Facts) -> Section | None:
     busiest = sorted(facts.hotspots, key=lambda row: -row["records"])[:8]
     rows = [
         (
-            str(row["log_partition"]),
-            number(row["groups"]),
-            number(row["records"]),
-            f"{row['share']:.1%}",
+            (str(row["log_partition"]), row["log_partition"]),
+            (number(row["groups"]), row["groups"]),
+            (number(row["records"]), row["records"]),
+            (f"{row['share']:.1%}", row["share"]),
             row["busiest_group"] or "",
         )
         for row in busiest
@@ -241,7 +339,7 @@ def _duplicates(facts: Facts) -> Section | None:
             row["group"],
             f"{row['topic']}-{row['partition']}",
             f"{number(row['from_offset'])} to {number(row['to_offset'] - 1)}",
-            number(row["records"]),
+            (number(row["records"]), row["records"]),
             f"{row['from_generation']} → {row['to_generation']}",
             f"{row['from_client'] or row['from_member']} → {row['to_client'] or row['to_member']}",
             row["evidence"],
@@ -254,7 +352,8 @@ def _duplicates(facts: Facts) -> Section | None:
         "sent to both; whether the first application saw it is not known."
     )
     more = _left(facts.left_out.get("duplicate_windows", 0), "window")
-    return Section("duplicates", "Delivered twice", lead, table=Grid(head, rows, frozenset({3})), left=more)
+    table = Grid(head, rows, frozenset({3}), [row["group"] for row in facts.duplicates])
+    return Section("duplicates", "Delivered twice", lead, table=table, left=more)
 
 
 def _skipped(facts: Facts) -> Section | None:
@@ -263,8 +362,8 @@ def _skipped(facts: Facts) -> Section | None:
     rows = [
         (
             row["file"] or "",
-            "" if row["position"] is None else number(row["position"]),
-            "" if row["bytes"] is None else number(row["bytes"]),
+            ("", -1) if row["position"] is None else (number(row["position"]), row["position"]),
+            ("", -1) if row["bytes"] is None else (number(row["bytes"]), row["bytes"]),
             row["reason"] or "",
         )
         for row in facts.skipped[:MOST_SKIPPED]
@@ -283,7 +382,146 @@ def _hidden(facts: Facts) -> Section | None:
     return Section("hidden", "What compaction hides", points=list(compaction(facts)))
 
 
-_SECTIONS = (_rebalances, _stuck, _lag, _committed, _duplicates, _heat, _churn, _skipped, _hidden)
+def _groups(facts: Facts) -> Section | None:
+    if not facts.states:
+        return None
+    shown = list(facts.states.values())[:MOST_STATES]
+    rows = [
+        (
+            row["group"],
+            row["kind"] or "",
+            row["state"] or "",
+            ("", -1) if row["members"] is None else (number(row["members"]), row["members"]),
+            ("", -1) if row["generation"] is None else (number(row["generation"]), row["generation"]),
+            (number(row["commits"]), row["commits"]),
+            (_moment(row["last_commit_ms"]), row["last_commit_ms"] or 0),
+            (str(row["log_partition"]), row["log_partition"] or 0),
+        )
+        for row in shown
+    ]
+    head = (
+        "group",
+        "kind",
+        "at the end",
+        "members",
+        "generation",
+        "committed offsets",
+        "last commit",
+        "offsets partition",
+    )
+    lead = "What each group came to by the end of what was read. A simple group commits without members: by assign(), or a tool."
+    more = _left(len(facts.states) - len(shown) + facts.left_out.get("groups", 0), "group", "the table groups has all")
+    whose = [row["group"] for row in shown]
+    return Section("groups", "Groups", lead, table=Grid(head, rows, frozenset({3, 4, 5, 7}), whose), left=more)
+
+
+def _moves(facts: Facts) -> Section | None:
+    if not facts.moves:
+        return None
+    rows = [
+        (
+            (f"__consumer_offsets-{row['log_partition']}", row["log_partition"]),
+            (_moment(row["at_ms"]), row["at_ms"] or 0),
+            "" if row["from_epoch"] is None else str(row["from_epoch"]),
+            str(row["to_epoch"]),
+            "not known" if row["node"] is None else str(row["node"]),
+            ("", -1) if row["loaded_ms"] is None else (duration_text(row["loaded_ms"]), row["loaded_ms"]),
+            "yes" if row["unclean"] else "",
+        )
+        for row in facts.moves
+    ]
+    head = ("partition", "when", "epoch before", "epoch now", "broker", "load took", "unclean")
+    lead = (
+        "Partitions of __consumer_offsets that went to another leader, and with them the coordinator of their groups."
+    )
+    more = _left(facts.left_out.get("coordinator_moves", 0), "move", "the table coordinator_moves has all")
+    whose = [" ".join(_living(facts, row["log_partition"])) for row in facts.moves]
+    return Section("moves", "Coordinators that moved", lead, table=Grid(head, rows, groups=whose), left=more)
+
+
+def _transactions(facts: Facts) -> Section | None:
+    if not facts.transactions:
+        return None
+    rows = [
+        (
+            row["transactional_id"] or f"producer {row['producer_id']}",
+            (_moment(row["from_ms"]), row["from_ms"]),
+            (duration_text(row["open_ms"] or 0), row["open_ms"] or 0),
+            _end_of(row),
+            ("", -1) if row["held_ms"] is None else (duration_text(row["held_ms"]), row["held_ms"]),
+            _some(list(row["held"] or row["partitions"] or ()), 4),
+            _some(list(row["readers"] or ()), 4),
+        )
+        for row in facts.transactions
+    ]
+    head = ("whose", "begun", "open", "ended", "held readers", "where", "who waited")
+    lead = (
+        "Transactions that were open for long, hang, or were ended in spite of their producers. Readers of what is committed get"
+        " nothing behind an open one."
+    )
+    more = _left(facts.left_out.get("transactions", 0), "transaction", "the table transactions has all")
+    whose = [" ".join(row["groups"] or ()) for row in facts.transactions]
+    return Section("transactions", "Transactions", lead, table=Grid(head, rows, frozenset({2, 4}), whose), left=more)
+
+
+def _deliveries(facts: Facts) -> Section | None:
+    if not facts.deliveries:
+        return None
+    rows = [
+        (
+            row["group"],
+            f"{row['topic'] or row['topic_id']}-{row['partition']}",
+            (_offsets_of(row), row["from_offset"]),
+            (_moment(row["first_ms"]), row["first_ms"]),
+            row["outcome"] or "waits",
+            (duration_text(row["last_ms"] - row["first_ms"]), row["last_ms"] - row["first_ms"]),
+            (number(row["deliveries"] or 0), row["deliveries"] or 0),
+            (number(row["returns"] or 0), row["returns"] or 0),
+        )
+        for row in facts.deliveries
+    ]
+    head = ("share group", "partition", "offsets", "first", "end", "until its end", "deliveries", "came back")
+    lead = (
+        "Records of share groups that came back to be delivered again, or that nobody gets any more (archived: rejected, or"
+        " delivered as often as they may be). What was delivered once and acknowledged is no row."
+    )
+    more = _left(facts.left_out.get("share_deliveries", 0), "row", "the table share_deliveries has all")
+    table = Grid(head, rows, frozenset({5, 6, 7}), [row["group"] for row in facts.deliveries])
+    return Section("deliveries", "Share groups' deliveries", lead, table=table, left=more)
+
+
+def _offsets_of(row: Row) -> str:
+    first, behind = row["from_offset"], row["to_offset"]
+    if row["outcome"] == "reset":
+        return f"from {number(first)} to {number(behind)}"
+    return number(first) if behind == first + 1 else f"{number(first)} to {number(behind - 1)}"
+
+
+def _end_of(row: Row) -> str:
+    if row["hangs"]:
+        return "lost abort" if row["lost_abort"] else "hangs" if row["to_ms"] is None else "hung, was aborted by hand"
+    by = f" by {row['ended_by']}" if row["ended_by"] else ""
+    return f"{row['ends'] or row['end'] or 'open'}{by}"
+
+
+def _living(facts: Facts, log_partition: int) -> list[str]:
+    return [group for group, row in facts.states.items() if row["log_partition"] == log_partition]
+
+
+_SECTIONS = (
+    _stuck,
+    _moves,
+    _transactions,
+    _deliveries,
+    _lag,
+    _committed,
+    _duplicates,
+    _groups,
+    _heat,
+    _churn,
+    _skipped,
+    _hidden,
+)
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -3,18 +3,22 @@
 Rules:
 1. Every chart is a function of rows and a width, so that the page can hold a wide one and one for a phone.
 2. A chart is bounded: points nearer than a pixel are one, and what is left out is said.
+3. What lies over time stands inside of `plot()`, which the page stretches when a reader zooms in (``report.js``); in there what keeps
+   its shape, text and marks, stands inside of `mark(x)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from broker_sim.common.text import date
+from broker_sim.drawing.canvas import escaped
+from broker_sim.drawing.scale import Scale
 from broker_sim.drawing.sheet import Sheet, Span
 
-__all__ = ["NAME", "NARROW", "WIDE", "Chart", "merged", "number", "short"]
+__all__ = ["NAME", "NARROW", "WIDE", "Chart", "merged", "number", "pieces", "short"]
 
-WIDE, NARROW = 1160, 400
+WIDE, NARROW = 900, 400
 """Widths in px: a screen's and a phone's."""
 NAME = 0.87
 """Names are set in bold: so much of the room that plain text of that length would take."""
@@ -49,16 +53,41 @@ class Chart(Sheet):
         super().__init__(width, left=left, right=right, span=span)
         self.name, self.every = name, every
 
-    def axis(self, top: float, bottom: float, *, apart: float = 96, dated: bool = False) -> None:
-        """Times above ``top``, lines down to ``bottom``; ``dated``: with the day."""
-        self.times(top - 5, (top - 14, bottom), apart=apart, room=58)
-        if dated:
-            self.canvas.text(0, top - 5, f"{date(self.scale.from_ms)} UTC", "muted small", room=self.left)
+    def axis(self, top: float, bottom: float, *, apart: float = 96, labels: bool = True) -> None:
+        """A line at each round time from ``top`` to ``bottom``, with ``labels`` what time it is above it; inside of `plot`."""
+        for at, label in self.scale.ticks(apart, 58):
+            x = self.left + at
+            with self.mark(x):
+                self.canvas.line(x, top - 14 * labels, x, bottom, "grid")
+                if labels:
+                    self.canvas.text(x + 4, top - 5, label, "muted small")
+
+    @contextmanager
+    def plot(self) -> Iterator[None]:
+        """What is drawn inside lies over time: the page knows where it begins and ends, and stretches it."""
+        ends = f'data-left="{self.left:g}" data-right="{self.width - self.right:g}"'
+        self.canvas.parts.append(f'<g class="plot" {ends}>')
+        yield
+        self.canvas.end_group()
+
+    @contextmanager
+    def mark(self, x: float, title: str = "") -> Iterator[None]:
+        """What is drawn inside stays as wide as it is around ``x``."""
+        told = f"<title>{escaped(title)}</title>" if title else ""
+        self.canvas.parts.append(f'<g class="mark" data-x="{x:.2f}">{told}')
+        yield
+        self.canvas.end_group()
 
     def drawn(self, height: float, about: str = "") -> str:
         """The SVG element; ``about``: what it shows, for who can't see it."""
         size = "" if self.every else " narrow" if self.width <= NARROW else " wide"
         return self.document(height, f"chart{size}", f"{self.name}. {about}".strip() if about else self.name)
+
+
+def pieces(span: Span) -> list[list[float]]:
+    """How every chart of ``span`` lays out its time: ``[from_ms, to_ms, start, end]``, the last two as shares of its width."""
+    from_ms, to_ms, active = span
+    return [[one.from_ms, one.to_ms, one.start, one.end] for one in Scale(from_ms, to_ms, 1.0, active).segments]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,4 +1,7 @@
-"""The rebalances of all groups on one time axis: generations, their windows, stuck partitions beneath them, offsets that fell."""
+"""The rebalances of the groups on one time axis, a picture a group: generations, their windows, stuck partitions, offsets that fell.
+
+A picture a group, not one for all: the page shows and hides groups, of which a cluster has hundreds.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,41 @@ from typing import Any
 from broker_sim.common.text import clock
 from broker_sim.drawing.colours import HUES
 from broker_sim.explain.phrases import count
-from broker_sim.pipeline.report.sheet import NAME, Chart
+from broker_sim.pipeline.report.sheet import NARROW, Chart
 
-__all__ = ["Lane", "timeline"]
+__all__ = ["Bar", "Lane", "axis", "legend", "row"]
 
 Row = Mapping[str, Any]
 Spans = Sequence[tuple[int, int]]
 
-LEFT = 170
-TOP = 34
-BAR = 20
+EDGE = 4
+"""Px at both ends of a row, so that a mark at the first moment is whole."""
+AXIS, ROW, BAR = 18, 32, 20
+"""Heights: of the times, of a row, of a bar in it."""
 LEAST_PX = 1.6
 MANY, CROWD_PX = 80, 8.0
 """Of more bars than that in a row, those that share so little room are drawn as one."""
 LEGEND = (
-    ("prepare", "preparing: JoinGroups are awaited"),
+    ("prepare", "preparing: members are awaited"),
     ("tick", "a generation was stored: when its rebalance began is not in the log"),
     ("complete", "completing: the assignment is awaited"),
     ("g0", "Stable, a colour for each generation"),
     ("fell", "a committed offset went back"),
     ("hatched", "its offsets partition was stuck"),
+    ("flag", "a finding: click it"),
 )
 
 
 @dataclass(slots=True)
 class Lane:
-    """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words)."""
+    """One group: its rebalances in order, when its partition was stuck, when offsets of it went back (ms, words), and what was found of
+    it (ms, the finding's id in the page, severity, words)."""
 
     group: str
     bars: list[Bar] = field(default_factory=list)
     stuck: list[tuple[int, int, str]] = field(default_factory=list)
     falls: list[tuple[int, str]] = field(default_factory=list)
+    flags: list[tuple[int, str, str, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -57,46 +64,86 @@ class Bar:
     """Whether ``began_ms`` is when its window opened: a log alone shows no more than when it closed."""
 
 
-def timeline(lanes: Sequence[Lane], time: tuple[int, int, Spans], width: int) -> str:
-    """A row for each lane."""
-    narrow = width < 2 * LEFT + 200
-    row = 46 if narrow else 32
-    chart = Chart(width, "Rebalances over time", left=0 if narrow else LEFT, right=4, span=time)
-    bottom = TOP + row * len(lanes)
-    chart.axis(TOP, bottom, apart=70 if narrow else 96, dated=not narrow)
-    for position, lane in enumerate(lanes):
-        top = TOP + row * position
-        if position:
-            chart.canvas.line(0, top, width, top, "grid")
-        if narrow:
-            chart.canvas.text(0, top + 15, lane.group, "ink name", lane.group, room=width - 10)
-        else:
-            chart.canvas.text(0, top + row / 2 + 4, lane.group, "ink name", lane.group, room=(LEFT - 12) * NAME)
-        _lane(chart, lane, top + row - BAR - 5, narrow)
-    chart.cuts(TOP - 4, bottom)
-    height = _legend(chart, bottom + 24, lanes)
-    rebalances = sum(len(lane.bars) for lane in lanes)
-    return chart.drawn(height, f"{count(rebalances, 'rebalance')} of {count(len(lanes), 'group')}.")
+def axis(time: tuple[int, int, Spans], width: int) -> str:
+    """The times that stand above all rows."""
+    chart = Chart(width, "Time", left=EDGE, right=EDGE, span=time)
+    with chart.plot():
+        chart.axis(AXIS, AXIS, apart=_apart(width))
+    return chart.drawn(AXIS)
 
 
-def _lane(chart: Chart, lane: Lane, top: float, narrow: bool) -> None:
+def row(lane: Lane, time: tuple[int, int, Spans], width: int, *, each: bool = True) -> str:
+    """One group's rebalances; ``each``: those that are too near each other to be told apart stand beneath, for who zooms in."""
+    chart = Chart(width, f"Rebalances of {lane.group}", left=EDGE, right=EDGE, span=time)
+    with chart.plot():
+        chart.axis(0, ROW, apart=_apart(width), labels=False)
+        _lane(chart, lane, ROW - BAR - 5, each)
+    chart.cuts(0, ROW)
+    return chart.drawn(ROW, f"{count(len(lane.bars), 'rebalance')}.")
+
+
+def legend(lanes: Sequence[Lane], width: int) -> str:
+    """What the colours of all rows mean."""
+    chart = Chart(width, "Legend")
+    return chart.drawn(_legend(chart, 14, lanes))
+
+
+def _apart(width: int) -> float:
+    return 70 if width <= NARROW else 96
+
+
+def _lane(chart: Chart, lane: Lane, top: float, each: bool) -> None:
     chart.canvas.rect(chart.left, top + BAR / 2 - 1, chart.width - chart.left - chart.right, 2, "track veil", radius=1)
     for from_ms, to_ms, words in lane.stuck:
         chart.band(from_ms, to_ms, top - 4, BAR + 8, "bad faint", words)
     for together in _crowds(chart, lane.bars):
         if len(together) == 1:
             _bar(chart, together[0], top)
-        else:
-            _crowd(chart, together, top)
+            continue
+        _crowd(chart, together, top, each)
+        if not each:
+            continue
+        chart.canvas.parts.append('<g class="each">')  # shown in place of the crowd where a reader zooms in
+        for bar in together:
+            _bar(chart, bar, top)
+        chart.canvas.end_group()
     for from_ms, to_ms, words in lane.stuck:
         x = chart.x(from_ms)
-        chart.canvas.rect(x, top + BAR + 1, max(chart.x(to_ms) - x, 2), 3, "bad", words, radius=1.5)
+        _stretch(chart, x, chart.x(to_ms), top + BAR + 1, 3, "bad", words, least=2)
     last = -10.0
     for at_ms, words in lane.falls:
         x = chart.x(at_ms)
-        if x - last >= 3:
+        if x - last >= 0.2:
             last = x
-            chart.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+            with chart.mark(x):
+                chart.canvas.path(f"M{x - 4.5:.1f} {top - 6:.1f}h9l-4.5 8Z", "bad", words)
+    for at_ms, key, severity, words in lane.flags:
+        x = chart.x(at_ms)
+        with chart.mark(x, f"{words}\n(click: the finding)"):
+            chart.canvas.parts.append(f'<g class="flag" data-finding="{key}">')
+            chart.canvas.rect(x - 3, 0, 14, ROW, "hit")
+            chart.canvas.path(f"M{x:.1f} {ROW}V1h9l-2.5 3.5l2.5 3.5h-9", f"flag {severity}")
+            chart.canvas.end_group()
+
+
+def _stretch(
+    chart: Chart,
+    x: float,
+    end: float,
+    top: float,
+    height: float,
+    style: str,
+    title: str = "",
+    *,
+    least: float = LEAST_PX,
+) -> None:
+    """A rectangle that can be seen however short it is; the page learns how wide it is in truth, for a reader who zooms in."""
+    drawn, true = max(end - x, least), max(end - x, 0.0)
+    if drawn > true:
+        chart.canvas.parts.append(f'<g class="thin" data-w="{true:.3f}" data-least="{least:g}">')
+    chart.canvas.rect(x, top, drawn, height, style, title, radius=3 if drawn > 8 else 0)
+    if drawn > true:
+        chart.canvas.end_group()
 
 
 def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
@@ -114,33 +161,35 @@ def _crowds(chart: Chart, bars: Sequence[Bar]) -> list[list[Bar]]:
     return found
 
 
-def _crowd(chart: Chart, bars: Sequence[Bar], top: float) -> None:
+def _crowd(chart: Chart, bars: Sequence[Bar], top: float, each: bool) -> None:
     x, end = chart.x(bars[0].began_ms), chart.x(bars[-1].until_ms)
     failed = sum(not bar.stable for bar in bars)
     words = f"{len(bars)} rebalances from {clock(bars[0].began_ms)} to {clock(bars[-1].until_ms)}"
     words += f", {failed} of them not Stable at their end" if failed else ""
     style = "prepare" if failed * 2 >= len(bars) else f"g{(bars[-1].generation or 0) % len(HUES)} steady"
-    chart.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, style, words)
+    chart.canvas.rect(x, top, max(end - x, LEAST_PX), BAR, f"{style} crowd" if each else style, words)
 
 
 def _bar(chart: Chart, bar: Bar, top: float) -> None:
     canvas = chart.canvas
     x, closed, ended, end = (chart.x(at) for at in (bar.began_ms, bar.closed_ms, bar.ended_ms, bar.until_ms))
     hue = (bar.generation or 0) % len(HUES)
-    canvas.group(bar.words)
+    canvas.group(bar.words, f'class="bar" data-from="{bar.began_ms}" data-to="{max(bar.until_ms, bar.ended_ms)}"')
     if bar.stable and end > ended:
-        canvas.rect(ended, top, max(end - ended, 1), BAR, f"g{hue} steady", radius=4)
+        _stretch(chart, ended, end, top, BAR, f"g{hue} steady", least=1)
     if closed > x:
-        canvas.rect(x, top, max(closed - x, LEAST_PX), BAR, "prepare", radius=3)
+        _stretch(chart, x, closed, top, BAR, "prepare")
     if ended > closed:
-        canvas.rect(closed, top, max(ended - closed, LEAST_PX), BAR, "complete", radius=3)
+        _stretch(chart, closed, ended, top, BAR, "complete")
     if x == ended:
-        canvas.rect(x, top, LEAST_PX, BAR, "prepare" if bar.known else "tick")
+        _stretch(chart, x, x, top, BAR, "prepare" if bar.known else "tick")
     if bar.generation is not None:
         label = str(bar.generation)
         for start, stop in ((ended, end if bar.stable else ended), (closed, ended), (x, closed)):
             if stop - start >= 8 + 7 * len(label):
-                canvas.text(min((start + stop) / 2, start + 6 + 4 * len(label)), top + 14.5, label, "on mid")
+                middle = min((start + stop) / 2, start + 6 + 4 * len(label))
+                with chart.mark(start):
+                    canvas.text(middle, top + 14.5, label, "on mid")
                 break
     canvas.end_group()
 
@@ -154,6 +203,7 @@ def _legend(chart: Chart, y: float, lanes: Sequence[Lane]) -> float:
     shown |= {"tick"} if any(not bar.known for bar in bars) else set()
     shown |= {"fell"} if any(lane.falls for lane in lanes) else set()
     shown |= {"hatched"} if any(lane.stuck for lane in lanes) else set()
+    shown |= {"flag"} if any(lane.flags for lane in lanes) else set()
     for kind, words in LEGEND:
         if kind not in shown:
             continue
@@ -161,6 +211,8 @@ def _legend(chart: Chart, y: float, lanes: Sequence[Lane]) -> float:
             x, y = 0.0, y + 19
         if kind == "fell":
             canvas.path(f"M{x + 3:.1f} {y - 8:.1f}h9l-4.5 8Z", "bad")
+        elif kind == "flag":
+            canvas.path(f"M{x + 3:.1f} {y + 3:.1f}v-12h9l-2.5 3.5l2.5 3.5h-9", "flag warn")
         elif kind == "hatched":
             canvas.rect(x, y - 9, 15, 11, "bad faint", radius=2)
             canvas.rect(x, y + 1, 15, 2.5, "bad")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import Table
 
 if TYPE_CHECKING:
@@ -15,15 +16,11 @@ __all__ = ["ids", "moments", "none_of", "or_none", "place", "word"]
 
 def moments(name: str, ms: Column) -> list[Column]:
     """The two columns of `schemas.moment`, of ms since 1970."""
-    from pyspark.sql import functions as F
-
     return [F.timestamp_millis(ms).alias(name), ms.alias(f"{name}_ms")]
 
 
 def place() -> Column:
     """Where an event stands in its run, as one number: aggregates of numbers need no sorting, those of structs do."""
-    from pyspark.sql import functions as F
-
     return F.col("journal").cast("bigint") * _EVENTS_OF_A_JOURNAL + F.col("seq")
 
 
@@ -32,27 +29,23 @@ _EVENTS_OF_A_JOURNAL = 1 << 40
 
 def word(words: Mapping[str, str], key: Column) -> Column:
     """What ``key`` is called in ``words``, null where it isn't there."""
-    from pyspark.sql import functions as F
-
-    return F.create_map(*(F.lit(one) for pair in words.items() for one in pair))[key]
+    first, *others = words.items()
+    found = F.when(key == first[0], first[1])
+    for one, called in others:
+        found = found.when(key == one, called)
+    return found
 
 
 def none_of(table: Table, name: str) -> Column:
     """The empty array of the type of a table's column."""
-    from pyspark.sql import functions as F
-
-    return F.array().cast(table.only([name]).spark()[0].dataType)
+    return F.array().cast(str(table[name].type))
 
 
 def or_none(table: Table, name: str) -> Column:
     """A table's column that is an array, empty where it is null."""
-    from pyspark.sql import functions as F
-
     return F.coalesce(F.col(name), none_of(table, name))
 
 
 def ids(members: str, name: str) -> Column:
     """The field ``name`` of each element of an array."""
-    from pyspark.sql import functions as F
-
     return F.transform(F.col(members), lambda one: one[name])

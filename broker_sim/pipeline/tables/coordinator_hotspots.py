@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.schemas import DOUBLE, INT, LONG, RUN_ID, STRING, Column, Table
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ COORDINATOR_HOTSPOTS = Table(
 
 def java_hash(text: SparkColumn) -> SparkColumn:
     """|String.hashCode| of Java as Utils.abs gives it, as a bigint: over UTF-16 code units, 0 for the number without a counterpart."""
-    from pyspark.sql import functions as f
-
     units = f.hex(f.encode(text, "UTF-16BE"))
     total = f.aggregate(
         f.when(f.length(text) > 0, f.sequence(f.lit(1), f.length(units), f.lit(4))).otherwise(
@@ -74,10 +74,9 @@ LOG_SIZES = Table(
 )
 
 
+@on_its_engine
 def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame | None = None) -> DataFrame:
     """COORDINATOR_HOTSPOTS of an offset_log, or of a `journal_log`; ``sizes``: LOG_SIZES."""
-    from pyspark.sql import functions as f
-
     held = log.groupBy("run_id", "log_partition", "group").agg(f.count("*").alias("records"))
     told = held.join(f.broadcast(_runs(held)), "run_id")
     here = f.when(f.col("group").isNotNull(), java_hash(f.col("group")) % f.coalesce("partitions", f.lit(USUAL)))
@@ -103,8 +102,6 @@ def coordinator_hotspots(log: DataFrame, source: str = "log", sizes: DataFrame |
 
 def _runs(held: DataFrame) -> DataFrame:
     """(run_id, total, partitions): a run's records, and the N that explains every group of it; null where none does."""
-    from pyspark.sql import functions as f
-
     place = f.when(
         f.col("group").isNotNull(),
         f.struct(java_hash(f.col("group")).alias("hash"), f.col("log_partition").alias("at")),

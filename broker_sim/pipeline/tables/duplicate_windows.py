@@ -27,6 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_sim.explain.rebalances import STABLE
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.columns import moments, place
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
@@ -89,11 +91,9 @@ _NEEDED = (
 _ENDS = ("delivered", "reached", "sent")
 
 
+@on_its_engine
 def duplicate_windows(events: DataFrame) -> DataFrame:
     """`DUPLICATE_WINDOWS` of a journal's events."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     earlier = Window.partitionBy(*_WHERE).orderBy("at").rowsBetween(Window.unboundedPreceding, -1)
 
     def farthest(end: str) -> SparkColumn:
@@ -147,11 +147,10 @@ def duplicate_windows(events: DataFrame) -> DataFrame:
 # ------------------------------------------------------------------------------------------------ tenures
 
 
+@on_its_engine
 def tenures(events: DataFrame) -> DataFrame:
     """run_id, group, topic, partition, generation, member, client_id, client_host, at (its `place`), ts_ms; ``began``, and the offsets
     behind what was ``delivered``, ``reached``, ``sent``: null where nothing is known."""
-    from pyspark.sql import functions as F
-
     events = EVENTS.only(_NEEDED).conform(events)
     owned = _owned(events)
     told = by_partition(_fetches(events).unionByName(_answers(events)), events)
@@ -181,9 +180,6 @@ def tenures(events: DataFrame) -> DataFrame:
 def _owned(events: DataFrame) -> DataFrame:
     """Who had which partition from when on, and until the client's next time (``until``). ``sole``: no other group has members of that
     client id and host with the partition; ``sole_client``: nor of that client id."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     stable = events.where(
         (F.col("type") == "group") & (F.col("state_to") == STABLE) & F.col("members_after").isNotNull()
     )
@@ -219,17 +215,13 @@ _COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 
 def _committed(events: DataFrame) -> DataFrame:
     """How far each tenure tried to commit."""
-    from pyspark.sql import functions as F
-
     asked = events.where((F.col("type") == "request") & F.col("api").isin(*_COMMITS) & (F.col("generation") >= 0))
-    rows = by_partition(asked.select(*_TELLING), events).where("offset >= 0")
+    rows = by_partition(asked.select(*_TELLING), events).where(F.col("offset") >= 0)
     return rows.groupBy(*_TENURE).agg(F.max("offset").alias("committed_to"))
 
 
 def _fetches(events: DataFrame) -> DataFrame:
     """From where somebody reads."""
-    from pyspark.sql import functions as F
-
     return events.where((F.col("type") == "request") & (F.col("api") == "Fetch")).select(*_TELLING)
 
 
@@ -250,8 +242,6 @@ _TELLING = (
 
 def _answers(events: DataFrame) -> DataFrame:
     """What clients were sent, and where they were told to begin; with the client that asked."""
-    from pyspark.sql import functions as F
-
     some = F.filter("partitions", lambda one: (one["records"] > 0) | (F.col("api") == "OffsetFetch"))
     told = events.where((F.col("type") == "response") & F.col("api").isin("Fetch", "OffsetFetch"))
     told = told.where(F.col("action").isNull()).withColumn("partitions", some).where(F.size("partitions") > 0)
@@ -264,8 +254,6 @@ def _answers(events: DataFrame) -> DataFrame:
 def _signs(told: DataFrame) -> DataFrame:
     """run_id, topic, partition, client_id, client_host, group (null: any), seen (the place in the journal), sign, offset, records,
     high_watermark."""
-    from pyspark.sql import functions as F
-
     fetch = F.col("api") == "Fetch"
     sign = (
         F.when(fetch & (F.col("type") == "request") & (F.col("offset") >= 0), "asked")
@@ -284,8 +272,6 @@ _CLIENT = ("run_id", "client_id", "topic", "partition")
 
 def _reads(events: DataFrame) -> DataFrame:
     """What scenarios' clients said that they read."""
-    from pyspark.sql import functions as F
-
     said = events.where((F.col("type") == "client") & (F.col("says") == "read") & F.col("offset").isNotNull())
     none = F.lit(None)
     return said.select(
@@ -302,16 +288,12 @@ def _reads(events: DataFrame) -> DataFrame:
 
 def _telling(events: DataFrame) -> DataFrame:
     """The clients that say what they read."""
-    from pyspark.sql import functions as F
-
     said = events.where((F.col("type") == "client") & (F.col("says") == "read"))
     return said.select("run_id", "client_id").distinct().withColumn("tells", F.lit(True))
 
 
 def _known(signs: DataFrame, owned: DataFrame) -> DataFrame:
     """Of each tenure the signs that fall into it."""
-    from pyspark.sql import functions as F
-
     tenure = owned.select(
         *_CLIENT,
         "group",

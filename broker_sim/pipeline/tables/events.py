@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import functions as F
+from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, SKIPPED, STRING, Column, ListOf, StructOf, Table, moment
 
 if TYPE_CHECKING:
@@ -193,10 +195,9 @@ def in_order(*more: str) -> list[str]:
     return [*more, "journal", "seq"]
 
 
+@on_its_engine
 def skipped(events: DataFrame) -> DataFrame:
     """The lines that could not be read, as `SKIPPED`: file, byte, reason."""
-    from pyspark.sql import functions as F
-
     return SKIPPED.conform(
         events.where(F.col("type") == "skipped").select(
             "run_id", "file", "position", "bytes", F.col("text").alias("reason")
@@ -204,12 +205,11 @@ def skipped(events: DataFrame) -> DataFrame:
     )
 
 
+@on_its_engine
 def calls(events: DataFrame, *apis: str) -> DataFrame:
     """One row for each request (of ``apis``, or all) with its answer: the request's columns, and ``answered_seq``, ``answered_ms``,
     ``error``, ``error_code``, ``took_ms``, ``action``, ``answer`` (the answer's partitions), ``answer_member``, ``answer_generation``;
     all null where it was not answered."""
-    from pyspark.sql import functions as F
-
     wanted = F.col("api").isin(list(apis)) if apis else F.lit(True)
     of_answer = ["error", "error_code", "took_ms", "action"]
     requests = events.where((F.col("type") == "request") & wanted).drop(*of_answer)
@@ -226,12 +226,11 @@ def calls(events: DataFrame, *apis: str) -> DataFrame:
     return requests.join(answers, [*PER_JOURNAL, "request"], "left")
 
 
+@on_its_engine
 def by_partition(events: DataFrame, names: DataFrame | None = None) -> DataFrame:
     """One row for each partition that an event speaks of: the event's columns without ``partitions``, with topic, topic_id, partition,
     offset, leader_epoch, high_watermark, records and partition_error_code of it. ``names`` (default: ``events``): where topic names are
     looked up of events that have ids alone."""
-    from pyspark.sql import functions as F
-
     parts = events.where(F.col("partitions").isNotNull()).withColumn("p", F.explode("partitions"))
     own = [name for name in events.columns if name not in _OF_PARTITION]
     rows = parts.select(
@@ -259,7 +258,5 @@ _OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark",
 
 def _topic_names(events: DataFrame) -> DataFrame:
     """run_id, topic_id, named."""
-    from pyspark.sql import functions as F
-
     told = events.where(F.col("named_topics").isNotNull()).select("run_id", F.explode("named_topics").alias("t"))
     return told.groupBy("run_id", F.col("t.topic_id").alias("topic_id")).agg(F.max("t.topic").alias("named"))

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
@@ -35,6 +37,12 @@ LAG = Table(
         Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
         Column("lag", LONG, "end - committed, not less than 0; null where one of them is", "both"),
         Column("commits", LONG, "commits in the window", "offset_log"),
+        Column(
+            "log_offset",
+            LONG,
+            "where in the group's offsets partition the last of them took effect; null without one",
+            "offset_log",
+        ),
     ),
     "One row for each group, partition and window in which a commit was made or the log grew.",
 )
@@ -65,11 +73,9 @@ def window_ms_for(span_ms: int, most: int = 240) -> int:
     return next((one for one in WINDOWS_MS if one * most >= span_ms), max(span_ms // most, WINDOWS_MS[-1]))
 
 
+@on_its_engine
 def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFrame:
     """LAG of an offset_log and of LOG_ENDS (which may be empty), by windows of ``window_ms``."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     taken = commits(log).where(f.col("at_ms").isNotNull()).withColumn("window", _window("at_ms", window_ms))
     kept = _kept(taken)
     # all that happens to a key, in one frame; RANGE takes what happens in the same window together
@@ -78,7 +84,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     filled = (
         moves.select(
             *_KEY,
-            *("window", "commits"),
+            *("window", "commits", "place"),
             f.last("kept", ignorenulls=True).over(so_far).alias("kept"),
             f.last("stood", ignorenulls=True).over(so_far).alias("stood"),
         )
@@ -87,6 +93,7 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
             f.sum(f.coalesce("commits", f.lit(0))).alias("commits"),
             f.first("kept").alias("kept"),
             f.first("stood").alias("stood"),
+            f.max("place").alias("log_offset"),
         )
     )
     told = filled.select(
@@ -103,13 +110,11 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
     return LAG.conform(told.withColumn("lag", f.when(both, f.col("clamped"))))
 
 
+@on_its_engine
 def group_lag(table: DataFrame) -> DataFrame:
     """A LAG table by group: run_id, group, window_start_ms, window_ms, lag (of all partitions that have one then; null where none has),
     deleted (partitions whose committed offset is deleted then: how far behind the group is there, nobody can say), commits.
     A partition without a row in a window stands as it stood."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     of_key = Window.partitionBy(*_KEY).orderBy("window_start_ms")
     of_group = (
         Window.partitionBy("run_id", "group").orderBy("window_start_ms").rowsBetween(Window.unboundedPreceding, 0)
@@ -136,10 +141,9 @@ def group_lag(table: DataFrame) -> DataFrame:
     )
 
 
+@on_its_engine
 def journal_ends(events: DataFrame) -> DataFrame:
     """LOG_ENDS that a journal tells: high watermarks in Fetch's answers, and what Produce wrote where."""
-    from pyspark.sql import functions as f
-
     from broker_sim.pipeline.tables.events import by_partition
 
     answers = events.where(
@@ -168,8 +172,6 @@ def journal_ends(events: DataFrame) -> DataFrame:
 
 def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
     """By key and window, from the key's first commit on: where the log ended. What was known before counts for the first window."""
-    from pyspark.sql import functions as f
-
     firsts = taken.groupBy(*_KEY).agg(f.min("window").alias("first"))
     known = ends.join(firsts, ["run_id", "topic", "partition"])
     window = f.greatest("window", "first").alias("window")
@@ -182,18 +184,15 @@ def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
 
 def _kept(taken: DataFrame) -> DataFrame:
     """By key and window: the last commit or deletion in the log's order, and how many commits there were."""
-    from pyspark.sql import functions as f
-
     return taken.groupBy(*_KEY, "window").agg(
         f.struct(f.max_by("committed_offset", "effect_offset").alias("committed")).alias("kept"),
         f.count(f.when(~f.col("deleted"), 1)).alias("commits"),
+        f.max("effect_offset").alias("place"),
     )
 
 
 def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
     """By topic, partition and window: where the log ended, and whether segments say so."""
-    from pyspark.sql import functions as f
-
     window = _window("at_ms", window_ms).alias("window")
     last = f.max(f.struct("at_ms", "end", (f.col("source") == "log").alias("logged"))).alias("last")
     ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last)
@@ -203,6 +202,4 @@ def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
 
 
 def _window(moment_ms: str, window_ms: int) -> SparkColumn:
-    from pyspark.sql import functions as f
-
     return f.col(moment_ms) - f.pmod(f.col(moment_ms), f.lit(window_ms))

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import (
     BOOLEAN,
     DOUBLE,
@@ -96,9 +98,9 @@ _WHY = {
 }
 
 
+@on_its_engine
 def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """`MEMBER_CHURN`; of groups that the journal tells of nothing is taken from the log."""
-    from pyspark.sql import functions as F
 
     def number(condition: SparkColumn) -> SparkColumn:
         return F.sum(F.when(condition, 1).otherwise(0))
@@ -127,6 +129,7 @@ def member_churn(events: DataFrame, offset_log: DataFrame | None = None) -> Data
     )
 
 
+@on_its_engine
 def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """`MEMBERSHIPS`; of groups that the journal tells of nothing is taken from the log."""
     told = _of_journal(EVENTS.only(_NEEDED).conform(events))
@@ -137,8 +140,6 @@ def memberships(events: DataFrame, offset_log: DataFrame | None = None) -> DataF
 
 
 def _of_journal(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     steps = events.where((F.col("type") == "group") & F.col("group").isNotNull()).select(
         "run_id",
         "group",
@@ -153,9 +154,6 @@ def _of_journal(events: DataFrame) -> DataFrame:
 
 
 def _of_log(log: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     of_group = Window.partitionBy("run_id", "group").orderBy("log_offset")
     steps = (
         log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
@@ -178,7 +176,6 @@ def _of_log(log: DataFrame) -> DataFrame:
 
 def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> DataFrame:
     """From steps with ``old`` and ``new`` members, ``at`` (their order), ``ts_ms``, ``cause``, ``moved`` (nobody came or went)."""
-    from pyspark.sql import functions as F
 
     def instances(members: str, others: str) -> SparkColumn:
         return F.transform(F.filter(F.col(members), _not_in(name, others)), lambda one: one[instance])
@@ -230,12 +227,8 @@ def _memberships(steps: DataFrame, name: str, instance: str, source: str) -> Dat
 
 def _not_in(name: str, others: str) -> Callable[[SparkColumn], SparkColumn]:
     """Whether a member's id is none of those of ``others``."""
-    from pyspark.sql import functions as F
-
     return lambda one: ~F.exists(F.col(others), lambda other: other[name] == one[name])
 
 
 def _words(cause: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     return F.when(cause == "gone", "gone").otherwise(F.coalesce(word(_WHY, cause), F.lit("other")))

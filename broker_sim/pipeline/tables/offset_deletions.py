@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
@@ -54,11 +56,9 @@ OFFSET_DELETIONS = Table(
 _KEY = ("run_id", "group", "topic", "partition")
 
 
+@on_its_engine
 def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_DELETIONS of an offset_log, or of a `journal_log`."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
     said = f.struct("deleted", "committed_offset", "at_ms")
     seen = commits(log).select(
@@ -86,9 +86,6 @@ def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
 
 def _with_ends(gone: DataFrame, log: DataFrame) -> DataFrame:
     """With ``group_ended``: the next record of the group that is no tombstone of an offset is the group's own tombstone."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     where = ["run_id", "log_partition", "group"]
     others = log.where(f.col("kind").isin("group", "group_tombstone", "commit")).select(
         *where, f.col("log_offset").alias("place"), f.col("kind").alias("next_kind")

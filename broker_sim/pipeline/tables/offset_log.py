@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_sim.explain.rebalances import DEAD, EMPTY, STABLE
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, Table, moment
 
 if TYPE_CHECKING:
@@ -43,27 +45,31 @@ COMMITS = Table(
         Column("partition", INT, "partition", "offset_log"),
         Column("committed_offset", LONG, "null where the offset was deleted", "offset_log"),
         Column("deleted", BOOLEAN, "whether it is a tombstone", "offset_log"),
+        Column(
+            "committed_leader_epoch",
+            INT,
+            "leader epoch of the topic's partition that the client knew; -1 for none",
+            "offset_log",
+        ),
     ),
     "The commits and deletions of offsets that took effect; of a transaction the last one of each partition.",
 )
 
 
+@on_its_engine
 def offset_log(raw: DataFrame, run_id: str | None = None, *, distinct: bool = False) -> DataFrame:
     """Each record once, with the columns of OFFSET_LOG. ``run_id``: in place of the one that the source gave. ``distinct``: ``raw`` is
     one read of one log directory, which has each record once already (the source sees to that): nothing has to be compared."""
-    from pyspark.sql import functions as f
-
     frame = OFFSET_LOG.conform(raw)
     if run_id is not None:
         frame = frame.withColumn("run_id", f.lit(run_id))
     return frame if distinct else frame.dropDuplicates(["run_id", "log_partition", "log_offset"])
 
 
+@on_its_engine
 def journal_log(events: DataFrame) -> DataFrame:
     """Rows of OFFSET_LOG from a journal's EVENTS: the offsets that were published, and groups as often as they became Stable, Empty or
     nothing, which is when their records are written. ``log_offset`` is the event's number (journal, then seq)."""
-    from pyspark.sql import functions as f
-
     place = (f.col("journal").cast("bigint") * (1 << 40) + f.col("seq")).alias("log_offset")
     shared: list[str | SparkColumn] = [
         "run_id",
@@ -85,7 +91,7 @@ def journal_log(events: DataFrame) -> DataFrame:
         f.col("generation")
     )
     stored = f.coalesce(f.col("state_to").isin(STABLE, EMPTY, DEAD), f.lit(True))
-    nobody = f.lit(None).cast(OFFSET_LOG.spark()["members"].dataType.elementType)
+    nobody = f.lit(None).cast(OFFSET_LOG.element("members"))
     groups = told.where((f.col("type") == "group") & moved & stored).select(
         *shared,
         f.when(f.coalesce("state_to", f.lit(DEAD)) == DEAD, "group_tombstone").otherwise("group").alias("kind"),
@@ -101,11 +107,9 @@ def journal_log(events: DataFrame) -> DataFrame:
     )
 
 
+@on_its_engine
 def commits(log: DataFrame) -> DataFrame:
     """COMMITS of an offset_log."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     kinds = ("commit", "commit_tombstone")
     at = f.coalesce("record_ts_ms", "commit_ts_ms")
     plain = log.where(f.col("kind").isin(*kinds) & ~f.coalesce("is_txn", f.lit(False)))

@@ -5,12 +5,18 @@ Rules:
 2. The generation of a commit is that of the group's last record before it in the same log partition. The log keeps no better:
    commits carry none.
 3. ``how`` says only what the log shows. Where its group record is gone, cleaned or never there, it is null.
+4. A commit carries the leader epoch of the record that it follows (KIP-320). Where the offset fell and that epoch rose, the topic's log
+   itself was cut: another leader was elected that did not have the records, and consumers went back to where the logs part.
+5. ``next_offset`` tells whether it lasted: an old batch that is committed late, or a commit that overtakes another, is made good by the
+   next one, and nobody reads anything again unless the group rebalances in between.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
 from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
 from broker_sim.pipeline.tables.offset_log import commits
 
@@ -52,10 +58,14 @@ OFFSET_REGRESSIONS = Table(
         Column(
             "how",
             STRING,
-            "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `rebalance` (a generation began in"
-            " between), `rewind` (same generation: the consumer itself went back); null if not known",
+            "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `truncated` (the topic's log"
+            " was cut),"
+            " `rebalance` (a generation began in between), `rewind` (same generation: the consumer itself went back); null if not"
+            " known",
             "offset_log",
         ),
+        Column("next_offset", LONG, "offset that was committed next; null if none was", "offset_log"),
+        Column("next_ms", LONG, "when that was, ms since 1970", "offset_log"),
     ),
     "One row for each commit of an offset that is less than the one before it.",
 )
@@ -63,16 +73,16 @@ OFFSET_REGRESSIONS = Table(
 _KEY = ("run_id", "group", "topic", "partition")
 
 
+@on_its_engine
 def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     """OFFSET_REGRESSIONS of an offset_log, or of a `journal_log`."""
-    from pyspark.sql import functions as f
-
     back = _backwards(commits(log))
     told = _with_generations(back, log)
     gone_back = f.col("members") == 0
     how = (
         f.when(f.col("was_deleted"), "deleted")
         .when(gone_back, "reset")
+        .when((f.col("from_epoch") >= 0) & (f.col("to_epoch") > f.col("from_epoch")), "truncated")
         .when(f.col("from_generation") != f.col("to_generation"), "rebalance")
         .when(f.col("from_generation") == f.col("to_generation"), "rewind")
     )
@@ -89,16 +99,14 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
 
 def _backwards(taken: DataFrame) -> DataFrame:
     """Commits that are less than the last one before them; with it."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     order = Window.partitionBy(*_KEY).orderBy("effect_offset", "log_offset")
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
-    last = f.when(~f.col("deleted"), f.struct("committed_offset", "log_offset", "at_ms"))
+    last = f.when(~f.col("deleted"), f.struct("committed_offset", "log_offset", "at_ms", "committed_leader_epoch"))
     seen = taken.select(
         "*",
         f.last(last, ignorenulls=True).over(earlier).alias("last"),
         f.coalesce(f.lag("deleted").over(order), f.lit(False)).alias("was_deleted"),
+        f.lead(f.struct("committed_offset", "at_ms")).over(order).alias("next"),
     )
     return seen.where(f.col("committed_offset") < f.col("last.committed_offset")).select(
         *_KEY,
@@ -111,14 +119,15 @@ def _backwards(taken: DataFrame) -> DataFrame:
         f.col("last.committed_offset").alias("from_offset"),
         f.col("last.log_offset").alias("before_log_offset"),
         f.col("last.at_ms").alias("before_ms"),
+        f.col("last.committed_leader_epoch").alias("from_epoch"),
+        f.col("committed_leader_epoch").alias("to_epoch"),
+        f.col("next.committed_offset").alias("next_offset"),
+        f.col("next.at_ms").alias("next_ms"),
     )
 
 
 def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
     """The group's generation at both commits: of its last record before them. Both sides are few: changes of groups, and falls."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     gone = f.col("kind") == "group_tombstone"
     state = f.struct(
         f.when(~gone, f.col("generation")).alias("generation"),

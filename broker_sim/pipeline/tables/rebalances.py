@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as F
+from broker_sim.pipeline.modern_groups import RECORDS as MODERN
 from broker_sim.pipeline.rebalance_rows import rebalances_of
 from broker_sim.pipeline.schemas import (
     BOOLEAN,
@@ -71,7 +74,8 @@ REBALANCES = Table(
         Column(
             "cause",
             STRING,
-            "`join`, `leave`, `session timeout`, `metadata change`, `sync failed` (a member didn't send SyncGroup in time, or the log"
+            "`join`, `leave`, `poll timeout` (its application did not poll for max.poll.interval.ms, and the client left), `session"
+            " timeout`, `metadata change`, `sync failed` (a member didn't send SyncGroup in time, or the log"
             " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
             " and `rejoin` (the same members again)",
             _BOTH,
@@ -102,7 +106,32 @@ REBALANCES = Table(
         Column(
             "missing_before", INT, "generations before it of which the log has no record; null from a journal", "log"
         ),
-        Column("source", STRING, "`journal` or `log`; never null", ""),
+        Column(
+            "source", STRING, "`journal`, `log`, or `broker log` where a broker's lines tell it alone; never null", ""
+        ),
+        Column(
+            "cause_certainty",
+            STRING,
+            "`certain` (journal, broker's line, or what the records leave no doubt of), `likely` (from what was committed); null"
+            " where no"
+            " cause is known",
+            _BOTH,
+        ),
+        Column(
+            "started_after_ms", LONG, "from the log: when the group's record before was written, the earliest", "log"
+        ),
+        Column(
+            "waited_ms",
+            LONG,
+            "from the log: how long members that had committed regularly had been silent when the window closed; null where that"
+            " shows no"
+            " waiting",
+            "log",
+        ),
+        Column("waited_for", ListOf(STRING), "client ids of who committed last before it closed", "log"),
+        Column("kind", STRING, "`classic`, `consumer` (KIP-848), `share` or `streams`; null from a journal", "log"),
+        Column("log_offset", LONG, "of its record in `__consumer_offsets`", "log"),
+        Column("evidence_lines", ListOf(STRING), "broker's lines that tell of it, FILE:LINE", "broker log"),
     ),
     "One row for each rebalance, order by run_id, group and generation_before (from the journal: started_ms).",
 )
@@ -130,6 +159,20 @@ TOLD = Table(
         Column("cause_members", STRING, "JSON of that in `events`"),
         Column("error", STRING, "as in `events`"),
         Column("state_ms", LONG, "of a record: since when the group is in its state"),
+        Column(
+            "what",
+            STRING,
+            "kind of a log line, or of a record of a KIP-848 group; null for steps and classic groups' records",
+        ),
+        Column("at", STRING, "of a log line: FILE:LINE"),
+        Column("detail", STRING, "of a log line, or of a record of a KIP-848 group: what it says"),
+        Column(
+            "progress",
+            STRING,
+            "of a record: JSON of what was committed since the group's record before: name (`orders-0`) and seen, which is first"
+            " ms, last"
+            " ms, commits and last offset",
+        ),
     ),
     "What is told of groups: steps of the journal and records of the log. Order by run_id, group, of_log, journal and place.",
 )
@@ -143,13 +186,17 @@ _ROWS = 2000
 """Rows that Spark is handed at once."""
 
 
-def rebalances(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
-    """`REBALANCES` of the journal's events, and of the log's group records of the generations that the journal doesn't tell."""
+@on_its_engine
+def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
+    """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
+    brokers' ``lines`` (LOG_LINES) add to them."""
     told = _steps(events)
     if offset_log is not None:
-        told = told.unionByName(_records(offset_log))
+        told = told.unionByName(_records(offset_log)).unionByName(_modern(offset_log))
+    if lines is not None:
+        told = told.unionByName(_lines(lines))
     in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "of_log", "journal", "place")
-    found = in_order.mapInArrow(_batches, _FOUND.spark())
+    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
     for name in _MOMENTS:
         found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
     return REBALANCES.conform(found)
@@ -157,8 +204,6 @@ def rebalances(events: DataFrame, offset_log: DataFrame | None = None) -> DataFr
 
 def _steps(events: DataFrame) -> DataFrame:
     """The journal's steps, as `TOLD`."""
-    from pyspark.sql import functions as F
-
     needed = [name for name in TOLD.names if name in EVENTS.names]
     steps = EVENTS.only(["type", "seq", *needed]).conform(events)
     return TOLD.conform(
@@ -171,14 +216,99 @@ def _steps(events: DataFrame) -> DataFrame:
     )
 
 
+_LINES = (
+    *("preparing", "closed", "assigned", "empty", "not rejoined", "left", "session timeout"),
+    *("fenced", "modern left"),
+)
+
+
+def _lines(lines: DataFrame) -> DataFrame:
+    """What brokers say of classic groups' rebalances, and clients of a poll that came too late (``detail``: the client's id), as
+    `TOLD`:
+    before the records, in the order of their moments."""
+    told = F.when(F.col("source") == "broker", F.col("what").isin(*_LINES)).otherwise(F.col("what") == "poll timeout")
+    return TOLD.conform(
+        lines.where(told & F.col("group").isNotNull() & F.col("ts_ms").isNotNull()).select(
+            *("run_id", "group", "generation", "what", "ts_ms"),
+            F.when(F.col("source") == "broker", F.col("detail")).otherwise(F.col("client_id")).alias("detail"),
+            F.lit(True).alias("of_log"),
+            F.lit(-1).alias("journal"),
+            (F.col("ts_ms") * 1_000_000 + F.col("line") % 1_000_000).alias("place"),
+            F.col("partition").alias("coordinator_partition"),
+            F.col("number").alias("size_after"),
+            F.col("member").alias("cause_members"),
+            F.concat_ws(":", "file", "line").alias("at"),
+        )
+    )
+
+
+def _modern(log: DataFrame) -> DataFrame:
+    """Records of KIP-848, share and streams groups that say who is in them and which epoch they have, as `TOLD`."""
+    told = OFFSET_LOG.only(
+        [
+            "run_id",
+            "group",
+            "log_offset",
+            "log_partition",
+            "record_ts_ms",
+            "record_type",
+            "generation",
+            "member",
+            "detail",
+            "kind",
+        ]
+    ).conform(log)
+    return TOLD.conform(
+        told.where((F.col("kind") == "other") & F.col("group").isNotNull() & F.col("record_type").rlike(MODERN)).select(
+            *("run_id", "group", "generation", "detail"),
+            F.lit(True).alias("of_log"),
+            F.lit(0).alias("journal"),
+            F.col("log_offset").alias("place"),
+            F.col("record_ts_ms").alias("ts_ms"),
+            F.col("log_partition").alias("coordinator_partition"),
+            F.col("member").alias("cause_members"),
+            F.col("record_type").alias("what"),
+        )
+    )
+
+
+def _progress(log: DataFrame) -> DataFrame:
+    """By run, log partition, group and number of the group's record: what was committed since the record before, as JSON."""
+    so_far = Window.partitionBy("run_id", "log_partition", "group").orderBy("log_offset")
+    is_record = F.col("kind").isin("group", "group_tombstone")
+    rows = log.where((is_record | (F.col("kind") == "commit")) & F.col("group").isNotNull()).select(
+        *("run_id", "log_partition", "group", "log_offset", "kind", "record_ts_ms", "committed_offset"),
+        F.concat_ws("-", "topic", F.col("partition").cast("string")).alias("name"),
+        F.sum(is_record.cast("int")).over(so_far).alias("number"),
+    )
+    where = ["run_id", "log_partition", "group", "number"]
+    each = (
+        rows.where(~is_record & F.col("record_ts_ms").isNotNull())
+        .groupBy(*where, "name")
+        .agg(
+            F.min("record_ts_ms").alias("first"),
+            F.max("record_ts_ms").alias("last"),
+            F.count("*").alias("times"),
+            F.max_by("committed_offset", "log_offset").alias("offset"),
+        )
+    )
+    entry = F.struct("name", F.array("first", "last", "times", "offset").alias("seen"))
+    told = each.groupBy(*where).agg(F.to_json(F.collect_list(entry)).alias("progress"))
+    records = rows.where(is_record).select(
+        "run_id", "log_partition", "group", "log_offset", (F.col("number") - 1).alias("number")
+    )
+    return records.join(told, where).drop("number")
+
+
 def _records(log: DataFrame) -> DataFrame:
     """The log's records of groups, as `TOLD`."""
-    from pyspark.sql import functions as F
-
+    log = OFFSET_LOG.conform(log)
+    key = ["run_id", "log_partition", "group", "log_offset"]
     return TOLD.conform(
-        OFFSET_LOG.conform(log)
-        .where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
+        log.where(F.col("kind").isin("group", "group_tombstone") & F.col("group").isNotNull())
+        .join(_progress(log), key, "left")
         .select(
+            "progress",
             "run_id",
             "group",
             F.lit(True).alias("of_log"),
@@ -188,7 +318,13 @@ def _records(log: DataFrame) -> DataFrame:
             F.col("log_partition").alias("coordinator_partition"),
             F.when(F.col("kind") == "group", F.col("generation")).alias("generation"),
             _json(
-                "members", member="member_id", instance="group_instance_id", topics="topics", assigned="assigned"
+                "members",
+                member="member_id",
+                instance="group_instance_id",
+                topics="topics",
+                assigned="assigned",
+                session_ms="session_timeout_ms",
+                rebalance_ms="rebalance_timeout_ms",
             ).alias("members_after"),
             F.col("state_ts_ms").alias("state_ms"),
         )
@@ -197,7 +333,6 @@ def _records(log: DataFrame) -> DataFrame:
 
 def _json(members: str, **names: str) -> SparkColumn:
     """An array of members as JSON: their client ids, and of what they have besides what is named."""
-    from pyspark.sql import functions as F
 
     def each(one: SparkColumn) -> SparkColumn:
         return F.struct(

@@ -8,7 +8,9 @@ Rules:
 3. A period lasts from the first attempt without success to the next success; last_success, before it, is the other border of when it
    may have begun. Where nobody tried to write, and clients were only told that there is no coordinator (evidence `answers`), any other
    answer of the coordinator but that to a Heartbeat ends it.
-4. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
+4. Lines of brokers and clients (`broker log`, `client log`), and groups of a partition that slow down together (`rhythm`), are told by
+   `pipeline.log_stuck`.
+5. From a log alone (evidence `silence`) no attempts are known: that a partition, busy before and after, took nothing for long while
    others did, without a record missing in between, is a hint and no more. A log with a stuck high watermark shows nothing. A silence
    that a tombstone or a group's record ends, or begins, is none: there nobody had anything to commit, or no member was there.
 """
@@ -17,9 +19,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
 from broker_sim.pipeline.tables.columns import moments
 from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
+from broker_sim.pipeline.tables.log_lines import LOG_LINES
+from broker_sim.pipeline.tables.stuck_in_logs import stuck_in_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -102,19 +108,34 @@ STUCK_PARTITIONS = Table(
             "journal",
         ),
         Column("others", LONG, "records that other partitions took meanwhile; evidence `silence` alone has it", "log"),
-        Column("evidence", STRING, "`appends`, `produce`, `answers` or `silence`: see the rules; never null", _BOTH),
+        Column(
+            "evidence",
+            STRING,
+            "`appends`, `produce`, `answers` (journal), `broker log`, `client log`, `together` (groups that stopped with those of"
+            " another partition that lines tell of), `rhythm` (groups that slowed down together) or"
+            " `silence`:"
+            " see the rules; never null",
+            _BOTH,
+        ),
+        Column("certainty", STRING, "`certain`, `likely` or `possible`; never null", _BOTH),
+        Column("evidence_lines", ListOf(STRING), "lines that show it, FILE:LINE; null from a journal", "log lines"),
+        Column("evidence_offsets", ListOf(LONG), "records of the partition that show it; null from a journal", "log"),
     ),
     "One row for each period in which a partition took nothing although somebody tried.",
 )
 
 
+@on_its_engine
 def stuck_partitions(
-    events: DataFrame, offset_log: DataFrame | None = None, *, least_ms: int = 1000, least_silence_ms: int = 10_000
+    events: DataFrame,
+    offset_log: DataFrame | None = None,
+    lines: DataFrame | None = None,
+    *,
+    least_ms: int = 1000,
+    least_silence_ms: int = 10_000,
 ) -> DataFrame:
-    """`STUCK_PARTITIONS`. ``least_ms``: shorter periods are not told; ``least_silence_ms``: nor shorter silences of a log that has no
-    journal."""
-    from pyspark.sql import functions as F
-
+    """`STUCK_PARTITIONS`. ``lines``: LOG_LINES of brokers and clients; ``least_ms``: shorter periods are not told;
+    ``least_silence_ms``: nor shorter silences of a log that has no journal."""
     events = EVENTS.only(_NEEDED).conform(events)
     log = None if offset_log is None else OFFSET_LOG.conform(offset_log)
     logs = coordinators(events, log)
@@ -124,13 +145,31 @@ def stuck_partitions(
     suspects = F.broadcast(suspects.union(failures.select("run_id", "log")).distinct())
     signs = writes.unionByName(produce).join(suspects, ["run_id", "log"], "left_semi").unionByName(failures)
     told = _periods(signs.unionByName(_refused(refusals)).unionByName(_available(events, refusals)), events, least_ms)
-    return told if log is None else told.unionByName(_silences(log, events, least_silence_ms))
+    if log is None:
+        return told
+    without = events.select("run_id").distinct()
+    log = log.join(without, "run_id", "left_anti")  # a journal knows better
+    return told.unionByName(_silences(log, least_silence_ms)).unionByName(_of_logs(log, lines))
 
 
+def _of_logs(log: DataFrame, lines: DataFrame | None) -> DataFrame:
+    """What logs alone tell, see `stuck_in_logs`."""
+    found = stuck_in_logs(log, LOG_LINES.none_like(log) if lines is None else lines)
+    until = F.coalesce("to_ms", "last_ms")
+    return STUCK_PARTITIONS.conform(
+        found.select(
+            *("run_id", "log", "log_partition", "attempts", "errors", "groups", "evidence", "certainty"),
+            *moments("from", F.col("from_ms")),
+            *moments("to", F.col("to_ms")),
+            (until - F.col("from_ms")).alias("stuck_ms"),
+            *("evidence_lines", "evidence_offsets"),
+        )
+    )
+
+
+@on_its_engine
 def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> DataFrame:
     """run_id, group, log: the `__consumer_offsets` partition of each group, as the coordinator's own events, or records, show it."""
-    from pyspark.sql import functions as F
-
     told = events.where(F.col("type").isin("group", "offsets") & F.col("group").isNotNull() & F.col("log").isNotNull())
     found = told.groupBy("run_id", "group").agg(F.max("log").alias("log"))
     if offset_log is None:
@@ -151,15 +190,11 @@ def coordinators(events: DataFrame, offset_log: DataFrame | None = None) -> Data
 
 
 def _sign(evidence: str, **columns: SparkColumn) -> list[SparkColumn]:
-    from pyspark.sql import functions as F
-
     values = {"evidence": F.lit(evidence), **columns}
     return [F.col("run_id"), F.col("journal"), *(value.alias(name) for name, value in values.items())]
 
 
 def _appends(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     taken = F.col("error").isNull() & (F.col("high_watermark") > F.col("last_offset"))
     ok = F.coalesce((F.col("type") == "committed") | taken, F.lit(False))
     return events.where(F.col("type").isin("append", "committed") & F.col("log").isNotNull()).select(
@@ -181,23 +216,17 @@ def _appends(events: DataFrame) -> DataFrame:
 def _refusals(events: DataFrame) -> DataFrame:
     """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
     error."""
-    from pyspark.sql import functions as F
-
     told = events.where((F.col("type") == "response") & F.col("error").isin(*UNAVAILABLE) & F.col("api").isin(*ASKING))
     told = told.where(F.col("action").isNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
     return _asked(events).join(F.broadcast(told), [*PER_JOURNAL, "request"])
 
 
 def _asked(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     asked = events.where((F.col("type") == "request") & F.col("api").isin(*ASKING) & F.col("group").isNotNull())
     return asked.select(*PER_JOURNAL, "request", "group")
 
 
 def _refused(refusals: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     return refusals.select(
         *_sign(
             "answers",
@@ -216,8 +245,6 @@ def _refused(refusals: DataFrame) -> DataFrame:
 
 def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
     """The other answers to groups of which some are refusals."""
-    from pyspark.sql import functions as F
-
     groups = refusals.select("run_id", "group", "log").distinct()
     told = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
     told = told.where(~F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False)))
@@ -241,29 +268,23 @@ def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
 
 def _not_produced(events: DataFrame, least_ms: int) -> DataFrame:
     """Produces that were refused; and those that wait, or waited long, as attempts at the time when they came."""
-    from pyspark.sql import functions as F
-
     keys = [*PER_JOURNAL, "request"]
     produce = events.where(F.col("api") == "Produce")
     asked, told = produce.where(F.col("type") == "request"), produce.where(F.col("type") == "response")
     late = told.where((F.col("took_ms") >= least_ms) & F.exists("partitions", lambda one: one["error_code"] == 0))
     unanswered = asked.select(*keys).join(told.select(*keys), keys, "left_anti")
     waiting = asked.join(F.broadcast(unanswered.union(late.select(*keys))), keys, "left_semi")
-    refused = by_partition(told.where(F.col("error").isNotNull()), events).where("partition_error_code != 0")
+    refused = by_partition(told.where(F.col("error").isNotNull()), events).where(F.col("partition_error_code") != 0)
     return _of_produce(by_partition(waiting, events).unionByName(refused), least_ms)
 
 
 def _produced(events: DataFrame, least_ms: int) -> DataFrame:
     """Produces that were taken."""
-    from pyspark.sql import functions as F
-
     told = events.where((F.col("type") == "response") & (F.col("api") == "Produce"))
-    return _of_produce(by_partition(told, events).where("partition_error_code = 0"), least_ms)
+    return _of_produce(by_partition(told, events).where(F.col("partition_error_code") == 0), least_ms)
 
 
 def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
-    from pyspark.sql import functions as F
-
     asked = F.col("type") == "request"
     refused = ~asked & (F.col("partition_error_code") != 0)
     return rows.where(F.col("topic").isNotNull()).select(
@@ -286,9 +307,6 @@ def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
 
 
 def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     ordered = Window.partitionBy("run_id", "log").orderBy("journal", "seq")
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
     hard = F.col("evidence") != "answers"
@@ -336,6 +354,7 @@ def _periods(signs: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
             "errors",
             "groups",
             F.coalesce("hard", F.lit("answers")).alias("evidence"),
+            F.lit("certain").alias("certainty"),
         )
     )
 
@@ -349,12 +368,9 @@ _UNUSUAL = 10
 """A silence is so many times as long as nine of ten pauses of the partition."""
 
 
-def _silences(log: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
+def _silences(log: DataFrame, least_ms: int) -> DataFrame:
     ordered = Window.partitionBy("run_id", "log_partition").orderBy("log_offset")
-    log = log.where(F.col("record_ts_ms").isNotNull()).join(events.select("run_id").distinct(), "run_id", "left_anti")
+    log = log.where(F.col("record_ts_ms").isNotNull())
     records = log.select(
         "run_id",
         "log_partition",
@@ -391,5 +407,6 @@ def _silences(log: DataFrame, events: DataFrame, least_ms: int) -> DataFrame:
             F.col("pause_ms").alias("silence_ms"),
             "others",
             F.lit("silence").alias("evidence"),
+            F.lit("possible").alias("certainty"),
         )
     )

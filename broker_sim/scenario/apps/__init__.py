@@ -8,6 +8,9 @@ stdout, one JSON object a line:
     {"says": "read", "log": "orders-0", "offset": 5}    {"says": "committed", "offsets": {"orders-0": 6}}
     {"says": "commit_failed", "text": "..."}    {"says": "error", "text": "..."}    {"says": "left"}
 
+A program with a ``transactional_id`` works in transactions (aiokafka's reads, writes what it has read to the topic ``to``, and commits
+both; ``transactional`` writes to its topics), and tells ``begun``, ``committed``, ``aborted``, ``fenced`` of them, too.
+
 stdin takes one command a line: ``leave`` (close as an application does), ``commit``, ``hang SECONDS`` (stop polling; the library's own
 threads go on). The end of stdin ends the process. Any program that does the same is a client: ``--client NAME=COMMAND``.
 """
@@ -22,8 +25,9 @@ from broker_sim.scenario.files import duration, flag, number, plain, table_of, t
 
 __all__ = ["COMMITS", "SETTINGS"]
 
-COMMITS = ("each", "auto", "batch", "never")
-"""When an app commits: after each record, by the client's auto commit, after each poll's records, or only when told."""
+COMMITS = ("each", "auto", "batch", "poll", "never")
+"""When an app commits: after each record, by the client's auto commit, after each poll's records, at a poll when auto_commit_interval
+has passed (as Java's auto commit does: who hangs commits nothing), or only when told."""
 
 
 SETTINGS: dict[str, Callable[[Any], Any]] = {
@@ -43,6 +47,11 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "max_poll_records": number,
     "metadata_max_age": duration,
     "members": number,
+    "transactional_id": text,
+    "transaction_timeout": duration,
+    "transaction_version": Choice(("1", "2"), "transaction version"),
+    "to": text,
+    "interval": duration,
     "config": lambda value: plain(table_of(value, "config")),
 }
 """What a client of a scenario file may say, and how it is read."""

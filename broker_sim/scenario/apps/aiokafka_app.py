@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
 from broker_sim.scenario.apps.common import Line, Orders, Settings, program
 
@@ -25,12 +25,16 @@ def _log(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+
+
 class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
     """A consumer that reads, works and commits."""
 
     def __init__(self, settings: Settings, line: Line) -> None:
         super().__init__()
         self.settings, self.tell = settings, line.tell
+        self.committed_s = 0.0
         options: dict[str, Any] = {
             "session_timeout_ms": settings.ms("session_timeout"),
             "heartbeat_interval_ms": settings.ms("heartbeat_interval"),
@@ -53,12 +57,23 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )
+        self.producer: AIOKafkaProducer | None = None
+        if settings.transactional_id is not None:
+            self.producer = AIOKafkaProducer(
+                bootstrap_servers=settings.bootstrap,
+                client_id=settings.client_id,
+                transactional_id=settings.transactional_id,
+                transaction_timeout_ms=settings.ms("transaction_timeout") or 60_000,
+                retry_backoff_ms=50,
+            )
 
     async def run(self) -> None:
         """Until told to leave."""
         consumer, settings = self.consumer, self.settings
         await consumer.start()
         try:
+            if self.producer is not None:
+                await self.producer.start()
             if settings.assign:
                 found = await self.partitions()
                 consumer.assign(found)
@@ -68,7 +83,11 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             while not self.leaving:
                 await self.turn()
         finally:
-            await consumer.stop()
+            try:
+                await consumer.stop()
+            finally:
+                if self.producer is not None:
+                    await self.producer.stop()
             self.tell("left")
 
     async def partitions(self) -> list[TopicPartition]:
@@ -91,6 +110,10 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
         except KafkaError as error:
             self.tell("error", text=f"{type(error).__name__}: {error}")
             return
+        if self.producer is not None:
+            if batches:
+                await self.transaction(batches)
+            return
         for partition, records in batches.items():
             for record in records:
                 if self.settings.work_s:
@@ -98,9 +121,57 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
                 self.tell("read", log=_log(partition), offset=record.offset)
                 if self.settings.commit == "each":
                     await self.commit()
-        if (batches and self.settings.commit == "batch") or self.wants_commit:
+        if (batches and self.settings.commit == "batch") or self.wants_commit or self.is_due():
             self.wants_commit = False
             await self.commit()
+
+    async def transaction(self, batches: dict[TopicPartition, list[Any]]) -> None:
+        """What was read is written to the topic ``to`` and committed with it, or neither is. Raises what fences."""
+        producer, settings = self.producer, self.settings
+        assert producer is not None
+        offsets = {partition: records[-1].offset + 1 for partition, records in batches.items()}
+        try:
+            await producer.begin_transaction()
+            for partition, records in batches.items():
+                for record in records:
+                    await producer.send_and_wait(settings.to, record.value, key=record.key)
+                    self.tell("read", log=_log(partition), offset=record.offset)
+            await producer.send_offsets_to_transaction(offsets, settings.group)
+            self.tell("begun")
+            if self.hang_s:
+                hang, self.hang_s = self.hang_s, 0.0
+                await asyncio.sleep(hang)
+            if settings.work_s:
+                await asyncio.sleep(settings.work_s)
+            await producer.commit_transaction()
+        except _FENCED:
+            raise
+        except KafkaError as error:
+            self.tell("commit_failed", text=f"{type(error).__name__}: {error}")
+            await producer.abort_transaction()
+            self.tell("aborted")
+            await self._back()
+        else:
+            self.tell("committed", offsets={_log(partition): offset for partition, offset in offsets.items()})
+
+    async def _back(self) -> None:
+        """To what is committed."""
+        for partition in self.consumer.assignment():
+            committed = await self.consumer.committed(partition)
+            if committed is None:
+                await self.consumer.seek_to_beginning(partition)
+            else:
+                self.consumer.seek(partition, committed)
+
+    def is_due(self) -> bool:
+        """Whether it commits at polls, and the interval has passed."""
+        if self.settings.commit != "poll":
+            return False
+        now_s = asyncio.get_running_loop().time()
+        due = now_s - self.committed_s >= (self.settings.ms("auto_commit_interval") or 5000) / 1000
+        if due:
+            self.committed_s = now_s
+        return due
 
     async def commit(self) -> None:
         """Commit all positions."""
@@ -116,6 +187,8 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """A rebalance begins."""
+        if self.settings.commit == "poll" and revoked:
+            await self.commit()
         self.tell("revoked", partitions=sorted(map(_log, revoked)))
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
@@ -129,6 +202,9 @@ async def live(settings: Settings, line: Line) -> int:
     line.listen(app.obey)
     try:
         await app.run()
+    except _FENCED as error:
+        line.tell("fenced", text=f"{type(error).__name__}: {error}")
+        await app.left.wait()  # its consumer has left the group: there is nothing more to be done
     except KafkaError as error:
         line.tell("error", text=f"{type(error).__name__}: {error}")
         return 1

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 MAX_TEXT = 500
 
@@ -39,6 +39,11 @@ class Settings:
         self.work_s: float = given.get("work", 0.0)
         self.max_poll_records: int | None = given.get("max_poll_records")
         self.members: int = given.get("members", 100)
+        self.transactional_id: str | None = given.get("transactional_id")
+        self.transaction_version: int | None = None
+        if given.get("transaction_version") is not None:
+            self.transaction_version = int(given["transaction_version"])
+        self.to: str | None = given.get("to")
         self.config: dict[str, Any] = dict(given.get("config", {}))
         self._given = given
 
@@ -70,6 +75,8 @@ class Orders:
     def __init__(self) -> None:
         self.hang_s = 0.0
         self.leaving = self.wants_commit = False
+        self.left = asyncio.Event()
+        """Set when it is told to leave, for who has nothing else to do."""
 
     def obey(self, command: str, argument: str) -> None:
         """A command of the scenario."""
@@ -79,6 +86,7 @@ class Orders:
             self.wants_commit = True
         elif command == "leave":
             self.leaving = True
+            self.left.set()
 
 
 def listen(obey: Obey) -> None:
@@ -113,6 +121,34 @@ class Line:
 
 Live = Callable[[Settings, Line], Any]
 """An app: a coroutine function, or an ordinary one; what it returns is its exit code."""
+
+
+class Leaving(Protocol):
+    """A member that speaks the protocol itself."""
+
+    async def run(self) -> None:
+        """Its life, until it is cancelled."""
+
+    async def leave(self) -> None:
+        """Say goodbye."""
+
+
+async def until_told_to_leave(member: Leaving, line: Line) -> int:
+    """A member's whole life, which the command `leave` ends in order; the program's exit code."""
+    stop = asyncio.Event()
+
+    def obey(command: str, argument: str) -> None:
+        if command == "leave":
+            stop.set()
+
+    line.listen(obey)
+    task = asyncio.ensure_future(member.run())
+    await stop.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await member.leave()
+    line.tell("left")
+    return 0
 
 
 def program(live: Live) -> None:

@@ -41,7 +41,7 @@ class App(Orders):
                 "client.id": settings.client_id,
                 "group.id": settings.group or "none",
                 "auto.offset.reset": settings.reset,
-                "enable.auto.commit": settings.commit == "auto",
+                "enable.auto.commit": settings.commit in ("auto", "poll"),
                 "error_cb": lambda error: tell("error", text=f"{error.name()}: {error.str()}"),
                 **{name: value for name, value in options.items() if value is not None},
                 **settings.config,

@@ -38,7 +38,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             client_id=settings.client_id,
             group_id=settings.group,
             auto_offset_reset=settings.reset,
-            enable_auto_commit=settings.commit == "auto",
+            enable_auto_commit=settings.commit in ("auto", "poll"),
             **{name: value for name, value in options.items() if value is not None},
             **settings.config,
         )

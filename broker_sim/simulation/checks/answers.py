@@ -28,7 +28,9 @@ __all__ = ["HISTORY", "OFFSETS", "Answers", "Ask", "Broken", "InvariantBroken", 
 HISTORY = 16
 _OWNED = {Err.NONE, Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.MEMBER_ID_REQUIRED, Err.FENCED_INSTANCE_ID}
 """Answers that only a coordinator gives."""
-_REFUSED = {Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.FENCED_INSTANCE_ID, Err.REBALANCE_IN_PROGRESS}
+_REFUSED = {
+    Err.UNKNOWN_MEMBER_ID, Err.ILLEGAL_GENERATION, Err.FENCED_INSTANCE_ID, Err.REBALANCE_IN_PROGRESS, Err.STALE_MEMBER_EPOCH,
+}  # fmt: skip
 """A commit with such an answer has not been taken."""
 _PARKED = ("JoinGroup", "SyncGroup")
 _NEVER = 2**62

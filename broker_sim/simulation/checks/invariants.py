@@ -82,6 +82,7 @@ class Invariants:
         self._asks: dict[int, Ask] = {}
         self._groups: dict[str, dict[str, Any]] = {}
         self._since_ms: dict[str, int] = {}  # when the group entered its state
+        self._by_epochs: dict[str, None] = {}  # groups that are none of classic members alone
         self._gone: dict[tuple[str, str], int] = {}  # who was a member -> answers that had been given until then
         self._marks: dict[str, int] = {}  # log -> high watermark
         self._lasts: dict[str, int] = {}  # log -> last offset of its last append
@@ -153,7 +154,8 @@ class Invariants:
         if ask is None:
             return
         causes, shown = self._before.pop(event["request"], (-1, None))
-        if event.get("body") is None or event.get("action") == "not answered":
+        unheard = event.get("body") is None or event.get("action") == "not answered"
+        if unheard or ask.group in self._by_epochs:
             self.answers.lost(ask)
         else:
             self.answers.answered(ask, event["body"])
@@ -167,6 +169,11 @@ class Invariants:
                 self._fail(
                     "the gone are unknown", ask.group, f"taken from {ask.member}, which was no member any more: {ask}"
                 )
+
+    def _epochs(self, event: dict[str, Any]) -> None:
+        """It is a consumer group of KIP-848 now. Until it is told of as a classic one again generations are its members' own, and the
+        rules here say nothing of it (`checks.epochs` does)."""
+        self._by_epochs[event["group"]] = None
 
     def _fault(self, event: dict[str, Any]) -> None:
         """What a rule answers, or has the broker do with a request, is no answer of the coordinator's."""
@@ -186,6 +193,8 @@ class Invariants:
     def _group(self, event: dict[str, Any]) -> None:
         group, before, after = event["group"], event["before"], event["after"]
         kind = event["cause"]["kind"]
+        if after is not None:
+            self._by_epochs.pop(group, None)
         told = self._history.setdefault(group, deque(maxlen=HISTORY))
         told.append(_Step(self.now_ms, event["cause"], before, after))
         if kind == "request" and self._before:  # a rule may have delayed it: those that came meanwhile see what it did
@@ -208,7 +217,7 @@ class Invariants:
         if before is None or before["state"] != after["state"]:
             self._was_empty[group] = before is None or before["state"] == EMPTY
         refused = event["cause"].get("api") == "JoinGroup" and before is not None and after["size"] < before["size"]
-        if refused and not self.kafka.runtime.settings.policy.full_group_completes_join:
+        if refused and not self.kafka.runtime.settings.policy.refused_join_completes:
             self._was_empty[group] = (
                 True  # 4.x lets the others wait for the timeout when a full group has refused a member
             )
@@ -390,6 +399,7 @@ _EVENTS: dict[str, Callable[[Invariants, dict[str, Any]], None]] = {
     "fault": Invariants._fault,
     "response": Invariants._response,
     "group": Invariants._group,
+    "epochs": Invariants._epochs,
     "timer": Invariants._timer,
     "append": Invariants._append,
     "committed": Invariants._committed,

@@ -32,7 +32,7 @@ from broker_sim.faults.conditions import KINDS as STATES
 from broker_sim.faults.rules import FIELDS as RULE
 from broker_sim.faults.rules import rule_from
 from broker_sim.fields.field import Field, read
-from broker_sim.fields.kafka import LogName, log_named
+from broker_sim.fields.kafka import LogName, OfTransactions, log_named
 from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOrMore, Text, refusal
 from broker_sim.fields.problems import Problems
 from broker_sim.simulation.faults.disks import FAULTS, revive
@@ -355,12 +355,30 @@ class Injection:
         self.links: list[tuple[list[tuple[str, str]], dict[str, Any]]] = []
         self._usual: dict[tuple[str, str], Link] = {}
         self._ends: dict[int, Callable[[], object]] = {}
+        self.lasting: dict[int, Fault] = {}
+        """What has begun and not ended."""
+        self._to_come: list[TimerHandle] = []
+        self._number = 0
         self._timers: list[TimerHandle] = []
         self.buggify: Buggify | None = None
         """The sites that are on."""
         self._context = context_of(None)
-        for number, fault in enumerate(sorted(checked(plan), key=lambda fault: fault.t_s)):
-            self._later(fault.t_s, lambda number=number, fault=fault: self._begin(number, fault))  # type: ignore[misc]
+        self._began_s = sim.loop.time()
+        self._come(plan)
+
+    def _come(self, plan: Iterable[Fault]) -> None:
+        past_s = self.sim.loop.time() - self._began_s
+        for fault in sorted(checked(plan), key=lambda fault: fault.t_s):
+            number, self._number = self._number, self._number + 1
+            self._later(max(0.0, fault.t_s - past_s), lambda number=number, fault=fault: self._begin(number, fault))  # type: ignore[misc]
+            self._to_come.append(self._timers[-1])
+
+    def instead(self, plan: Iterable[Fault]) -> None:
+        """Of what has not begun nothing comes but this plan, whose times count from when the first one began, too."""
+        for timer in self._to_come:
+            timer.cancel()
+        self._to_come.clear()
+        self._come(plan)
 
     def _later(self, seconds: float, what: Callable[[], object]) -> None:
         self._timers.append(self.sim.loop.call_later(seconds, what, context=self._context))
@@ -375,12 +393,13 @@ class Injection:
             return
         self.begun.append(fault)
         if end is not None:
-            self._ends[number] = end
+            self._ends[number], self.lasting[number] = end, fault
             if for_s is not None:
                 self._later(for_s, lambda: self._end(number))
 
     def _end(self, number: int) -> None:
         end = self._ends.pop(number, None)
+        self.lasting.pop(number, None)
         if end is not None:
             with suppress(Killed):
                 end()
@@ -409,10 +428,12 @@ class Injection:
     # --- what faults name
 
     def partition(self, name: str) -> Partition:
-        """``orders-0``, or ``offsets(GROUP)``. Raises UsageError."""
+        """``orders-0``, ``offsets(GROUP)``, or ``transactions(ID)``. Raises UsageError."""
         named = log_named(name)
         if named is None:
             raise refusal("log", name, LogName.meant)
+        if isinstance(named, OfTransactions):
+            return self.kafka.transaction(named.transactional_id).state_log.partition
         return (self.kafka.offsets_log(named) if isinstance(named, str) else self.kafka.log(*named)).partition
 
     def host(self, name: str) -> Target:

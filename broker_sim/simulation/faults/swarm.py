@@ -44,12 +44,21 @@ _ERRORS = {
 }  # fmt: skip
 """Errors that a broker answers in the normal course of things, so that a client must live with them at any time."""
 
+_ERRORS_OF_TRANSACTIONS = {
+    "TxnOffsetCommit": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
+    **dict.fromkeys(
+        ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"),
+        ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS"),
+    ),
+}
+"""The same where there are transactions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     """What can be hit. ``hosts``: of clients; ``clients``: those whose application can hang. ``pace``: how much faster than usual all
     goes: faults last that much less, and there are more of them. ``disk``: the brokers have none, "cached" what they acknowledged, or
-    "synced" it."""
+    "synced" it. ``transactions``: partitions of the log of transactions, where there are any."""
 
     groups: tuple[str, ...]
     logs: tuple[str, ...]
@@ -58,6 +67,13 @@ class Targets:
     clients: tuple[str, ...] = ()
     pace: float = 1.0
     disk: str = ""
+    transactions: int = 0
+
+    @property
+    def coordinators(self) -> tuple[str, ...]:
+        """The logs that coordinators live in, as faults name them."""
+        logs = tuple(f"__transaction_state-{index}" for index in range(self.transactions))
+        return (*(f"offsets({group})" for group in self.groups), *logs)
 
 
 Draw = Callable[[random.Random, Targets], dict[str, Any] | None]
@@ -70,15 +86,15 @@ def _span(chance: random.Random, least: float, most: float) -> float:
 
 
 def _log(chance: random.Random, targets: Targets) -> str:
-    """Mostly that of a group: there the coordinator lives."""
+    """Mostly one that a coordinator lives in."""
     if targets.logs and chance.random() < 0.25:
         return chance.choice(targets.logs)
-    return f"offsets({chance.choice(targets.groups)})"
+    return chance.choice(targets.coordinators)
 
 
 def _state(name: str) -> Draw:
     def draw(chance: random.Random, targets: Targets) -> dict[str, Any]:
-        log = f"offsets({chance.choice(targets.groups)})" if STATES[name].offsets_only else _log(chance, targets)
+        log = chance.choice(targets.coordinators) if STATES[name].coordinators_only else _log(chance, targets)
         args: dict[str, Any] = {"log": log, "state": name, "for_s": _span(chance, 0.2, 20)}
         if name == "slow":
             args |= {"latency": _span(chance, 0.01, 3), "jitter": _span(chance, 0.01, 2)}
@@ -93,9 +109,12 @@ def _state(name: str) -> Draw:
 
 def _rule(verdict: str) -> Draw:
     def draw(chance: random.Random, targets: Targets) -> dict[str, Any]:
+        errors = {**_ERRORS, **_ERRORS_OF_TRANSACTIONS} if targets.transactions else _ERRORS
         apis = (
-            tuple(_ERRORS) if verdict == "error" else _APIS if verdict != "error_after" else ("OffsetCommit", "Produce")
+            tuple(errors) if verdict == "error" else _APIS if verdict != "error_after" else ("OffsetCommit", "Produce")
         )
+        if targets.transactions and verdict != "error":
+            apis = (*apis, *_ERRORS_OF_TRANSACTIONS, "TxnOffsetCommit", "Produce")
         api = chance.choice(apis)
         args: dict[str, Any] = {
             "api": api,
@@ -103,7 +122,7 @@ def _rule(verdict: str) -> Draw:
             "probability": chance.choice((0.1, 0.3, 0.7, 1.0)),
         }
         if verdict == "error":
-            args["error"] = chance.choice(_ERRORS[api])
+            args["error"] = chance.choice(errors[api])
         elif verdict == "error_after":
             args["error_after"] = "REQUEST_TIMED_OUT"
         elif verdict in ("delay", "reply_delay"):

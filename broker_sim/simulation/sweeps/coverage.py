@@ -3,25 +3,42 @@ nothing of it; its summary says so.
 
     coverage = Coverage(kafka)          # listens to the journal; without one there is nothing to hear
     coverage.reached                    # {"state Stable": 4, "JoinGroup MEMBER_ID_REQUIRED": 3, "rebalance: timer session": 1, ...}
+    coverage.features                   # {"Heartbeat UNKNOWN_MEMBER_ID in Stable | crash", "Stable -> PreparingRebalance by ...", ...}
+
+``reached`` is for people. Features are what seeds are guided by (`guide`): the steps of each kind of group and of transactions with
+their causes, errors by the state of the group that was asked, each alone and with every fault that is on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.coordinator.classic.group import State
 from broker_sim.faults.conditions import KINDS as STATES
-from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
-    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.faults.kinds import Fault, Injection
 
-__all__ = ["EXPECTED", "Coverage", "hits_of"]
+__all__ = ["EXPECTED", "OPEN", "Coverage", "hits_of"]
+
+OPEN = {
+    "rebalance": "members are waited for",
+    "sync": "the leader's assignment is waited for",
+    "unreleased": "a member has not given up a partition that is another's",
+    "prepared": "a transaction has its end, and not its markers",
+    "held": "the last stable offset stands still",
+    "staged": "offsets are staged by a transaction",
+    "loading": "a coordinator has gone or loads",
+    "late": "an append has come to its time",
+    "leaderless": "a log has another leader, or none",
+}
+"""What may be open in a world, so that a moment is worth more than one future."""
 
 _PREPARING = State.PREPARING_REBALANCE.value
+_COMPLETING = State.COMPLETING_REBALANCE.value
 
 _TOLD = {
     "JoinGroup": "MEMBER_ID_REQUIRED UNKNOWN_MEMBER_ID FENCED_INSTANCE_ID NOT_COORDINATOR COORDINATOR_NOT_AVAILABLE"
@@ -54,54 +71,145 @@ class Coverage:
 
     def __init__(self, kafka: Cluster) -> None:
         self.reached: Counter[str] = Counter()
-        self._seen: dict[int, str] = {}
+        self.features: set[str] = set()
+        self.lasting: Mapping[int, Fault] = {}
+        """Faults that are on."""
+        self.opened: Callable[[str, str], object] | None = None
+        """Told that something of ``OPEN`` is so, and of the faults that are on."""
+        self._states: dict[str, str] = {}  # of groups
+        self._asked: dict[int, str] = {}  # request -> the group that it asks
+        self._on: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
         if kafka.observed:
             kafka.journal.subscribe(self._event)
 
     def _event(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "response":
-            error = event.get("error")
-            if error is not None:
-                self.reached[f"{event['api']} {error}"] += 1
-            elif event["api"] == "OffsetCommit":
-                self._partitions(event["api"], event.get("body"), "topics", "partitions")
-            elif event["api"] == "Fetch":
-                self._partitions(event["api"], event.get("body"), "responses", "partitions")
-            elif event["api"] == "Produce":
-                self._partitions(event["api"], event.get("body"), "responses", "partition_responses")
-        elif kind == "group":
-            self._group(event)
-        elif kind == "timer":
-            self.reached[f"timer {event['timer']}"] += 1
-        elif kind == "state" and event["action"] == "set":
-            self.reached[f"log {event['state']}"] += 1
-        elif kind == "load" and event["action"] != "started":
-            self.reached["load"] += 1
+        heard = _HEARD.get(event["event"])
+        if heard is not None:
+            heard(self, event)
 
-    def _partitions(self, api: str, body: Any, topics: str, partitions: str) -> None:
-        for topic in (body or {}).get(topics) or ():
-            for each in topic[partitions]:
-                code = each["error_code"]
-                if code:
-                    self.reached[f"{api} {Err(code).name}"] += 1
+    def _request(self, event: Mapping[str, Any]) -> None:
+        body = event.get("body")
+        group = body.get("group_id") if isinstance(body, Mapping) else None
+        if group is not None:
+            self._asked[event["request"]] = group
+
+    def _response(self, event: Mapping[str, Any]) -> None:
+        group = self._asked.pop(event["request"], None)
+        error = event.get("error")
+        if error is not None:  # the first one, at the top or of a row
+            self.reached[f"{event['api']} {error}"] += 1
+            state = "" if group is None else f" in {self._states.get(group)}"
+            self._come_to(f"{event['api']} {error}{state}")
+
+    def _timer(self, event: Mapping[str, Any]) -> None:
+        self.reached[f"timer {event['timer']}"] += 1
+        self._come_to(f"timer {event['timer']} in {self._states.get(event.get('group', ''))}")
+        if event["timer"] == "append":
+            self._open("late")
+
+    def _state(self, event: Mapping[str, Any]) -> None:
+        if event["action"] == "set":
+            self.reached[f"log {event['state']}"] += 1
+
+    def _load(self, event: Mapping[str, Any]) -> None:
+        if event["action"] != "started":
+            self.reached["load"] += 1
+        self._come_to(f"load {event['action']}")
+        self._open("loading")
+
+    def _leader(self, event: Mapping[str, Any]) -> None:
+        self._come_to(f"leader {event['reason']}")
+        self._open("leaderless")
+
+    def _transaction(self, event: Mapping[str, Any]) -> None:
+        why = event["cause"].get("api") or event["cause"]["kind"]
+        self._come_to(f"transaction {event['action']} {event.get('state')} by {why} {event.get('error') or ''}")
+        if event["action"] == "prepared":
+            self._open("prepared")
+
+    def _marker(self, event: Mapping[str, Any]) -> None:
+        self._come_to(f"marker {event['action']} {event.get('error') or ''}")
+
+    def _stable(self, event: Mapping[str, Any]) -> None:
+        if event["action"] == "held":
+            self._open("held")
+
+    def _staged(self, event: Mapping[str, Any]) -> None:
+        self._come_to(f"offsets {event['action']}")
+        self._open("staged")
+
+    def _epochs(self, event: Mapping[str, Any]) -> None:
+        group, state, cause = event["group"], event["state"], event["cause"]
+        old = self._states.get(group)
+        self._states[group] = state
+        why = cause.get("api") or cause.get("timer") or cause["kind"]
+        self._come_to(f"epochs {old} -> {state} by {why}")
+        for owing in ("gives_up", "lacks"):
+            if any(member[owing] for member in event["members"]):
+                self._come_to(f"a member {owing} in {state} by {why}")
+                self._open("unreleased")
+
+    # --- features
+
+    def _come_to(self, what: str) -> None:
+        self.features.add(what)
+        for fault in self._faults():
+            self.features.add(f"{what} | {fault}")
+
+    def _open(self, what: str) -> None:
+        if self.opened is not None:
+            self.opened(what, ", ".join(self._faults()))
+
+    def _faults(self) -> tuple[str, ...]:
+        """The kinds of faults that are on."""
+        numbers = tuple(self.lasting)
+        if self._on[0] != numbers:
+            self._on = numbers, tuple(sorted({name_of(fault) for fault in self.lasting.values()}))
+        return self._on[1]
 
     def _group(self, event: Mapping[str, Any]) -> None:
         before, after, cause = event["before"], event["after"], event["cause"]
         old = None if before is None else before["state"]
         new = State.DEAD.value if after is None else after["state"]
+        why = cause.get("api") or (f"timer {cause['timer']}" if "timer" in cause else cause["kind"])
+        self._states[event["group"]] = new
+        self._come_to(f"{old} -> {new} by {why}")
+        if new == _PREPARING:
+            self._open("rebalance")
+        elif new == _COMPLETING:
+            self._open("sync")
         if new != old:
             self.reached[f"state {new}"] += 1
             if new == _PREPARING:
-                why = cause.get("api") or (f"timer {cause['timer']}" if "timer" in cause else cause["kind"])
                 self.reached[f"rebalance: {why}"] += 1
+
+
+_HEARD: Mapping[str, Callable[[Coverage, Mapping[str, Any]], None]] = {
+    "request": Coverage._request,
+    "response": Coverage._response,
+    "group": Coverage._group,
+    "timer": Coverage._timer,
+    "state": Coverage._state,
+    "load": Coverage._load,
+    "leader": Coverage._leader,
+    "transaction": Coverage._transaction,
+    "marker": Coverage._marker,
+    "stable": Coverage._stable,
+    "staged": Coverage._staged,
+    "epochs": Coverage._epochs,
+}
+
+
+def name_of(fault: Fault) -> str:
+    """What it is and does: ``state stuck``."""
+    return " ".join([fault.kind, *_aspect(fault.kind, fault.args)])
 
 
 def hits_of(injection: Injection) -> dict[str, int]:
     """The faults that came about, by kind and what they did: ``{"state stuck": 1, "rule drop": 2, "crash": 1}``."""
     hits: Counter[str] = Counter()
     for fault in injection.begun:
-        hits[" ".join([fault.kind, *_aspect(fault.kind, fault.args)])] += 1
+        hits[name_of(fault)] += 1
     return dict(hits)
 
 

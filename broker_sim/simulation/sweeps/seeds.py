@@ -8,8 +8,8 @@ Rules:
 2. The first seed and a share of the others are run twice and compared, event by event. Runs that differ are a failure: what they say
    holds for one of them alone.
 3. A failure is run again before it is made small: one that does not come again is told as not repeatable.
-4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then tasks in their order, shorter faults at
-   round times. ``budget`` counts runs, ``budget_s`` real seconds.
+4. Made small is what fails with the same line (`failure_line`): fewer faults by ddmin, then less chance, shorter faults at round
+   times. ``budget`` counts runs, ``budget_s`` real seconds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,19 @@ from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
 from broker_sim.simulation.faults.plans import Plan, plan_from
 from broker_sim.simulation.sweeps.shrink import SPANS, ddmin, rounded
+from broker_sim.simulation.telling.moment import moment, value_at
+from broker_sim.simulation.telling.parting import parting
+from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.alarms import Alarms
 from broker_sim.simulation.virtual.recording import CAUSES, NotRepeatable, Recording
-from broker_sim.simulation.world import Simulation, simulate
+from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
 
 __all__ = ["Found", "Interrupted", "Run", "Search", "failure_line"]
 
 _OURS = str(Path(__file__).parents[1])
+
+_NEIGHBOURS = 8
+"""Runs that are looked at beside a failure."""
 
 Placed = tuple[int, Fault]
 """A fault of the n-th plan of a run."""
@@ -66,6 +73,12 @@ class Run:
     schedule_hash: str = ""
     not_pinned: list[str] = field(default_factory=list)
     """Why another process may run otherwise: `Simulation.not_pinned`."""
+    hosts: list[str] = field(default_factory=list)
+    """Of programs: whose tasks and connections chance can have."""
+    moment: list[str] = field(default_factory=list)
+    """How the world stood where it failed: `telling.moment`."""
+    records: list[str] = field(default_factory=list)
+    """Records in question: `telling.records`."""
 
 
 @dataclass(slots=True)
@@ -84,6 +97,8 @@ class Found:
     done: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     given: bool = True
+    beside: list[str] = field(default_factory=list)
+    """Where the nearest run that passes parts from it: `telling.parting`."""
 
     @property
     def faults(self) -> FaultPlan:
@@ -146,9 +161,11 @@ class Search:
         *,
         placed: Sequence[Placed] | None = None,
         recording: Recording | None = None,
+        keep: bool = False,
         **options: Any,
     ) -> Run:
-        """One run. ``placed``: these faults and no others. ``recording`` with a run to compare with: NotRepeatable ends it."""
+        """One run. ``placed``: these faults and no others. ``keep``: its events, though it is clean.
+        ``recording`` with a run to compare with: NotRepeatable ends it."""
         self.between()
         self.runs += 1
         run = Run(seed)
@@ -166,12 +183,14 @@ class Search:
                     if recording is not None:
                         recording.end()
                 except BaseException:
-                    run.events = [
-                        event for cluster in sim.clusters if cluster.observed for event in cluster.journal.events
-                    ]
+                    run.events = _events(sim)
+                    run.moment = moment(sim)
+                    run.records = _records(sim)
                     raise
                 finally:
                     self._take(run, sim)
+                if keep:
+                    run.events = _events(sim)
         except BaseException as error:
             if error is alarms.error:
                 alarms.taken()
@@ -187,6 +206,7 @@ class Search:
         run.placed = [(n, fault) for n, plan in enumerate(faults.plans) for fault in plan]
         run.begun = [(n, fault) for n, injection in enumerate(faults.injections) for fault in injection.begun]
         run.skipped, run.loose = faults.skipped, sim.errors
+        run.hosts = [name for name in sim.hosts if not any(name in cluster.hosts for cluster in sim.clusters)]
         run.elapsed_s, run.schedule_hash, run.not_pinned = sim.elapsed_s, sim.schedule_hash, sim.not_pinned
         self.virtual_s += run.elapsed_s
 
@@ -263,8 +283,30 @@ class _Shrinking:
             ddmin(self.best, self.fails)
             self.simpler_world()
             self.simpler_faults()
+            self.found.beside = self.beside()
         except (_Spent, Interrupted):
             self.found.done = False
+
+    def beside(self) -> list[str]:
+        """A run that passes and has one thing otherwise: without a fault, the last one first, or with chance at one host more or less.
+        Where none of the first few passes there is nothing to be seen beside it."""
+        ways: list[tuple[str, tuple[Placed, ...], dict[str, Any]]] = [
+            (f"without {fault.text}", (*self.best[:at], *self.best[at + 1 :]), {})
+            for at, (_, fault) in reversed(list(enumerate(self.best)))
+        ]
+        noisy = self._options.get("noisy", self.search.options.get("noisy"))
+        for host in ["test", *self.found.run.hosts]:
+            if noisy is not None and host in noisy:
+                fewer = tuple(name for name in noisy if name != host)
+                ways.append((f"without the jitter and the order of tasks of {host}", self.best, {"noisy": fewer}))
+            elif noisy is not None:
+                ways.append((f"with the jitter of {host}", self.best, {"noisy": (*noisy, host)}))
+        for what, placed, options in ways[:_NEIGHBOURS]:
+            run = self.search.run(self.found.seed, placed=placed, keep=True, **{**self._options, **options})
+            if run.error is None:
+                begun_ms = self.search.options.get("epoch_ms", EPOCH_MS)
+                return parting(self.found.run.events, run.events, what, begun_ms)
+        return []
 
     def fails(self, placed: tuple[Placed, ...], **options: Any) -> bool:
         """Whether it fails with the same line; then it is the best until now."""
@@ -284,9 +326,13 @@ class _Shrinking:
         return self._known[name]
 
     def simpler_world(self) -> None:
-        """Tasks in their order."""
-        if self.search.options.get("order", "fifo") != "fifo":
-            self.fails(self.best, order="fifo")
+        """No jitter and tasks in their order: everywhere, or at fewer hosts."""
+        ordered = {"order": "fifo"} if self.search.options.get("order", "fifo") != "fifo" else {}
+        if self.fails(self.best, **ordered, noisy=()):
+            return
+        if ordered:
+            self.fails(self.best, **ordered)
+        ddmin(["test", *self.found.run.hosts], lambda noisy: self.fails(self.best, noisy=noisy))
 
     def simpler_faults(self) -> None:
         """Each shorter while that goes, then its numbers rounder."""
@@ -305,6 +351,20 @@ class _Shrinking:
 
     def _with(self, at: int, fault: Fault) -> tuple[Placed, ...]:
         return (*self.best[:at], (self.best[at][0], fault), *self.best[at + 1 :])
+
+
+def _events(sim: Simulation) -> list[dict[str, Any]]:
+    return [event for cluster in sim.clusters if cluster.observed for event in cluster.journal.events]
+
+
+def _records(sim: Simulation) -> list[str]:
+    begun_ms = round(sim.loop.epoch_s * 1000)
+    return [
+        line
+        for cluster in sim.clusters
+        if cluster.observed
+        for line in in_question(cluster.journal.events, begun_ms, partial(value_at, cluster))
+    ]
 
 
 def _by_plan(placed: Sequence[Placed]) -> list[FaultPlan]:

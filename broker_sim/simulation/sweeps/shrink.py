@@ -1,4 +1,8 @@
-"""A failing case made small: fewer faults first (ddmin), then shorter ones at round times, fewer clients, no jitter.
+"""A failing case made small: fewer faults first (ddmin), then less chance, fewer clients, fewer of their deeds, fewer brokers, all of
+it sooner, and what is left shorter and at round times.
+
+Everything is drawn by its place (the fault, the client and its deed, the task, the connection), so what is taken away leaves the draws
+of the rest as they were. What the rest does is another matter, as it lives in the same world: so each step is tried, and kept or not.
 
 Every step is a run that must fail with the same line as the first (`trial.signature`), else it could slip to another failure. The steps
 are a function of the case and of what the runs say: the same case is shrunk to the same one every time. ``budget`` counts runs.
@@ -10,10 +14,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.trial import Case, Outcome, run, settled
+from broker_sim.simulation.sweeps.turns import Turn, flat
+from broker_sim.simulation.workloads.catalogue import WORKLOADS
 
 __all__ = ["BUDGET", "SPANS", "Shrunk", "ddmin", "rounded", "shrink"]
 
@@ -86,9 +92,81 @@ class _Shrinking:
                 self.outcome, self.best = outcome, case
         return self._known[name]
 
-    def fewer(self) -> None:
+    def so(self, **changes: Any) -> bool:
+        """Whether the best until now fails with these changes, too."""
+        return self.fails(replace(self.best, **changes))
+
+    def go(self) -> None:
+        """Until nothing smaller fails."""
+        self.no_turns()
+        self.fewer_faults()
+        self.less_chance()
+        self.fewer_clients()
+        self.fewer_deeds()
+        self.so(brokers=1)
+        self.sooner()
+        self.simpler_faults()
+        self.fewer_faults()
+
+    def no_turns(self) -> None:
+        """Its faults in one plan; where it takes the turn's chance to fail, fewer faults after it."""
+        if not self.best.turns or self.fails(flat(self.best)):
+            return
+        for at, turn in enumerate(self.best.turns):
+            ddmin(turn.plan or (), lambda plan, at=at: self.so(turns=self._with_turn(at, plan)))  # type: ignore[misc]
+
+    def _with_turn(self, at: int, plan: tuple[Fault, ...]) -> tuple[Turn, ...]:
+        turns = list(self.best.turns)
+        turns[at] = replace(turns[at], plan=plan)
+        return tuple(turns)
+
+    def fewer_faults(self) -> None:
+        ddmin(self.best.plan or (), lambda plan: self.so(plan=plan))
+
+    def less_chance(self) -> None:
+        """No jitter and tasks in their order: everywhere, or at fewer hosts."""
+        calm, ordered = self.so(calm=True), self.so(order="fifo")
+        if not (calm and ordered):
+            hosts = self.best.noisy if self.best.noisy is not None else self._clients()
+            ddmin(hosts, lambda noisy: self.so(noisy=noisy))
+
+    def _clients(self) -> tuple[str, ...]:
         case = self.best
-        ddmin(case.plan or (), lambda plan: self.fails(replace(case, plan=plan)))
+        there = WORKLOADS[case.workload].hosts(case.members)
+        return tuple(name for name in there if name not in case.absent)
+
+    def fewer_clients(self) -> None:
+        everybody = self._clients()
+        ddmin(everybody, lambda kept: self.so(absent=tuple(name for name in everybody if name not in kept)))
+
+    def fewer_deeds(self) -> None:
+        """Of clients that draw what they do. None of it is known of a run that was not done here."""
+        if self.outcome is not None and self.outcome.deeds:
+            ddmin(tuple(self.outcome.deeds), lambda deeds: self.so(deeds=deeds))
+
+    def sooner(self) -> None:
+        """All faults come earlier, what lies between them is shorter, and so is the run. A turn has its time in the run as it is."""
+        if self.best.turns:
+            return
+        for _ in range(4):
+            plan = self.best.plan or ()
+            first = min((fault.t_s for fault in plan), default=0.0)
+            if first < 0.5 or not self._moved([fault.t_s - first / 2 for fault in plan]):
+                break
+        for at in range(1, len(self.best.plan or ())):
+            plan = self.best.plan or ()
+            gap = plan[at].t_s - plan[at - 1].t_s
+            if gap >= 1:
+                self._moved([fault.t_s - (gap / 2 if number >= at else 0) for number, fault in enumerate(plan)])
+        ends = [fault.t_s + fault.args.get("for_s", 0) for fault in self.best.plan or ()]
+        for duration_s in _shorter(self.best.duration_s, max(ends, default=0)):
+            if self.so(duration_s=duration_s):
+                break
+
+    def _moved(self, times: Sequence[float]) -> bool:
+        """Whether it fails with the faults at other times."""
+        plan = tuple(replace(fault, t_s=round(t_s, 1)) for fault, t_s in zip(self.best.plan or (), times, strict=True))
+        return self.so(plan=plan)
 
     def with_fault(self, at: int, fault: Fault) -> Case:
         plan = list(self.best.plan or ())
@@ -110,19 +188,6 @@ class _Shrinking:
                 if self.fails(self.with_fault(at, rounder)):
                     break
 
-    def simpler_world(self) -> None:
-        """No jitter, tasks in their order, fewer clients, a shorter run."""
-        self.fails(replace(self.best, calm=True))
-        self.fails(replace(self.best, order="fifo"))
-        members = self.best.members or 1
-        for fewer in range(1, members):
-            if self.fails(replace(self.best, members=fewer)):
-                break
-        ends = [fault.t_s + fault.args.get("for_s", 0) for fault in self.best.plan or ()]
-        for duration_s in _shorter(self.best.duration_s, max(ends, default=0)):
-            if self.fails(replace(self.best, duration_s=duration_s)):
-                break
-
 
 def rounded(fault: Fault) -> Iterator[Fault]:
     """Its numbers with fewer digits, the roundest first."""
@@ -137,19 +202,22 @@ def rounded(fault: Fault) -> Iterator[Fault]:
 
 
 def _shorter(now_s: float, needed_s: float) -> Iterable[float]:
-    return [s for s in dict.fromkeys((math.ceil(needed_s), math.ceil(needed_s) + 5, now_s // 2)) if 0 < s < now_s]
+    """The shortest first: when the last fault is over, some seconds more."""
+    least = max(1, math.ceil(needed_s))
+    return [float(s) for s in dict.fromkeys((least, least + 1, least + 3, least + 7, now_s // 2)) if s < now_s]
 
 
-def shrink(case: Case, failure: str, *, budget: int = BUDGET, attempt: Callable[[Case], Outcome] = run) -> Shrunk:
+def _quickly(case: Case) -> Outcome:
+    return run(case, quick=True)
+
+
+def shrink(case: Case, failure: str, *, budget: int = BUDGET, attempt: Callable[[Case], Outcome] = _quickly) -> Shrunk:
     """The smallest case found that still fails with the line ``failure``; it is the given one where nothing smaller does."""
     case = settled(case)
     work = _Shrinking(case, failure, budget, attempt)
     before, done = len(case.plan or ()), True
     try:
-        work.fewer()
-        work.simpler_world()
-        work.simpler_faults()
-        work.fewer()
+        work.go()
     except _Spent:
         done = False
     outcome = work.outcome or attempt(case)

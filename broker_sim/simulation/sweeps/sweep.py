@@ -7,6 +7,8 @@ Rules:
 4. One failure of each kind is shrunk and kept, the first by its seed among those in hand; the others are counted.
 5. With ``rows`` each run leaves a line of JSON in a file (`trial.verdict_row`) as it ends; the next sweep with the same file leaves out
    what stands there: a sweep that was interrupted goes on.
+6. ``guided``: what runs have come to decides which plans are varied (`guide`). ``fork``: so many futures are followed from rare moments
+   (`futures`), each of them a run. What fails so is no seed's plan: it needs a corpus to be run again from.
 """
 
 from __future__ import annotations
@@ -32,13 +34,20 @@ from typing import Any
 from broker_sim.common.buggify import SITES
 from broker_sim.common.text import UsageError
 from broker_sim.simulation.sweeps.coverage import EXPECTED
+from broker_sim.simulation.sweeps.futures import Follow
+from broker_sim.simulation.sweeps.guide import Guide
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
 from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
+from broker_sim.simulation.telling.parting import parting
 from broker_sim.simulation.virtual.hashseed import SEED
+from broker_sim.simulation.world import EPOCH_MS
 
 __all__ = [
     "Failure", "Options", "Summary", "draw", "draw_case", "keep", "kept_cases", "note", "read_case", "replay", "shrunk", "sweep",
 ]  # fmt: skip
+
+_NEIGHBOURS = 6
+"""Runs that are looked at beside a failure."""
 
 _RUNS_A_WORKER = 400
 """Then another one takes its place: whatever a run leaves behind is gone with it."""
@@ -62,6 +71,8 @@ class Options:
     wall_s: float = math.inf
     rows: Path | None = None
     timeline: Path | None = None
+    guided: bool = False
+    fork: int = 0
 
 
 @dataclass(slots=True)
@@ -103,6 +114,10 @@ class Summary:
     faults: int = 0
     failed: int = 0
     skipped: int = 0
+    futures: int = 0
+    """Of the runs those that were forked from another one."""
+    features: set[str] = field(default_factory=set)
+    """What runs have come to: see `coverage`."""
     hits: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     waived: Counter[str] = field(default_factory=Counter)
@@ -134,8 +149,20 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("wanted", "runs", "skipped", "repeated", "faults", "failed", "interrupted", "unreached", "unhit")
+        names = (
+            "wanted",
+            "runs",
+            "skipped",
+            "repeated",
+            "futures",
+            "faults",
+            "failed",
+            "interrupted",
+            "unreached",
+            "unhit",
+        )
         numbers = {name: getattr(self, name) for name in names}
+        numbers["features"] = len(self.features)
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("hits", "reached", "waived")}
         times = {name: round(getattr(self, name), 2) for name in ("virtual_s", "cpu_s", "wall_s")}
         found = [{**each.to_dict(), "file": str(each.file) if each.file else None} for each in self.failures.values()]
@@ -158,6 +185,11 @@ class _Job:
     case: Case
     twice: bool
     file: Path | None = None
+    fork: int = 0
+
+
+_follow = Follow()
+"""Of a worker: rare moments are rare among its own runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +212,10 @@ def _end_with_parent() -> None:
 
 
 def _work(job: _Job) -> _Result:
-    first = run(job.case, events=job.twice)
+    follow = None
+    if job.fork:
+        _follow.branches, follow = job.fork, _follow
+    first = run(job.case, events=job.twice, quick=not job.twice, follow=follow)
     if not job.twice:
         return _Result(first)
     second = run(job.case, events=True)
@@ -246,7 +281,9 @@ def _done(rows: Path | None, as_version: str | None) -> set[_Key]:
     return found
 
 
-def _jobs(options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], summary: Summary) -> Iterator[_Job]:
+def _jobs(
+    options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], summary: Summary, guide: Guide | None
+) -> Iterator[_Job]:
     for path, case in kept:
         yield _Job(case, False, path)
     for seed in options.seeds:
@@ -255,7 +292,8 @@ def _jobs(options: Options, kept: Sequence[tuple[Path, Case]], done: set[_Key], 
             summary.skipped += 1
             continue
         twice = random.Random(f"{seed}/twice").random() < options.repeat
-        yield _Job(Case(workload, seed, options.duration_s, as_version=options.as_version), twice)
+        case = Case(workload, seed, options.duration_s, as_version=options.as_version)
+        yield _Job(case if guide is None else guide.next(case), twice, fork=0 if twice else options.fork)
 
 
 def _wall_s() -> float:
@@ -263,11 +301,17 @@ def _wall_s() -> float:
 
 
 def sweep(options: Options, progress: Callable[[Summary], object] = lambda summary: None) -> Summary:
-    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read."""
+    """Run the corpus and all seeds. ``progress`` is called as runs end. Raises UsageError for a corpus that can't be read, or where
+    there is none and what fails would be lost."""
+    if (options.guided or options.fork) and options.corpus is None:
+        raise UsageError(
+            "--guided and --fork need --corpus DIR: what they find is no seed's plan, and is run again from its file there"
+        )
     kept = kept_cases(options.corpus)
     summary = Summary(wanted=len(kept) + len(options.seeds))
     began_s = _wall_s()
-    jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary)
+    guide = Guide() if options.guided else None
+    jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary, guide)
     with _pool(options.jobs) as pool, _lines(options.rows) as write:
         running: dict[Future[_Result], _Job] = {}
         try:
@@ -282,6 +326,13 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                     job, result = running.pop(future), future.result()
                     note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
                     write(json.dumps(verdict_row(result.outcome)))
+                    for outcome in (result.outcome, *result.outcome.futures):
+                        if guide is not None:
+                            guide.note(outcome, varied=job.case.plan is not None)
+                    for outcome in result.outcome.futures:
+                        summary.wanted += 1
+                        summary.futures += 1
+                        note(summary, outcome)
                 _keep_all(summary, options)
                 summary.wall_s = _wall_s() - began_s
                 progress(summary)
@@ -326,6 +377,7 @@ def note(
     summary.virtual_s += outcome.virtual_s * (1 + twice)
     summary.cpu_s += outcome.cpu_s * (1 + twice)
     summary.faults += outcome.begun
+    summary.features |= outcome.features
     for name in ("hits", "reached", "waived"):
         getattr(summary, name).update(getattr(outcome, name))
     counts = summary.by_workload.setdefault(outcome.case.workload, [0, 0])
@@ -376,7 +428,8 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
     from broker_sim.explain.picture import html
     from broker_sim.explain.terminal import timeline
 
-    events = [json.loads(event) for event in run(replace(case, journal=True), events=True).events]
+    failing = run(replace(case, journal=True), events=True)
+    events = [json.loads(event) for event in failing.events]
     groups = sorted({event["group"] for event in events if event["event"] == "group"})
     files = []
     for group in groups if directory is not None else ():
@@ -384,7 +437,45 @@ def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tu
         directory.mkdir(parents=True, exist_ok=True)
         files.append(directory / f"{case.workload}-{case.seed}-{re.sub(r'[^a-zA-Z0-9]+', '-', group)}.html")
         files[-1].write_text(html(events, group, f"{case.workload}, seed {case.seed}: {group}"))
-    return "\n".join(timeline(events, group, width) for group in groups), tuple(files)
+    told = [*_told(failing.records), *_told(_beside(failing, events)), *_told(failing.moment)]
+    return "\n".join([*told, *(timeline(events, group, width) for group in groups)]), tuple(files)
+
+
+def _told(lines: list[str]) -> list[str]:
+    return [*lines, ""] if lines else []
+
+
+def _beside(failing: Outcome, events: list[dict[str, Any]]) -> list[str]:
+    """Where a run parts from it that is clean and has one thing otherwise: no fault of its plan, the last first, chance at one host
+    more or less, or a single deed. Of those that are looked at none may be clean: then there is nothing."""
+    if failing.failure is None:
+        return []
+    case = failing.case
+    plan, noisy = case.plan or (), case.noisy
+    ways = [
+        (f"without {plan[at].text}", replace(case, plan=(*plan[:at], *plan[at + 1 :])))
+        for at in reversed(range(len(plan)))
+    ]
+    deeds = case.deeds or ()
+    ways += [
+        (f"without deed {deeds[at][1]} of {deeds[at][0]}", replace(case, deeds=(*deeds[:at], *deeds[at + 1 :])))
+        for at in reversed(range(len(deeds)))
+    ]
+    ways += [
+        (
+            f"without the jitter and the order of tasks of {host}",
+            replace(case, noisy=tuple(n for n in noisy or () if n != host)),
+        )
+        for host in noisy or ()
+    ]
+    ways.append(
+        ("with jitter", replace(case, calm=False)) if case.calm else ("without jitter", replace(case, calm=True))
+    )
+    for what, other in ways[:_NEIGHBOURS]:
+        outcome = run(other, events=True)
+        if outcome.failure is None:
+            return parting(events, [json.loads(event) for event in outcome.events], what, EPOCH_MS)
+    return []
 
 
 # --- the corpus ----------------------------------------------------------------------------------------------------------

@@ -17,30 +17,44 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.journal.files import plain
+from broker_sim.simulation.checks.answers import CHECKS
 from broker_sim.simulation.checks.invariants import InvariantBroken
 from broker_sim.simulation.checks.liveness import NotAlive, Unsafe
 from broker_sim.simulation.faults.disks import is_of_the_disk
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan, Injection, from_json, inject, to_json
 from broker_sim.simulation.faults.swarm import draw, habits
 from broker_sim.simulation.sweeps.coverage import Coverage, hits_of
+from broker_sim.simulation.sweeps.futures import Follow, Followed
+from broker_sim.simulation.sweeps.turns import Turn, Turned, drawn, turn_from
+from broker_sim.simulation.telling.moment import moment, value_at
+from broker_sim.simulation.telling.records import in_question
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.workloads.aiokafka_workload import Stage, Watch
+from broker_sim.simulation.workloads.bank.world import Bank
 from broker_sim.simulation.workloads.catalogue import WORKLOADS, Workload
+from broker_sim.simulation.workloads.deeds import Deed
+from broker_sim.simulation.workloads.epoch_world import ByEpochs
+from broker_sim.simulation.workloads.probing.world import Probing
+from broker_sim.simulation.workloads.share_world import Shares
 from broker_sim.simulation.workloads.wire_workload import Rough
-from broker_sim.simulation.world import Simulation, simulate
+from broker_sim.simulation.world import EPOCH_MS, Simulation, simulate
+from kafka_wire.api_keys import release
 
 __all__ = ["WORKLOADS", "Case", "Outcome", "Workload", "World", "case_from", "plan_of", "run", "verdict_row"]
 
 _HANGING = {"hang", "drop", "drop_after", "delay", "reply_delay", "truncate", "split"}
 """Verdicts of rules that keep an answer from being given."""
 
+
+_READ = frozenset(CHECKS)
+"""APIs of which `Invariants` reads requests and answers; of all others checks know no more than that they came, and their errors."""
 
 _TIDY_EVERY = 8
 _untidy = 0
@@ -49,7 +63,12 @@ _untidy = 0
 @dataclass(frozen=True, slots=True)
 class Case:
     """A run as data. ``members``, ``as_version``, ``order``, ``journal``, ``plan``: None leaves them to the workload and to the seed.
-    ``calm``: no jitter, no chunks. ``journal`` False: nobody watches the brokers, they take their short ways."""
+    ``calm``: no jitter, no chunks. ``journal`` False: nobody watches the brokers, they take their short ways.
+
+    What shrinking takes away: ``absent``: clients that are not there; ``brokers``: fewer than the workload has; ``noisy``: hosts whose
+    tasks and connections are left to chance, ``deeds``: those of clients that draw them (`workloads.deeds`) which are done; None: all.
+    ``turns``: where it parts from what the seed and the plan say (`turns`).
+    """
 
     workload: str
     seed: int
@@ -60,20 +79,30 @@ class Case:
     calm: bool = False
     journal: bool | None = None
     plan: tuple[Fault, ...] | None = None
+    absent: tuple[str, ...] = ()
+    brokers: int | None = None
+    noisy: tuple[str, ...] | None = None
+    deeds: tuple[Deed, ...] | None = None
+    turns: tuple[Turn, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `case_from` is the way back."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "plan"}
-        return {**told, "plan": None if self.plan is None else to_json(self.plan)}
+        told = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "turns")}
+        turns = [turn.to_dict() for turn in self.turns]
+        return {**told, "plan": None if self.plan is None else to_json(self.plan), "turns": turns}
 
 
 def case_from(value: Mapping[str, Any]) -> Case:
     """The case of `Case.to_dict`; more keys may stand beside. Raises UsageError."""
     try:
-        given = {name: value[name] for name in Case.__slots__ if name in value and name != "plan"}
+        given = {name: value[name] for name in Case.__slots__ if name in value and name not in ("plan", "turns")}
         plan = value.get("plan")
-        case = Case(**given, plan=None if plan is None else tuple(from_json(plan)))
-    except TypeError as error:
+        lists = {name: tuple(given[name]) for name in ("absent", "noisy") if given.get(name) is not None}
+        if given.get("deeds") is not None:
+            lists["deeds"] = tuple((str(client), int(number)) for client, number in given["deeds"])
+        turns = tuple(turn_from(turn) for turn in value.get("turns") or ())
+        case = Case(**{**given, **lists}, plan=None if plan is None else tuple(from_json(plan)), turns=turns)
+    except (TypeError, ValueError) as error:
         raise UsageError(f"no case of a sweep: {error}") from None
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
@@ -100,7 +129,16 @@ class Outcome:
     hits: dict[str, int] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
     waived: dict[str, int] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    """What it has come to, finer than ``reached``: see `coverage`."""
+    futures: list[Outcome] = field(default_factory=list)
+    """Of worlds that were forked from it (`futures`); without what is of their ends alone."""
     events: list[str] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
+    """What clients did that draw their deeds."""
+    moment: list[str] = field(default_factory=list)
+    records: list[str] = field(default_factory=list)
+    """How the world stood where it failed, and records in question (`telling`); if asked for."""
 
 
 def plan_of(case: Case) -> FaultPlan:
@@ -113,19 +151,39 @@ def plan_of(case: Case) -> FaultPlan:
 def settled(case: Case) -> Case:
     """The case with nothing left to its seed but chance."""
     workload, dice = WORKLOADS[case.workload], random.Random(f"{case.seed}/case")
-    version, order = dice.choice(("3.4", "4.1")), dice.choice(("fifo", "tasks"))
+    version: str = dice.choice(workload.versions)
+    order = dice.choice(("fifo", "tasks"))
+    if case.as_version is not None and release(case.as_version) >= release(workload.since):
+        version = case.as_version
     journal = dice.random() >= (0.5 if workload.raw else 0.2)
     return replace(
-        case, as_version=case.as_version or version, order=case.order or order, plan=tuple(plan_of(case)),
+        case, as_version=version, order=case.order or order, plan=tuple(plan_of(case)),
         members=case.members or workload.members, journal=journal if case.journal is None else case.journal,
+        turns=_with_plans(case),
     )  # fmt: skip
 
 
-def waived(case: Case) -> tuple[str, ...]:
-    """Invariants that the case's plan breaks rightly: rules let requests hang, or come late; a disk that stalls stalls everything."""
+def _with_plans(case: Case) -> tuple[Turn, ...]:
+    targets = WORKLOADS[case.workload].targets(case.members)
+    return tuple(
+        replace(turn, plan=drawn(case.seed, case.turns[: number + 1], case.duration_s, targets))
+        if turn.plan is None
+        else turn
+        for number, turn in enumerate(case.turns)
+    )
+
+
+def future_of(case: Case, at_s: float, branch: int) -> Case:
+    """A settled case that parts from this one, which is settled, at ``at_s``."""
+    turned = replace(case, turns=(*case.turns, Turn(at_s, branch)))
+    return replace(turned, turns=_with_plans(turned))
+
+
+def waived(plan: Iterable[Fault]) -> tuple[str, ...]:
+    """Invariants that a plan breaks rightly: rules let requests hang, or come late; a disk that stalls stalls everything."""
     hangs = any(
         (fault.kind == "rule" and _HANGING.intersection(fault.args)) or fault.args.get("what") == "stalls"
-        for fault in case.plan or ()
+        for fault in plan
     )
     return ("parked requests are answered",) if hangs else ()
 
@@ -134,13 +192,20 @@ def waived(case: Case) -> tuple[str, ...]:
 
 
 class World(Protocol):
-    """A workload at work: `Stage`, `Rough`."""
+    """A workload at work: `Stage`, `Rough`, `ByEpochs`, `Shares`, `Probing`, `Bank`."""
 
     @property
     def waived(self) -> Counter[str]:
         """Breaches of invariants that are waived."""
 
-    def hangs(self) -> dict[str, Callable[[float], object]]:
+    @property
+    def done(self) -> list[Deed]:
+        """The deeds of clients that draw them."""
+
+    def turns(self, plan: tuple[Fault, ...]) -> None:
+        """These are the faults of the run now (`turns`), and the watch waives what they break."""
+
+    def hangs(self) -> Mapping[str, Callable[[float], object]]:
         """What lets each client's application hang."""
 
     def finish(self) -> None:
@@ -161,8 +226,28 @@ class _Heard(logging.Handler):
         self.records.append(record)
 
 
-def run(case: Case, *, events: bool = False) -> Outcome:
-    """Run a case. ``events``: keep the journal's events, as text. Raises UsageError for a case that can't be."""
+class Visitor(Protocol):
+    """Who looks at a run while it lives."""
+
+    def begins(self, sim: Simulation) -> None:
+        """A world, before anything is in it."""
+
+    def ends(self, failure: str | None, text: str) -> None:
+        """It has failed, or ended well; the world is still there."""
+
+
+def run(
+    case: Case,
+    *,
+    events: bool = False,
+    quick: bool = False,
+    visitor: Visitor | None = None,
+    follow: Follow | None = None,
+) -> Outcome:
+    """Run a case. ``events``: keep the journal's events, as text, and where it fails what there is to tell of the world. With a
+    ``visitor`` it takes its time. ``quick``: what nobody looks at is not made: the journal's bodies of requests that no check reads,
+    and its hash; all that is checked is the same, and so is the run. ``follow``: from which moments more than one future is followed
+    (`futures`). Raises UsageError for a case that can't be."""
     if case.workload not in WORKLOADS:
         raise unknown("workload", case.workload, WORKLOADS)
     case = settled(case)
@@ -173,25 +258,47 @@ def run(case: Case, *, events: bool = False) -> Outcome:
     clients.setLevel(logging.CRITICAL + 1)
     began_s = time.process_time()
     link = Link(jitter_ms=0.0, chunks=0.0) if case.calm else None
+    followed = None if follow is None else Followed(follow, case, future_of)
     try:
-        with simulate(case.seed, order=case.order or "fifo", link=link, invariants=False) as sim:
+        with simulate(
+            case.seed, order=case.order or "fifo", link=link, invariants=False, noisy=case.noisy,
+            patience="30s" if visitor is None else "24h",
+        ) as sim:  # fmt: skip
+            if visitor is not None:
+                visitor.begins(sim)
+            sim.hashes = not quick
             try:
-                _lives(sim, case, outcome, heard)
+                _lives(sim, case, outcome, heard, _READ if quick else None, followed)
             except (Exception, ExceptionGroup) as error:
                 _fails(outcome, error)
             outcome.virtual_s, outcome.steps = sim.elapsed_s, sim.loop.steps
             outcome.journal_hash, outcome.schedule_hash = sim.journal_hash, sim.schedule_hash
+            if followed is not None:
+                followed.ends(outcome)
+            if visitor is not None:
+                visitor.ends(outcome.failure, outcome.text)
+            if events and outcome.failure is not None and sim.clusters:
+                _tell(sim, outcome)
             if events and sim.clusters[0].observed:
                 encode = json.JSONEncoder(default=plain).encode
                 outcome.events = [encode(event) for event in sim.journal.events]
     except (Exception, ExceptionGroup) as error:  # what a world tells when it ends
         _fails(outcome, error)
     finally:
+        if followed is not None:
+            followed.leaves()
         brokers.removeHandler(heard)
         clients.setLevel(level)
     _tidy()
     outcome.cpu_s = time.process_time() - began_s
     return outcome
+
+
+def _tell(sim: Simulation, outcome: Outcome) -> None:
+    kafka = sim.clusters[0]
+    outcome.moment = moment(sim)
+    if kafka.observed:
+        outcome.records = in_question(kafka.journal.events, EPOCH_MS, lambda log, offset: value_at(kafka, log, offset))
 
 
 def _fails(outcome: Outcome, error: BaseException) -> None:
@@ -228,13 +335,35 @@ def verdict_row(outcome: Outcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None:
+def _lives(
+    sim: Simulation,
+    case: Case,
+    outcome: Outcome,
+    heard: _Heard,
+    read: frozenset[str] | None,
+    followed: Followed | None,
+) -> None:
     """A start, the safety phase with its faults, then the healing and the liveness phase."""
     workload = WORKLOADS[case.workload]
-    watch = Watch(sim, waived(case))
-    world: World = (Rough if workload.raw else Stage)(sim, case, workload, watch)
+    if case.brokers is not None:
+        workload = replace(workload, brokers=case.brokers)
+    watch = Watch(sim, waived(case.plan or ()))
+    raw: Any = Shares if workload.shares else ByEpochs if workload.by_epochs else Rough
+    kind: Any = Bank if workload.bank else Probing if workload.probers else raw if workload.raw else Stage
+    world: World = kind(sim, case, workload, watch)
     coverage = Coverage(sim.clusters[0])
+    if read is not None:
+        sim.clusters[0].tell_bodies(read)
     injection: Injection = inject(sim, case.plan or (), hangs=world.hangs())
+    coverage.lasting = injection.lasting
+
+    def turns(plan: tuple[Fault, ...]) -> None:
+        watch.waive = frozenset(waived(plan))
+        world.turns(plan)
+
+    turned = Turned(sim, case, injection, turns)
+    if followed is not None:
+        followed.begins(sim, turned, coverage)
     try:
         sim.run_for(case.duration_s)
         watch.check()
@@ -245,7 +374,9 @@ def _lives(sim: Simulation, case: Case, outcome: Outcome, heard: _Heard) -> None
         _brokers_are_well(heard)
     finally:
         outcome.begun = len(injection.begun)
+        outcome.deeds = list(world.done)
         outcome.hits, outcome.reached = hits_of(injection), dict(coverage.reached)
+        outcome.features = frozenset(coverage.features)
         if injection.buggify is not None:
             outcome.hits |= {f"site {name}": count for name, count in injection.buggify.fired.items()}
         outcome.waived = dict(watch.waived + world.waived)

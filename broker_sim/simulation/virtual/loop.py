@@ -7,7 +7,9 @@ Rules:
    is less than a float can tell.
 3. Work costs time: after 64 callbacks at one instant every turn of the loop adds a tick, so that code which polls the clock gets on.
 4. ``call_soon`` is FIFO, as asyncio promises. With ``order="tasks"`` the seed permutes the steps of tasks that are ready in one turn,
-   and nothing else: streams and protocols rely on the order of their callbacks.
+   and nothing else: streams and protocols rely on the order of their callbacks. Each task draws its own place in the row, from (seed,
+   host, process, coroutine, the how manieth of that name, the how manieth row): one task more changes nothing between the others.
+   ``noisy``: hosts whose tasks are permuted, all others' keep their places; None: all.
 5. Timers fire in the order of (when, arming).
 6. No run hangs: `SimDeadlock`, `SimLivelock` and `SimTimeLimit` name the tasks.
 7. Two runs that are the same have the same ``schedule_hash``: of every turn, when it was, how many callbacks ran, how many timers
@@ -22,19 +24,20 @@ import contextvars
 import hashlib
 import heapq
 import math
-import random
 import threading
 from array import array
 from asyncio import events
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.common.text import duration_text
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden, SimLivelock, SimTimeLimit, caller
 from broker_sim.simulation.virtual.alarms import uninterrupted
+from broker_sim.simulation.virtual.lots import Lot
+from broker_sim.simulation.virtual.names import SHOWN, callback_name, owner_of, tasks_text
 from broker_sim.simulation.virtual.patches import threads
-from broker_sim.simulation.virtual.process import PROCESS, RUNNING, Process
+from broker_sim.simulation.virtual.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.native import NativeThreads
@@ -63,9 +66,6 @@ _BUSY_TURNS = 1000
 """Fewer turns are none: many tasks did something at the same time."""
 _BUSY_A_TASK = 500
 
-_SHOWN = 12
-"""Tasks that an error names."""
-
 
 def _numbered(self: SimFuture | SimTask) -> int:
     """The hash of a future: a number that its loop gives at the first question."""
@@ -88,9 +88,10 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task, hashed as `SimFuture`; ``process``: whose it is."""
+    """A task, hashed as `SimFuture`; ``process``: whose it is; ``lot``: what draws its place in a row, None where it keeps it."""
 
     process: Process | None
+    lot: Lot | None = None
 
     _number: int
 
@@ -155,14 +156,18 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
     network: SimNetwork
 
     def __init__(
-        self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_s: float = 1_700_000_000.0
-    ) -> None:
+        self, seed: object = 0, *, order: str = "fifo", trace: bool = False, epoch_s: float = 1_700_000_000.0,
+        noisy: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.seed, self.order, self.epoch_s = seed, order, epoch_s
+        self.noisy = None if noisy is None else frozenset(noisy)
         self.steps = 0
         """Callbacks that have run."""
         self.after_turn: Callable[[], object] | None = None
         """Called after every turn; what it raises ends the run."""
+        self._pauses: list[tuple[float, int, Callable[[], object]]] = []
+        self._paused = 0
         self.stopped = 0
         """Processes that are paused or dead."""
         self.native_threads: NativeThreads | None = None
@@ -178,7 +183,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self._cancelled = 0
         self._numbers = 0
         self._tasks_made = 0
-        self._chance = random.Random(f"{seed}/order")
+        self._named: dict[str, int] = {}  # tasks by their places
         self._instant = 0  # steps when time last jumped
         self._window = (0, 0, self._now)  # steps, turns and time when somebody last looked for a livelock
         self._turn_count = 0
@@ -208,6 +213,16 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         """1, 2, 3 ..."""
         self._numbers += 1
         return self._numbers
+
+    def pause(self, at: float, callback: Callable[[], object]) -> None:
+        """Before time goes past ``at``, when all is done that was to be done until then, ``callback`` is called, once; what it raises
+        ends the run. It takes no time and is no callback of the run's."""
+        self._paused += 1
+        heapq.heappush(self._pauses, (at, self._paused, callback))
+
+    def without_pauses(self) -> None:
+        """Nobody is to be called any more."""
+        self._pauses.clear()
 
     # --- what asyncio asks of a loop --------------------------------------------------------------------------------------
 
@@ -261,7 +276,13 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             context=context,
             **options,
         )
-        task.process = PROCESS.get() if context is None else context.get(PROCESS)
+        process = task.process = PROCESS.get() if context is None else context.get(PROCESS)
+        if self.order == "tasks":
+            host = "test" if process is None else process.host
+            place = f"{host} {process and process.number} {getattr(coro, '__qualname__', coro)}"
+            number = self._named[place] = self._named.get(place, 0) + 1
+            calm = self.noisy is not None and host not in self.noisy
+            task.lot = None if calm else Lot(f"{self.seed}/order/{place} {number}")
         return task
 
     # --- running --------------------------------------------------------------------------------------------------------
@@ -390,6 +411,8 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         if not heap and not self._idles:
             raise SimDeadlock(f"nothing is ready and no timer is armed: every task waits for ever\n{tasks_text(self)}")
         when = heap[0][0] if heap else math.inf
+        if self._pauses and when > self._pauses[0][0]:
+            self._call_pauses(when)
         if when > self._deadline:
             self._now = max(self._now, self._deadline)
             self._instant = self.steps
@@ -400,22 +423,34 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             self._instant = self.steps
         return True
 
+    def _call_pauses(self, when: float) -> None:
+        """All that are due before ``when``; who asks again from there has his turn at the next jump of time."""
+        due = []
+        while self._pauses and self._pauses[0][0] < when:
+            due.append(heapq.heappop(self._pauses)[2])
+        for callback in due:
+            callback()
+
     def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
-        context = {"message": f"Exception in callback {_callback_name(handle)}", "exception": error, "handle": handle}
+        context = {"message": f"Exception in callback {callback_name(handle)}", "exception": error, "handle": handle}
         self.call_exception_handler(context)
 
     def _permute(self) -> None:
         """Let the seed order the task steps that are ready; all else keeps its place."""
         ready = self._ready
-        places = [i for i, handle in enumerate(ready) if isinstance(_owner(handle), SimTask)]
+        places, drawn = [], []
+        for at, handle in enumerate(ready):
+            lot = getattr(owner_of(handle), "lot", None)
+            if lot is not None:
+                places.append(at)
+                drawn.append((lot.next(), at))
         if len(places) < 2:
             return
+        drawn.sort()
         handles = list(ready)
-        drawn = places[:]
-        self._chance.shuffle(drawn)
-        for place, taken in zip(places, drawn, strict=True):
+        for place, (_, taken) in zip(places, drawn, strict=True):
             ready[place] = handles[taken]
-        self._turns.extend(drawn)
+        self._turns.extend(taken for _, taken in drawn)
 
     # --- errors -----------------------------------------------------------------------------------------------------------
 
@@ -429,12 +464,20 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
             return
         self._window = (self.steps, self._turn_count, self._now)
         soon = [handle for when, _, handle in self._heap if when <= self._now + _FREE * _TICK]
-        names = Counter(map(_callback_name, [*self._ready, *soon]))
-        listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(_SHOWN))
+        names = Counter(map(callback_name, [*self._ready, *soon]))
+        listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(SHOWN))
         raise SimLivelock(
             f"{self.steps - steps} callbacks in {(self._now - since) * 1000:.3f} ms of virtual time, "
             f"at {self.elapsed_s:.6f} s: {listed}\n{tasks_text(self)}"
         )
+
+    def draw_anew(self, seed: object) -> None:
+        """From now on tasks draw their places from ``seed``: those that there are, and those to come."""
+        self.seed = seed
+        if self.order == "tasks":
+            for number, task in enumerate(sorted(asyncio.all_tasks(self), key=hash)):
+                if getattr(task, "lot", None) is not None:
+                    task.lot = Lot(f"{seed}/order/there {number}")  # type: ignore[attr-defined]
 
     def take_up(self, handles: list[asyncio.Handle]) -> None:
         """Callbacks that were kept while their process was paused."""
@@ -459,7 +502,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         return self._digest.copy().hexdigest()
 
     def _note(self, handle: asyncio.Handle) -> None:
-        self._digest.update(f"{self._now!r} {_callback_name(handle)}\n".encode())
+        self._digest.update(f"{self._now!r} {callback_name(handle)}\n".encode())
 
     # --- the outside world -------------------------------------------------------------------------------------------------
 
@@ -534,52 +577,3 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
 def _settle(settle: Callable[[Any], None], value: object) -> None:
     with contextlib.suppress(asyncio.InvalidStateError):  # it may have been cancelled meanwhile
         settle(value)
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
-
-
-def _owner(handle: asyncio.Handle) -> object:
-    return getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
-
-
-def _callback_name(handle: asyncio.Handle) -> str:
-    owner = _owner(handle)
-    if isinstance(owner, SimTask):
-        return _task_name(owner)
-    callback: Any = handle._callback  # type: ignore[attr-defined]
-    return str(getattr(callback, "__qualname__", type(callback).__qualname__))
-
-
-def _task_name(task: asyncio.Task[Any]) -> str:
-    process = getattr(task, "process", None)
-    host = f"{process.host}: " if process is not None else ""
-    coro = task.get_coro()
-    return f"{host}{task.get_name()} {getattr(coro, '__qualname__', coro)}"
-
-
-def _waits_at(task: asyncio.Task[Any]) -> str:
-    """Where the innermost coroutine of a task stands, or the thread whose life it is."""
-    thread = getattr(task, "thread", None)
-    if thread is not None:
-        return f" waits for {thread.waits_for}{thread.place()}"
-    coro: Any = task.get_coro()
-    place = ""
-    while coro is not None:
-        frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None) or getattr(coro, "ag_frame", None)
-        if frame is not None:
-            place = f" at {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
-        coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None) or getattr(coro, "ag_await", None)
-    return place
-
-
-def tasks_text(loop: SimLoop) -> str:
-    """The tasks that are not done, and where they wait, a line each."""
-    tasks = sorted((t for t in asyncio.all_tasks(loop) if not t.done()), key=hash)
-    alive = [t for t in tasks if (p := getattr(t, "process", None)) is None or p.state == RUNNING]
-    lines = [f"  {_task_name(task)}{_waits_at(task)}" for task in alive[:_SHOWN]]
-    if len(alive) > _SHOWN:
-        lines.append(f"  and {len(alive) - _SHOWN} more")
-    if len(tasks) > len(alive):
-        lines.append(f"  and {len(tasks) - len(alive)} on hosts that are paused or have crashed")
-    return "\n".join(lines) if lines else "  (no task is left)"

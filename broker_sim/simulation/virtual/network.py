@@ -3,7 +3,8 @@
 Rules:
 1. Per direction of a connection bytes arrive in the order in which they were written, whatever the latency draws: ``max(t, last)``.
 2. What happens to the n-th write of a direction of the k-th connection from one machine to a port of another is drawn from (seed, those
-   names, k, direction, n): a fault that is taken away leaves all other draws as they were.
+   names, k, direction, n): a fault that is taken away leaves all other draws as they were. ``noisy``: machines between which and all
+   others the usual link is as it is; between all others it has no jitter and no chunks. None: all.
 3. A cut loses nothing: TCP sends again. What arrives while the way is cut waits and goes on, in order, when it is healed.
 4. A machine that is dark (power off) sends and answers nothing. Who still writes to its connections after it is up again is reset.
 5. To connect takes a round trip, to be refused too. A machine that doesn't answer is asked again after 1, 2, 4 ... s, as Linux does; it
@@ -18,7 +19,7 @@ import contextvars
 import errno
 import random
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -149,10 +150,14 @@ class Cut:
 class SimNetwork:
     """All machines and connections of one simulation."""
 
-    def __init__(self, loop: SimLoop, seed: object, link: Link | None = None) -> None:
+    def __init__(
+        self, loop: SimLoop, seed: object, link: Link | None = None, *, noisy: Collection[str] | None = None
+    ) -> None:
         self.loop, self.seed = loop, seed
+        self.noisy = None if noisy is None else frozenset(noisy)
         self.link = link or Link()
         """Of all machines between which no other was set."""
+        self._calm = replace(self.link, jitter_ms=0.0, chunks=0.0)
         self.machines: dict[str, Machine] = {}
         self.transports: dict[SimTransport, None] = {}
         """The ends of connections that are not lost."""
@@ -282,11 +287,22 @@ class SimNetwork:
     def _is_cut(self, one: Machine, other: Machine) -> bool:
         return (one.name, other.name) in self.cuts or (other.name, one.name) in self.cuts
 
+    def draw_anew(self, seed: object) -> None:
+        """From now on writes draw what happens to them from ``seed``: on connections that there are, and on those to come."""
+        self.seed = seed
+        for number, end in enumerate(self.transports):
+            end.draw_from(random.Random(f"{seed}/there {number}"))
+
     # --- links and what breaks them
 
     def link_of(self, sender: str, receiver: str) -> Link:
         """How bytes go from one machine to another."""
-        return self._links.get((sender, receiver), self.link) if self._links else self.link
+        if self._links:
+            found = self._links.get((sender, receiver))
+            if found is not None:
+                return found
+        noisy = self.noisy
+        return self.link if noisy is None or sender in noisy or receiver in noisy else self._calm
 
     def set_link(self, sender: str, receiver: str, **changes: float) -> Link:
         """Change the way from one machine to another, ``Link``'s fields by name; ``"*"``: any. Raises UsageError."""

@@ -47,6 +47,19 @@ def _exempt(name: object) -> bool:
     return isinstance(name, str) and any(name == one or name.startswith(one + ".") for one in _EXEMPT)
 
 
+def _is(one: Any, kind: Any) -> bool:
+    """As isinstance, by what it is and not by what it says: a proxy (Flask's, outside of its context) raises whatever it is asked."""
+    return issubclass(type(one), kind)
+
+
+def _own(one: Any) -> Any:
+    """Its dict; None where it has none, or doesn't give it away."""
+    try:
+        return one.__dict__
+    except Exception:  # a proxy's own: not ours to say
+        return None
+
+
 _DATES = {"now": now, "utcnow": utcnow}
 """Methods of ``datetime``: each access makes one anew, so that those which somebody has taken are found by their class."""
 
@@ -167,7 +180,7 @@ class _Search:
         self.places: list[_Place] = []
         self.untouchable: list[tuple[Any, Any]] = []
         """(what is held, its holder) that nothing can be written to."""
-        self.modules = {id(vars(each)): name for name, each in list(sys.modules.items()) if hasattr(each, "__dict__")}
+        self.modules = {id(_own(each)): name for name, each in list(sys.modules.items()) if _own(each) is not None}
         self.classes_of: dict[int, Any] = {}
         self._later: dict[int, Any] = {}  # parts of others: dicts of classes, tuples, static methods
 
@@ -188,9 +201,9 @@ class _Search:
                     self._items(one)
 
     def _look(self, holder: Any) -> None:
-        if isinstance(holder, Behind):
+        if _is(holder, Behind):
             return
-        if isinstance(holder, dict):
+        if _is(holder, dict):
             if id(holder) in self.modules:
                 if not _exempt(self.modules[id(holder)]):
                     self._items(holder)
@@ -198,18 +211,18 @@ class _Search:
                 self._later[id(holder)] = holder
             else:
                 self._items(holder)
-        elif isinstance(holder, tuple | staticmethod):
+        elif _is(holder, tuple | staticmethod):
             self._later[id(holder)] = holder
-        elif isinstance(holder, list):
+        elif _is(holder, list):
             self._found(_item, _write_item, holder, enumerate(holder))
-        elif isinstance(holder, set):
+        elif _is(holder, set):
             entries = [self.wanted[id(one)] for one in holder if id(one) in self.wanted]
             self.places += [_Member(_item, _write_item, holder, None, *entry) for entry in entries]
-        elif isinstance(holder, types.CellType):
+        elif _is(holder, types.CellType):
             self._found(_cell, _write_cell, holder, [(None, _cell(holder, None))])
-        elif isinstance(holder, functools.partial):
+        elif _is(holder, functools.partial):
             self._found(_partial, _write_partial, holder, enumerate((holder.func, *holder.args)))
-        elif not isinstance(holder, (*_PASSING, Door)) and not _exempt(type(holder).__module__):
+        elif not _is(holder, (*_PASSING, Door)) and not _exempt(type(holder).__module__):
             self._of_object(holder)
 
     def _items(self, holder: dict[Any, Any]) -> None:
@@ -218,7 +231,7 @@ class _Search:
     def _of_object(self, holder: Any) -> None:
         """An object keeps its attributes in itself, in slots or until somebody asks for its dict."""
         count = len(self.places)
-        own = getattr(holder, "__dict__", None)
+        own = _own(holder)
         if type(own) is dict:
             self._items(own)
         for kind in (each for each in type(holder).__mro__ if each.__flags__ & _HEAP_TYPE):
@@ -229,7 +242,7 @@ class _Search:
 
     def _look_again(self, holder: Any) -> None:
         """Who holds a tuple, or whose dict it is."""
-        if isinstance(holder, type):
+        if _is(holder, type):
             if not _exempt(holder.__module__):
                 self._found(_class_attribute, _write_class_attribute, holder, list(vars(holder).items()))
                 for one in vars(holder).values():
@@ -237,13 +250,13 @@ class _Search:
                         self._found(_wrapped, _write_wrapped, one, [(None, one.__func__)])
             for one in gc.get_referents(holder):
                 self._later.pop(id(one), None)
-        elif isinstance(holder, types.FunctionType) and holder.__defaults__ and not _exempt(holder.__module__):
+        elif _is(holder, types.FunctionType) and holder.__defaults__ and not _exempt(holder.__module__):
             self._found(_default, _write_default, holder, enumerate(holder.__defaults__))
-        elif isinstance(holder, functools.partial):
+        elif _is(holder, functools.partial):
             self._found(_partial, _write_partial, holder, enumerate((holder.func, *holder.args)))
-        elif isinstance(holder, dict | list) and holder is not self._later:
+        elif _is(holder, dict | list) and holder is not self._later:
             module = self.modules.get(id(holder))
-            held = holder.values() if isinstance(holder, dict) else holder
+            held = holder.values() if _is(holder, dict) else holder
             if not _exempt(module):
                 inside = [one for one in held if type(one) is tuple and id(one) in self._later]
                 self.untouchable += [(one, holder) for each in inside for one in each if id(one) in self.wanted]
@@ -333,9 +346,9 @@ def _search(p: Patches) -> None:
         wanted.setdefault(id(door.real), (door.real, door.function))
     generators = []
     for each in gc.get_referrers(*_classes(datetime.datetime), *_classes(random.Random)):
-        if isinstance(each, types.BuiltinMethodType) and each.__name__ in _DATES and isinstance(each.__self__, type):
+        if _is(each, types.BuiltinMethodType) and each.__name__ in _DATES and isinstance(each.__self__, type):
             wanted[id(each)] = each, types.MethodType(_DATES[each.__name__], each.__self__)
-        elif isinstance(each, random.Random) and not isinstance(each, random.SystemRandom):
+        elif _is(each, random.Random) and not _is(each, random.SystemRandom):
             generators.append(each)
     ours = {cell for door in doors for cell in door.cells}
     search = _Search(wanted, ours | {id(entry) for entry in wanted.values()})
@@ -355,10 +368,8 @@ def _classes_taken(p: Patches, modules: dict[int, str]) -> Iterator[_Place]:
     """Where modules have taken a class that has a stand-in. Only they are given it: others ask what is an object of the class."""
     if p.stand_ins:
         for holder in gc.get_referrers(*p.stand_ins):
-            if isinstance(holder, dict) and id(holder) in modules:
-                there = [
-                    (key, value) for key, value in holder.items() if isinstance(value, type) and value in p.stand_ins
-                ]
+            if _is(holder, dict) and id(holder) in modules:
+                there = [(key, value) for key, value in holder.items() if _is(value, type) and value in p.stand_ins]
                 yield from (_Place(_item, _write_item, holder, key, value, p.stand_ins[value]) for key, value in there)
 
 
@@ -430,7 +441,7 @@ class _Generators:
     def run(self) -> None:
         """Look at what modules hold, and their classes, functions' defaults and objects."""
         for name, module in list(sys.modules.items()):
-            own = getattr(module, "__dict__", None)
+            own = _own(module)
             if own is not None and name.partition(".")[0] not in _OF_GENERATORS and not _exempt(name):
                 for key, value in list(own.items()):
                     self._look(name, key, value)
@@ -439,7 +450,7 @@ class _Generators:
         kind = type(value)
         if kind is types.FunctionType:
             self._defaults(value, module, key)
-        elif isinstance(value, type):
+        elif _is(value, type):
             if value.__module__ == module:
                 for inner, held in list(vars(value).items()):
                     self._is_it(held, module, key, inner)
@@ -452,7 +463,7 @@ class _Generators:
                     self._is_it(one, module, key, number)
         elif kind.__flags__ & _HEAP_TYPE:
             self._is_it(value, module, key)
-            own = getattr(value, "__dict__", None)
+            own = _own(value)
             if type(own) is dict:
                 for inner, held in list(own.items()):
                     self._is_it(held, module, key, inner)
@@ -466,7 +477,7 @@ class _Generators:
             self._is_it(one, *path, name)
 
     def _is_it(self, value: Any, *path: object) -> None:
-        if id(value) in self._there or (self._of_numpy and isinstance(value, self._of_numpy)):
+        if id(value) in self._there or (self._of_numpy and _is(value, self._of_numpy)):
             self.found.setdefault(id(value), (".".join(map(str, path)), value))
 
 

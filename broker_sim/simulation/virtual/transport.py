@@ -50,6 +50,10 @@ class SimTransport(asyncio.Transport):
         self._reading = True
         self._high, self._low = _HIGH, _LOW
 
+    def draw_from(self, chance: random.Random) -> None:
+        """Of what it sends from now on."""
+        self._bits = chance.getrandbits
+
     # --- writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -78,11 +78,15 @@ class Admin(Client):
         """Until it is over."""
         self.begin()
         deeds = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("_do_")]
+        self.scene.deeds.life(self.name, self.rng)
         weights = [self.rng.random() ** 2 for _ in deeds]
         while not self.over:
+            number = self.scene.deeds.begin(self.name, self.rng)
             await asyncio.sleep(self.rng.expovariate(1))
-            with contextlib.suppress(OSError):
-                await self.rng.choices(deeds, weights)[0]()
+            deed = self.rng.choices(deeds, weights)[0]
+            if self.scene.deeds.does(self.name, number):
+                with contextlib.suppress(OSError):
+                    await deed()
 
     async def _to_any(self, request: object) -> Any:
         return await self.ask(request, self.rng.randint(1, self.workload.brokers))
@@ -130,7 +134,7 @@ class Admin(Client):
         """Offsets of the group without members, forward and back."""
         topic = OTHER if OTHER in self._parts else TOPIC
         parts = [OffsetCommitRequestPartition(index, self.scene.value()) for index in range(self._parts[topic])]
-        request = OffsetCommitRequest(_GROUP, topics=[OffsetCommitRequestTopic(topic, parts)])
+        request = OffsetCommitRequest(_GROUP, topics=[OffsetCommitRequestTopic(topic, partitions=parts)])
         await self._to_coordinator(request, _GROUP)
 
     async def _do_delete_offsets(self) -> None:

@@ -19,11 +19,12 @@ from broker_sim.simulation.workloads.raw import Scene, Unheard
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
+    from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Stage", "Watch"]
+__all__ = ["Stage", "Watch", "consumer_options", "through"]
 
 _REST_S = 5.0
 """An application without records commits where it stands after that time."""
@@ -78,15 +79,25 @@ class Stage:
             Invariants(self.kafka, watch.breach, waive=watch.waive, ledger=self.ledger) if self.kafka.observed else None
         )
         self.consumers: list[Consumer] = []
+        self._teams: dict[str, int] = {}
+        """Members of each group."""
+        self._seats = 0
+        for name in case.absent:
+            sim.host(name)
+        self._scenes: list[Scene] = []
         for team in workload.teams:
             self._start_team(team, min(team.members, case.members or team.members))
-        self.producers = [self._producer(number, topic) for number, topic in enumerate(workload.produced, 1)]
+        self.producers = [
+            self._producer(number, topic)
+            for number, topic in enumerate(workload.produced, 1)
+            if f"p{number}" not in case.absent
+        ]
         self._over: list[Admin | Hostile] = []
-        if workload.admin:
+        if workload.admin and "admin" not in case.absent:
             admin = Admin(self._scene("admin"), workload)
             sim.host("admin").spawn(admin.run)
             self._over.append(admin)
-        if workload.hostile:
+        if workload.hostile and "hostile" not in case.absent:
             self._start_hostile()
 
     # --- who is there
@@ -97,14 +108,18 @@ class Stage:
             if topic in team.topics or (pattern is not None and pattern.match(topic)):
                 self.ledger.reads(team.group, topic)
         for number in range(count):
-            host = self.sim.host(f"c{len(self.consumers) + 1}")
+            self._seats += 1
+            host = self.sim.host(f"c{self._seats}")
+            if host.name in self.case.absent:
+                continue
+            self._teams[team.group] = self._teams.get(team.group, 0) + 1
             mine = [] if not team.assigned else self._share(team, number, count)
             one = Consumer(
                 self.sim, host, self.kafka.bootstrap, team.group, team.topics, team.work_s, team.commit_every_s,
-                _options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
+                consumer_options(team, host.name), pattern=team.pattern, assigned=mine, gave=self.ledger.gave,
                 rest_s=_REST_S,
             )  # fmt: skip
-            host.spawn(_through(one.run))
+            host.spawn(through(one.run))
             self.consumers.append(one)
 
     def _share(self, team: Team, number: int, count: int) -> list[tuple[str, int]]:
@@ -117,13 +132,15 @@ class Stage:
         if self.workload.idempotent:
             options["enable_idempotence"] = True
         one = Producer(self.sim, host, self.kafka.bootstrap, topic, self.workload.every_s, options=options)
-        host.spawn(_through(one.run))
+        host.spawn(through(one.run))
         return one
 
     def _scene(self, name: str) -> Scene:
         """For clients that speak the protocol themselves; what they hear the journal checks."""
         unheard = Unheard(self.kafka.state, lambda: self.sim.elapsed_s, lambda error: None)
-        return Scene(self.sim, self.kafka, unheard, self.workload.topics.get("orders", 1), guest=True)
+        partitions = self.workload.topics.get("orders", 1)
+        self._scenes.append(Scene(self.sim, self.kafka, unheard, partitions, guest=True, only=self.case.deeds))
+        return self._scenes[-1]
 
     def _start_hostile(self) -> None:
         scene = self._scene("hostile")
@@ -156,7 +173,17 @@ class Stage:
         """Breaches of invariants that are waived."""
         return Counter() if self.invariants is None else self.invariants.answers.waived
 
+    @property
+    def done(self) -> list[Deed]:
+        """The deeds of clients that draw them."""
+        return [deed for scene in self._scenes for deed in scene.deeds.done]
+
     # --- the two phases
+
+    def turns(self, plan: tuple[Fault, ...]) -> None:
+        """What is waived follows from these faults."""
+        if self.invariants is not None:
+            self.invariants.answers.waive = self.watch.waive
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
         """What lets each client's application hang."""
@@ -192,7 +219,10 @@ class Stage:
     def _expected(self) -> list[Expected]:
         found = []
         for team in self.workload.teams:
-            members = 0 if team.assigned else min(team.members, self.case.members or team.members)
+            there = self._teams.get(team.group, 0)
+            if not there:
+                continue
+            members = 0 if team.assigned else there
             found.append(Expected(team.group, members, team.topics, None if team.assigned else "Stable"))
         return found
 
@@ -206,7 +236,8 @@ class Stage:
         return None
 
 
-def _options(team: Team, name: str) -> dict[str, Any]:
+def consumer_options(team: Team, name: str) -> dict[str, Any]:
+    """An aiokafka consumer's, for a member of a team on the host of that name."""
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -227,7 +258,7 @@ def _options(team: Team, name: str) -> dict[str, Any]:
     return {**options, "group_instance_id": name} if team.static else options
 
 
-def _through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+def through(program: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
     """A program that begins again when its client's stop() raises CancelledError though nobody has cancelled it: aiokafka 0.14's does
     where it was about to rejoin, or to fetch again."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from broker_sim.simulation.faults.swarm import Targets
 from broker_sim.simulation.workloads.raw import OTHER, TOPIC
+from kafka_wire.schema import Release
 
 __all__ = ["REBALANCE_S", "REQUEST_S", "SESSION_S", "WORKLOADS", "Team", "Workload"]
 
@@ -37,8 +38,11 @@ class Team:
 class Workload:
     """``teams``: of aiokafka consumers. ``topics``: with their numbers of partitions; ``produced``: those that get records.
     ``hostile``: a client that breaks all rules is there; ``admin``: somebody who makes, grows and deletes what can be. ``raw``: the
-    members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said. ``disk``: the brokers
-    keep their logs on one, and have "cached" what they acknowledge, or "synced" it."""
+    members speak the protocol themselves, in a tenth of Kafka's times, and ``cooperative``ly where that is said, or that of groups
+    ``by_epochs``, or of a share group (``shares``). ``versions``: the releases that a seed chooses from. ``bank``: the members
+    are a bank's tellers, who work with "aiokafka" or on the "wire" (`bank`), where transactions are of the version ``flow``, 0 for the
+    one that the seed draws. ``probers``: who knows what every answer must be, each with topics and groups of its own (`probing`).
+    ``disk``: the brokers keep their logs on one, and have "cached" what they acknowledge, or "synced" it."""
 
     name: str
     story: str
@@ -52,13 +56,24 @@ class Workload:
     admin: bool = False
     raw: bool = False
     cooperative: bool = False
+    bank: str = ""
+    flow: int = 0
+    by_epochs: bool = False
+    shares: bool = False
+    versions: tuple[Release, ...] = ("3.4", "4.1")
+    probers: tuple[str, ...] = ()
     disk: str = ""
     config: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def members(self) -> int:
-        """Of its largest group."""
-        return max(team.members for team in self.teams)
+        """Of its largest group, or its probers."""
+        return len(self.probers) or max(team.members for team in self.teams)
+
+    @property
+    def since(self) -> Release:
+        """The first release that knows its kind of group."""
+        return "4.1" if self.shares else "4.0" if self.by_epochs else "3.4"
 
     @property
     def pace(self) -> float:
@@ -67,13 +82,17 @@ class Workload:
 
     def clients(self, members: int | None = None) -> tuple[str, ...]:
         """The consumers' hosts, where a group has that many of them at most."""
+        if self.probers:
+            return tuple(f"c{number}" for number in range(1, min(len(self.probers), members or 99) + 1))
         count = sum(min(team.members, members or team.members) for team in self.teams)
         return tuple(f"c{number}" for number in range(1, count + 1))
 
     def hosts(self, members: int | None = None) -> tuple[str, ...]:
         """Of all clients."""
-        producers = () if self.raw else tuple(f"p{number}" for number in range(1, len(self.produced) + 1))
+        produced = () if self.raw or self.probers or self.bank else self.produced
+        producers = tuple(f"p{number}" for number in range(1, len(produced) + 1))
         others = [name for name in ("hostile", "admin") if getattr(self, name)]
+        others += ["clerk", "auditor"] if self.bank else []
         return (*self.clients(members), *producers, *others)
 
     def targets(self, members: int | None = None) -> Targets:
@@ -81,8 +100,9 @@ class Workload:
         logs = tuple(f"{topic}-{index}" for topic, count in self.topics.items() for index in range(count))
         brokers = tuple(f"broker-{number}" for number in range(1, self.brokers + 1))
         groups = tuple(team.group for team in self.teams)
-        hanging = () if self.raw else self.clients(members)
-        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk)
+        hanging = () if self.raw or self.probers else self.clients(members)
+        transactions = int(str(self.config.get(_TRANSACTION_LOGS, 0))) if self.bank else 0
+        return Targets(groups, logs, brokers, self.hosts(members), hanging, self.pace, self.disk, transactions)
 
 
 _EVERYTHING = {TOPIC: 4, "orders-eu": 2}
@@ -93,6 +113,10 @@ _SMALL_LOGS = {
     "log.roll.ms": 2500,
 }
 """Logs that roll, are compacted and have indexes within seconds."""
+
+_TRANSACTION_LOGS = "transaction.state.log.num.partitions"
+_BANK = {TOPIC: 2, "accounts": 3, "audit": 1}
+_BOOKED = {_TRANSACTION_LOGS: 3, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 
 _SHORT_SESSIONS = {"group.min.session.timeout.ms": 1000}
 
@@ -164,6 +188,23 @@ WORKLOADS: dict[str, Workload] = {
             cooperative=True,
         ),
         Workload(
+            "epochs",
+            "five members of a consumer group (KIP-848): static ones, expressions, classic members among them, and topics that come",
+            (Team(members=5),),
+            {TOPIC: 6, OTHER: 2},
+            raw=True,
+            by_epochs=True,
+            versions=("4.1", "4.4"),
+        ),
+        Workload(
+            "shares",
+            "three members of a share group (KIP-932) who accept, release, reject, renew and forget what they are given",
+            topics={TOPIC: 2},
+            raw=True,
+            shares=True,
+            versions=("4.1", "4.4"),
+        ),
+        Workload(
             "disk",
             "brokers whose process is killed and starts again from its disk",
             (Team(members=2),),
@@ -181,6 +222,61 @@ WORKLOADS: dict[str, Workload] = {
             idempotent=True,
             disk="synced",
             config=_SMALL_LOGS,
+        ),
+        Workload(
+            "logs",
+            "two clients with topics of their own, who know what every answer about records must be",
+            topics={TOPIC: 2},
+            produced=(),
+            probers=("logs", "logs"),
+        ),
+        Workload(
+            "lives",
+            "two clients with groups of their own, who know what every answer of a coordinator must be",
+            topics={TOPIC: 3, OTHER: 2},
+            produced=(),
+            probers=("lives", "lives", "groups"),
+        ),
+        Workload(
+            "topics",
+            "a client that makes, grows, describes and deletes topics and knows what every answer must be, and one that writes",
+            topics={TOPIC: 2},
+            produced=(),
+            brokers=5,
+            probers=("topics", "logs"),
+        ),
+        Workload(
+            "transactions",
+            "two clients that write in transactions and know what may be read at which isolation",
+            topics={TOPIC: 2},
+            produced=(),
+            probers=("transactions", "transactions"),
+            config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500},
+        ),
+        Workload(
+            "bank",
+            "aiokafka tellers who read orders and write accounts in transactions, with a transactional id for each partition",
+            topics=_BANK,
+            bank="aiokafka",
+            config=_BOOKED,
+        ),
+        Workload(
+            "tellers",
+            "the same on the wire protocol, in both versions of transactions",
+            topics=_BANK,
+            bank="wire",
+            raw=True,
+            config=_BOOKED,
+        ),
+        Workload(
+            "kept",
+            "the same clients of records and of groups, with brokers whose process is killed and starts again from its disk",
+            topics={TOPIC: 3},
+            produced=(),
+            brokers=2,
+            probers=("logs", "groups"),
+            disk="cached",
+            config={"log.index.interval.bytes": 60},
         ),
     )
 }  # fmt: skip

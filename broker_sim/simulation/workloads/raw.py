@@ -10,11 +10,12 @@ import contextlib
 import math
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker_sim.simulation.checks.answers import Answers, Ask
+from broker_sim.simulation.workloads.deeds import Deed, Deeds
 from kafka_wire.api_keys import advertised
 from kafka_wire.codec import decode_from, encode
 from kafka_wire.errors import Err
@@ -141,6 +142,14 @@ class Line(asyncio.Protocol):
         self._transport.write(frame(head + encode(request, version)))
         return future
 
+    def start_unanswered(self, request: Any, version: int) -> None:
+        """Send what gets no answer, as a Produce with acks=0. Raises ConnectionResetError."""
+        if self.lost:
+            raise ConnectionResetError("the connection is gone")
+        self._number += 1
+        head = encode_request_header(type(request).__spec__.api_key, version, self._number, self.client_id)
+        self._transport.write(frame(head + encode(request, version)))
+
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) >= _HEAD:
@@ -186,10 +195,20 @@ class Scene:
     last_value: int = 0
     working: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
     """What each cooperative member works on: its generation, partitions."""
+    producers: set[int] = field(default_factory=set)
+    """Producer ids that have been given to anybody."""
     settled: bool = False
     """Nothing but the last reads is to come."""
+    only: Iterable[Deed] | None = None
+    """Deeds of clients that draw them: those that are done; None: all."""
     guest: bool = False
     """Others work with the group's offsets: who is hostile leaves those alone that may be taken."""
+
+    deeds: Deeds = field(init=False)
+    """What clients do that draw it."""
+
+    def __post_init__(self) -> None:
+        self.deeds = Deeds(self.sim.seed, self.only)
 
     def value(self) -> int:
         """An offset that nobody has committed."""
@@ -257,6 +276,10 @@ class Client:
             line.close()
             raise
 
+    def leave(self, broker: int, number: int = 0) -> None:
+        """Take another connection next time; this one stays, with what is under way on it."""
+        self._lines.pop((broker, number), None)
+
     async def find(self) -> int:
         """The group's coordinator, of whichever broker is asked. Raises OSError."""
         while True:
@@ -306,7 +329,9 @@ def commit_request(
 ) -> OffsetCommitRequest:
     """``values``: offset by partition."""
     parts = [OffsetCommitRequestPartition(index, value) for index, value in values.items()]
-    return OffsetCommitRequest(GROUP, generation, member, instance, topics=[OffsetCommitRequestTopic(topic, parts)])
+    return OffsetCommitRequest(
+        GROUP, generation, member, instance, topics=[OffsetCommitRequestTopic(topic, partitions=parts)]
+    )
 
 
 def fetch_request(partitions: int) -> OffsetFetchRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.checks.answers import Answers
@@ -20,24 +20,29 @@ from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIEN
 
 if TYPE_CHECKING:
     from broker_sim.simulation.cluster import SimCluster
-    from broker_sim.simulation.faults.kinds import Injection
+    from broker_sim.simulation.faults.kinds import Fault, Injection
     from broker_sim.simulation.sweeps.trial import Case
     from broker_sim.simulation.workloads.aiokafka_workload import Watch
     from broker_sim.simulation.workloads.catalogue import Workload
+    from broker_sim.simulation.workloads.deeds import Deed
     from broker_sim.simulation.world import Simulation
 
-__all__ = ["Rough"]
+__all__ = ["LATE", "NETWORK", "Rough"]
 
 _LOOK_S = 0.5
 _QUIET_S = 2.0
 _OVERDUE_S = 1.0
 
-_NETWORK = {"cut", "link", "pause", "crash", "restart", "reset", "rule"}
-_LATE = ("parked requests are answered",)
+NETWORK = {"cut", "link", "pause", "crash", "restart", "reset", "rule"}
+LATE = ("parked requests are answered",)
 """What clients see late because of the way that it goes."""
 
 _STATIC = 0.3
 """How often the last member is a static one."""
+
+
+def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
+    return watch.waive.union(LATE if any(fault.kind in NETWORK for fault in plan) else ())
 
 
 class Rough:
@@ -50,11 +55,11 @@ class Rough:
             config={**CONFIG, "offsets.topic.replication.factor": 3, "default.replication.factor": 3, **workload.config},
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
-        waive = {*watch.waive, *(_LATE if any(fault.kind in _NETWORK for fault in case.plan or ()) else ())}
+        waive = _waived(watch, case.plan or ())
         kind: type[Answers] = Unheard if self.kafka.observed else Answers  # a journal hears what clients hear, and more
         self.answers = kind(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
         self.invariants = Invariants(self.kafka, watch.breach, waive=watch.waive) if self.kafka.observed else None
-        self.scene = Scene(sim, self.kafka, self.answers)
+        self.scene = Scene(sim, self.kafka, self.answers, only=case.deeds)
         dice = random.Random(f"{case.seed}/rough")
         static = dice.random() < _STATIC and not workload.cooperative
         count = min(workload.members, case.members or workload.members)
@@ -62,10 +67,13 @@ class Rough:
         self.members: list[Member] = [
             make(self.scene, f"c{number}", "fixed" if static and number == count else None)
             for number in range(1, count + 1)
+            if f"c{number}" not in case.absent
         ]
+        for name in case.absent:
+            sim.host(name)
         for member in self.members:
             sim.host(member.name).spawn(member.run)
-        self.hostile = Hostile(self.scene, "hostile") if workload.hostile else None
+        self.hostile = Hostile(self.scene, "hostile") if workload.hostile and "hostile" not in case.absent else None
         if self.hostile is not None:
             sim.host("hostile").spawn(self.hostile.run)
         self._look_later()
@@ -82,6 +90,17 @@ class Rough:
     def waived(self) -> Counter[str]:
         """Breaches of invariants that are waived."""
         return self.answers.waived if self.invariants is None else self.invariants.answers.waived
+
+    @property
+    def done(self) -> list[Deed]:
+        """The deeds of clients that draw them."""
+        return self.scene.deeds.done
+
+    def turns(self, plan: tuple[Fault, ...]) -> None:
+        """What is waived follows from these faults."""
+        self.answers.waive = _waived(self.watch, plan)
+        if self.invariants is not None:
+            self.invariants.answers.waive = self.watch.waive
 
     def hangs(self) -> dict[str, Callable[[float], object]]:
         """Their applications never hang; they fall silent in other ways."""

@@ -1,12 +1,12 @@
 """OffsetCommit (8). Commit offsets of a group. v0 had no generation or member; v1 alone carries commit timestamps;
-v2-4 a retention time; v6 leader epochs; v7 static members (KIP-345); v9 KIP-848 members.
+v2-4 a retention time; v6 leader epochs; v7 static members (KIP-345); v9 KIP-848 members; v10 topic ids in place of names.
 """
 
 from __future__ import annotations
 
-from kafka_wire.schema import Api, Entity, array, int16, int32, int64, message, string, struct
+from kafka_wire.schema import ZERO_UUID, Api, Entity, array, int16, int32, int64, message, string, struct, uuid
 
-API = Api(8, "0-9", flexible="8+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "2-9", "4.2": "2-10"})
+API = Api(8, "0-10", flexible="8+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "2-9", "4.2": "2-10"})
 
 
 @struct
@@ -21,6 +21,7 @@ class OffsetCommitRequestPartition:
 @struct
 class OffsetCommitRequestTopic:
     name: str = string("0-9", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("10+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, default_factory=list)
 
 
@@ -43,6 +44,7 @@ class OffsetCommitResponsePartition:
 @struct
 class OffsetCommitResponseTopic:
     name: str = string("0-9", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("10+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, default_factory=list)
 
 

@@ -1,12 +1,26 @@
 """OffsetFetch (9). Read committed offsets. v2 null topics mean all; v7 require_stable (KIP-447); v8 several groups
-(KIP-709); v9 KIP-848 members.
+(KIP-709); v9 KIP-848 members; v10 topic ids in place of names.
 """
 
 from __future__ import annotations
 
-from kafka_wire.schema import All, Api, Entity, array, boolean, int16, int32, int64, message, string, struct
+from kafka_wire.schema import (
+    ZERO_UUID,
+    All,
+    Api,
+    Entity,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    uuid,
+)
 
-API = Api(9, "0-9", flexible="6+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "1-9", "4.2": "1-10"})
+API = Api(9, "0-10", flexible="6+", advertised={"3.4": "0-8", "3.7": "0-9", "4.0": "1-9", "4.2": "1-10"})
 
 
 @struct
@@ -18,6 +32,7 @@ class OffsetFetchRequestTopic:
 @struct
 class OffsetFetchRequestTopics:
     name: str = string("8-9", default="", entity=Entity.TOPIC)
+    topic_id: bytes = uuid("10+", default=ZERO_UUID, entity=Entity.TOPIC_ID)
     partition_indexes: list[int] = array("int32", "8+", default_factory=list, entity=Entity.PARTITION)
 
 
@@ -68,6 +83,7 @@ class OffsetFetchResponsePartitions:
 @struct
 class OffsetFetchResponseTopics:
     name: str = string("8-9", default="")
+    topic_id: bytes = uuid("10+", default=ZERO_UUID)
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+", default_factory=list)
 
 

@@ -66,37 +66,47 @@ func (o offsetRow) MarshalJSON() ([]byte, error) {
 func unmarshalRow(data []byte, fields ...any) error { return json.Unmarshal(data, &fields) }
 
 type request struct {
-	ID                   int         `json:"id"`
-	Op                   string      `json:"op"`
-	Member               string      `json:"member"`
-	Group                *string     `json:"group"`
-	Topics               []string    `json:"topics"`
-	Pattern              string      `json:"pattern"`
-	Assign               []partition `json:"assign"`
-	Strategy             string      `json:"strategy"`
-	Instance             string      `json:"instance"`
-	Reset                string      `json:"reset"`
-	Isolation            string      `json:"isolation"`
-	AutoCommit           bool        `json:"auto_commit"`
-	AutoCommitIntervalMS int         `json:"auto_commit_interval_ms"`
-	SessionTimeoutMS     int         `json:"session_timeout_ms"`
-	HeartbeatIntervalMS  int         `json:"heartbeat_interval_ms"`
-	MetadataMaxAgeMS     int         `json:"metadata_max_age_ms"`
-	How                  string      `json:"how"`
-	Offsets              []offsetRow `json:"offsets"`
-	PartitionRows        partitions  `json:"partitions"`
-	TimestampMS          int64       `json:"timestamp_ms"`
-	Topic                string      `json:"topic"`
-	Total                int         `json:"total"`
-	Partition            int32       `json:"partition"`
-	Before               int64       `json:"before"`
-	Acks                 string      `json:"acks"`
-	Compression          string      `json:"compression"`
-	MayCreate            bool        `json:"may_create"`
-	Records              []produced  `json:"records"`
+	ID                   int               `json:"id"`
+	Op                   string            `json:"op"`
+	Member               string            `json:"member"`
+	Group                *string           `json:"group"`
+	Topics               []string          `json:"topics"`
+	Pattern              string            `json:"pattern"`
+	Config               map[string]string `json:"config"`
+	Assign               []partition       `json:"assign"`
+	Strategy             string            `json:"strategy"`
+	Instance             string            `json:"instance"`
+	Reset                string            `json:"reset"`
+	Isolation            string            `json:"isolation"`
+	AutoCommit           bool              `json:"auto_commit"`
+	AutoCommitIntervalMS int               `json:"auto_commit_interval_ms"`
+	SessionTimeoutMS     int               `json:"session_timeout_ms"`
+	HeartbeatIntervalMS  int               `json:"heartbeat_interval_ms"`
+	MetadataMaxAgeMS     int               `json:"metadata_max_age_ms"`
+	How                  string            `json:"how"`
+	Offsets              []offsetRow       `json:"offsets"`
+	PartitionRows        partitions        `json:"partitions"`
+	TimestampMS          int64             `json:"timestamp_ms"`
+	Topic                string            `json:"topic"`
+	Total                int               `json:"total"`
+	Partition            int32             `json:"partition"`
+	Before               int64             `json:"before"`
+	Acks                 string            `json:"acks"`
+	Compression          string            `json:"compression"`
+	MayCreate            bool              `json:"may_create"`
+	Records              []produced        `json:"records"`
+	Name                 string            `json:"name"`
+	TransactionalID      string            `json:"transactional_id"`
+	TimeoutMS            int               `json:"timeout_ms"`
+	End                  string            `json:"end"`
+	Source               string            `json:"source"`
+	Sink                 string            `json:"sink"`
+	Count                int               `json:"count"`
+	Leave                string            `json:"leave"`
 }
 
 type produced struct {
+	Topic     string      `json:"topic"`
 	Partition *int32      `json:"partition"`
 	Key       *string     `json:"key"`
 	Value     string      `json:"value"`
@@ -207,6 +217,92 @@ func produce(ctx context.Context, r *request) (any, error) {
 	return rows, nil
 }
 
+type transactionalProducer struct {
+	client *kgo.Client
+	open   bool
+}
+
+var transactionalProducers = map[string]*transactionalProducer{}
+
+func transactional(ctx context.Context, r *request) (any, error) {
+	client, err := kgo.NewClient(common(
+		kgo.TransactionalID(r.TransactionalID), kgo.TransactionTimeout(millis(r.TimeoutMS)), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	transactionalProducers[r.Name] = &transactionalProducer{client, false}
+	_, _, err = client.ProducerID(ctx)
+	return nil, err
+}
+
+func transaction(ctx context.Context, r *request) (any, error) {
+	one := transactionalProducers[r.Name]
+	if !one.open {
+		if err := one.client.BeginTransaction(); err != nil {
+			return nil, err
+		}
+		one.open = true
+	}
+	for _, p := range r.Records {
+		record := &kgo.Record{Topic: p.Topic, Value: []byte(p.Value), Partition: *p.Partition}
+		if err := one.client.ProduceSync(ctx, record).FirstErr(); err != nil {
+			return nil, err
+		}
+	}
+	if r.End == "open" {
+		return nil, nil
+	}
+	one.open = false
+	return nil, one.client.EndTransaction(ctx, kgo.TransactionEndTry(r.End == "commit"))
+}
+
+func transform(ctx context.Context, r *request) (any, error) {
+	session, err := kgo.NewGroupTransactSession(common(
+		kgo.TransactionalID(r.TransactionalID), kgo.TransactionTimeout(millis(r.TimeoutMS)),
+		kgo.ConsumerGroup(*r.Group), kgo.ConsumeTopics(r.Source), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(millis(r.SessionTimeoutMS)),
+		kgo.HeartbeatInterval(millis(300)), kgo.RequireStableFetchOffsets(), kgo.FetchMaxWait(millis(100)),
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	moved, turn := 0, 0
+	for {
+		fetches := session.PollRecords(ctx, 5)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		records := fetches.Records()
+		if len(records) == 0 {
+			continue
+		}
+		if err := session.Begin(); err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			if err := session.ProduceSync(ctx, &kgo.Record{Topic: r.Sink, Value: record.Value}).FirstErr(); err != nil {
+				return nil, err
+			}
+		}
+		if moved >= r.Count {
+			return moved, nil // what is open stays so
+		}
+		turn++
+		committed, err := session.End(ctx, kgo.TransactionEndTry(turn%3 != 0))
+		if err != nil {
+			return nil, err
+		}
+		if committed {
+			moved += len(records)
+		}
+		if moved >= r.Count && r.Leave != "open" {
+			session.Close()
+			return moved, nil
+		}
+	}
+}
+
 // ---------------------------------------------------------------------------------------------------- administration
 
 func createTopic(ctx context.Context, r *request) (any, error) {
@@ -294,6 +390,12 @@ func perform(ctx context.Context, r *request) (any, error) {
 		return hello()
 	case "produce":
 		return produce(ctx, r)
+	case "transactional":
+		return transactional(ctx, r)
+	case "transaction":
+		return transaction(ctx, r)
+	case "transform":
+		return transform(ctx, r)
 	case "create_topic":
 		return createTopic(ctx, r)
 	case "create_partitions":

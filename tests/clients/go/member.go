@@ -96,6 +96,9 @@ func (m *member) groupOptions() []kgo.Opt {
 	if r.Instance == "" {
 		opts = append(opts[:2], opts[3:]...)
 	}
+	if r.Config["group.protocol"] == "consumer" {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
 	if r.Pattern != "" {
 		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(r.Pattern))
 	} else {

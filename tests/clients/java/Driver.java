@@ -63,6 +63,9 @@ public class Driver {
         Map<String, Operation> operations = new HashMap<>();
         operations.put("hello", request -> Map.of("client", "java", "version", AppInfoParser.getVersion()));
         operations.put("produce", Driver::produce);
+        operations.put("transactional", Driver::transactional);
+        operations.put("transaction", Driver::transaction);
+        operations.put("transform", Driver::transform);
         operations.put("create_topic", Driver::createTopic);
         operations.put("create_partitions", Driver::createPartitions);
         operations.put("delete_records", Driver::deleteRecords);
@@ -392,6 +395,111 @@ public class Driver {
             rows.add(List.of(done.partition(), done.offset()));
         }
         return rows;
+    }
+
+    static final Map<String, KafkaProducer<String, String>> transactionalProducers = new HashMap<>();
+    static final java.util.Set<String> openTransactions = new java.util.HashSet<>();
+
+    static Object transactional(JsonNode request) {
+        Properties config = new Properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("key.serializer", StringSerializer.class.getName());
+        config.put("value.serializer", StringSerializer.class.getName());
+        config.put("transactional.id", request.get("transactional_id").asText());
+        config.put("transaction.timeout.ms", request.get("timeout_ms").asInt());
+        KafkaProducer<String, String> producer = new KafkaProducer<>(config);
+        producer.initTransactions();
+        transactionalProducers.put(request.get("name").asText(), producer);
+        return null;
+    }
+
+    static Object transaction(JsonNode request) throws Exception {
+        String name = request.get("name").asText();
+        KafkaProducer<String, String> producer = transactionalProducers.get(name);
+        if (openTransactions.add(name)) {
+            producer.beginTransaction();
+        }
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (JsonNode record : request.get("records")) {
+            sent.add(producer.send(new ProducerRecord<>(record.get("topic").asText(), record.get("partition").asInt(),
+                null, record.get("value").asText())));
+        }
+        producer.flush();
+        for (Future<RecordMetadata> future : sent) {
+            future.get(20, TimeUnit.SECONDS);
+        }
+        if (given(request, "offsets") && request.get("offsets").size() > 0) {
+            Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+            request.get("offsets").forEach(row -> offsets.put(
+                new TopicPartition(row.get(0).asText(), row.get(1).asInt()), new OffsetAndMetadata(row.get(2).asLong())));
+            producer.sendOffsetsToTransaction(offsets,
+                new org.apache.kafka.clients.consumer.ConsumerGroupMetadata(request.get("group").asText()));
+        }
+        String end = request.get("end").asText();
+        if (!end.equals("open")) {
+            openTransactions.remove(name);
+            if (end.equals("commit")) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
+        }
+        return null;
+    }
+
+    static Object transform(JsonNode request) throws Exception {
+        Properties config = new Properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("group.id", request.get("group").asText());
+        config.put("key.deserializer", StringDeserializer.class.getName());
+        config.put("value.deserializer", StringDeserializer.class.getName());
+        config.put("isolation.level", "read_committed");
+        config.put("enable.auto.commit", false);
+        config.put("auto.offset.reset", "earliest");
+        config.put("max.poll.records", 5);
+        config.put("session.timeout.ms", request.get("session_timeout_ms").asInt());
+        config.put("heartbeat.interval.ms", 300);
+        KafkaConsumer<String, String> consumer = new KafkaConsumer<>(config);
+        consumer.subscribe(List.of(request.get("source").asText()));
+        String name = "transform " + request.get("transactional_id").asText();
+        ((com.fasterxml.jackson.databind.node.ObjectNode) request).put("name", name);
+        transactional(request);
+        KafkaProducer<String, String> producer = transactionalProducers.remove(name);
+        boolean staysOpen = request.get("leave").asText().equals("open");
+        int count = request.get("count").asInt(), moved = 0, turn = 0;
+        while (true) {
+            var records = consumer.poll(java.time.Duration.ofMillis(500));
+            if (records.isEmpty()) {
+                continue;
+            }
+            producer.beginTransaction();
+            Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+            Map<TopicPartition, Long> begins = new HashMap<>();
+            for (var record : records) {
+                producer.send(new ProducerRecord<>(request.get("sink").asText(), record.value()));
+                TopicPartition at = new TopicPartition(record.topic(), record.partition());
+                begins.putIfAbsent(at, record.offset());
+                ends.put(at, new OffsetAndMetadata(record.offset() + 1));
+            }
+            producer.flush();
+            if (moved >= count) {
+                return moved;
+            }
+            producer.sendOffsetsToTransaction(ends, consumer.groupMetadata());
+            turn++;
+            if (turn % 3 == 0) {
+                producer.abortTransaction();
+                begins.forEach(consumer::seek);
+                continue;
+            }
+            producer.commitTransaction();
+            moved += records.count();
+            if (moved >= count && !staysOpen) {
+                consumer.close();
+                producer.close();
+                return moved;
+            }
+        }
     }
 
     static Admin admin() {

@@ -27,6 +27,8 @@ const kafkaAs = clientId =>
     retry: { initialRetryTime: 50, retries: 10 },
   })
 
+const transactionalProducers = {}
+
 /* kafkajs has no range assigner; this is one, by its interface for custom assigners, so that it shares groups with others. */
 const rangeAssigner = ({ cluster }) => ({
   name: 'range',
@@ -198,6 +200,33 @@ const operations = {
     } finally {
       await producer.disconnect()
     }
+  },
+  async transactional({ name, transactional_id: transactionalId, timeout_ms: transactionTimeout }) {
+    const producer = kafkaAs('driver-transactions').producer({
+      transactionalId,
+      transactionTimeout,
+      idempotent: true,
+      maxInFlightRequests: 1,
+    })
+    await producer.connect()
+    // kafkajs asks for a producer id at its first transaction: this one is empty
+    await (await producer.transaction()).abort()
+    transactionalProducers[name] = { producer }
+  },
+  async transaction({ name, records, group, offsets = [], end }) {
+    const one = transactionalProducers[name]
+    one.open ??= await one.producer.transaction()
+    for (const { topic, partition, value } of records) {
+      await one.open.send({ topic, messages: [{ partition, value }] })
+    }
+    for (const [topic, partition, offset] of offsets) {
+      const topics = [{ topic, partitions: [{ partition, offset: String(offset) }] }]
+      await one.open.sendOffsets({ consumerGroupId: group, topics })
+    }
+    if (end === 'open') return
+    const { open } = one
+    one.open = undefined
+    await (end === 'commit' ? open.commit() : open.abort())
   },
   async create_topic({ topic, partitions, configs = {} }) {
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }))

@@ -174,6 +174,78 @@ async def produce(request: Request) -> Any:
         await producer.stop()
 
 
+transactional_producers: dict[str, AIOKafkaProducer] = {}
+open_transactions: set[str] = set()
+
+
+async def transactional(request: Request) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=BOOTSTRAP,
+        transactional_id=request["transactional_id"],
+        transaction_timeout_ms=request["timeout_ms"],
+    )
+    await producer.start()
+    transactional_producers[request["name"]] = producer
+
+
+async def transaction(request: Request) -> None:
+    name, producer = request["name"], transactional_producers[request["name"]]
+    if name not in open_transactions:
+        await producer.begin_transaction()
+        open_transactions.add(name)
+    for record in request["records"]:
+        await producer.send_and_wait(record["topic"], octets(record["value"]), partition=record["partition"])
+    if request.get("offsets"):
+        offsets = {TopicPartition(topic, partition): offset for topic, partition, offset in request["offsets"]}
+        await producer.send_offsets_to_transaction(offsets, request["group"])
+    if request["end"] == "open":
+        return
+    open_transactions.discard(name)
+    await (producer.commit_transaction() if request["end"] == "commit" else producer.abort_transaction())
+
+
+async def transform(request: Request) -> int:
+    consumer = AIOKafkaConsumer(
+        request["source"],
+        bootstrap_servers=BOOTSTRAP,
+        group_id=request["group"],
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=request["session_timeout_ms"],
+        heartbeat_interval_ms=300,
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    await consumer.start()
+    await transactional({**request, "name": "transform"})
+    producer = transactional_producers.pop("transform")
+    moved = turn = 0
+    while True:
+        batches = await consumer.getmany(timeout_ms=500, max_records=5)
+        if not batches:
+            continue
+        await producer.begin_transaction()
+        records = [record for batch in batches.values() for record in batch]
+        for record in records:
+            await producer.send_and_wait(request["sink"], record.value)
+        if moved >= request["count"]:
+            return moved  # what is open stays so
+        offsets = {partition: batch[-1].offset + 1 for partition, batch in batches.items()}
+        await producer.send_offsets_to_transaction(offsets, request["group"])
+        turn += 1
+        if turn % 3 == 0:
+            await producer.abort_transaction()
+            for partition, batch in batches.items():
+                consumer.seek(partition, batch[0].offset)
+            continue
+        await producer.commit_transaction()
+        moved += len(records)
+        if moved >= request["count"] and request["leave"] != "open":
+            await consumer.stop()
+            await producer.stop()
+            return moved
+
+
 class Admin:
     async def __aenter__(self) -> AIOKafkaAdminClient:
         self.client = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
@@ -235,7 +307,10 @@ async def describe_group(request: Request) -> Any:
     }
 
 
-GLOBAL = (hello, produce, create_topic, create_partitions, delete_records, group_offsets, list_groups, describe_group)
+GLOBAL = (
+    *(hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records),
+    *(group_offsets, list_groups, describe_group),
+)
 
 
 async def serve() -> None:

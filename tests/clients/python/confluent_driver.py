@@ -58,6 +58,9 @@ class Member(ThreadedMember):
             **options.get("config", {}),
             "on_commit": self.committed_callback,
         }
+        if config.get("group.protocol") == "consumer":  # the broker's business, and refused here
+            for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+                del config[name]
         if options.get("instance"):
             config["group.instance.id"] = options["instance"]
         self.consumer = Consumer(config)
@@ -68,6 +71,8 @@ class Member(ThreadedMember):
             outside = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}[options["reset"]]
             start = OFFSET_STORED if options.get("group") else outside
             self.consumer.assign([TopicPartition(topic, partition, start) for topic, partition in options["assign"]])
+        elif options.get("broker_pattern"):  # an expression that begins so goes to the broker as it is
+            self.consumer.subscribe([f"^{options['broker_pattern']}$"], **callbacks)
         elif options.get("pattern"):
             self.consumer.subscribe([options["pattern"]], **callbacks)
         else:
@@ -180,6 +185,90 @@ def produce(request: Request) -> Any:
     return results
 
 
+class Transactional:
+    """A producer with a transactional id, and whether a transaction is open."""
+
+    def __init__(self, request: Request) -> None:
+        options = {"transactional.id": request["transactional_id"], "transaction.timeout.ms": request["timeout_ms"]}
+        self.producer = Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 5, **options})
+        self.producer.init_transactions(CALL_S)
+        self.is_open = False
+
+
+transactional_producers: dict[str, Transactional] = {}
+
+
+def transactional(request: Request) -> None:
+    transactional_producers[request["name"]] = Transactional(request)
+
+
+def transaction(request: Request) -> None:
+    one = transactional_producers[request["name"]]
+    producer = one.producer
+    if not one.is_open:
+        producer.begin_transaction()
+        one.is_open = True
+    for record in request["records"]:
+        producer.produce(record["topic"], value=octets(record["value"]), partition=record["partition"])
+    producer.flush(CALL_S)
+    if request.get("offsets"):
+        group = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": request["group"]})
+        offsets = [TopicPartition(*offset) for offset in request["offsets"]]
+        producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), CALL_S)
+        group.close()
+    if request["end"] == "open":
+        return
+    one.is_open = False
+    if request["end"] == "commit":
+        producer.commit_transaction(CALL_S)
+    else:
+        producer.abort_transaction(CALL_S)
+
+
+def transform(request: Request) -> int:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": BOOTSTRAP,
+            "group.id": request["group"],
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": request["session_timeout_ms"],
+            "heartbeat.interval.ms": 300,
+        }
+    )
+    consumer.subscribe([request["source"]])
+    producer = Transactional(request).producer
+    moved = turn = 0
+    while True:
+        records = [record for record in consumer.consume(5, 0.5) if record.error() is None]
+        if not records:
+            continue
+        producer.begin_transaction()
+        for record in records:
+            producer.produce(request["sink"], value=record.value())
+        producer.flush(CALL_S)
+        if moved >= request["count"]:
+            left_open.append((consumer, producer))
+            return moved
+        position = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), CALL_S)
+        turn += 1
+        if turn % 3 == 0:
+            producer.abort_transaction(CALL_S)
+            for record in reversed(records):
+                consumer.seek(TopicPartition(record.topic(), record.partition(), record.offset()))
+            continue
+        producer.commit_transaction(CALL_S)
+        moved += len(records)
+        if moved >= request["count"] and request["leave"] != "open":
+            consumer.close()
+            return moved
+
+
+left_open: list[Any] = []
+
+
 @functools.cache
 def admin() -> AdminClient:
     """One for the process: its futures fail when it is collected."""
@@ -233,7 +322,7 @@ def delete_group(request: Request) -> None:
     done(admin().delete_consumer_groups([request["group"]]))
 
 
-OPERATIONS = (hello, produce, create_topic, create_partitions, delete_records)
+OPERATIONS = (hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records)
 GROUP_OPERATIONS = (group_offsets, list_groups, describe_group, delete_group)
 
 if __name__ == "__main__":

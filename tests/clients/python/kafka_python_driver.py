@@ -9,6 +9,7 @@ from typing import Any
 import kafka
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
+from kafka.consumer.group import ConsumerGroupMetadata
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -150,6 +151,88 @@ def produce(request: Request) -> Any:
         producer.close()
 
 
+transactional_producers: dict[str, KafkaProducer] = {}
+open_transactions: set[str] = set()
+
+
+def transactional(request: Request) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=BOOTSTRAP,
+        transactional_id=request["transactional_id"],
+        transaction_timeout_ms=request["timeout_ms"],
+        linger_ms=5,
+    )
+    producer.init_transactions()
+    transactional_producers[request["name"]] = producer
+
+
+def transaction(request: Request) -> None:
+    name, producer = request["name"], transactional_producers[request["name"]]
+    if name not in open_transactions:
+        producer.begin_transaction()
+        open_transactions.add(name)
+    for record in request["records"]:
+        sent = producer.send(record["topic"], value=octets(record["value"]), partition=record["partition"])
+        sent.get(CALL_S)
+    if request.get("offsets"):
+        offsets = {
+            TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+            for topic, partition, offset in request["offsets"]
+        }
+        producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(request["group"], -1, "", None))
+    if request["end"] == "open":
+        return
+    open_transactions.discard(name)
+    if request["end"] == "commit":
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+
+
+def transform(request: Request) -> int:
+    consumer = KafkaConsumer(
+        request["source"],
+        bootstrap_servers=BOOTSTRAP,
+        group_id=request["group"],
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=request["session_timeout_ms"],
+        heartbeat_interval_ms=300,
+    )
+    transactional({**request, "name": "transform"})
+    producer = transactional_producers.pop("transform")
+    moved = turn = 0
+    while True:
+        batches = consumer.poll(timeout_ms=POLL_MS, max_records=5)
+        if not batches:
+            continue
+        producer.begin_transaction()
+        records = [record for batch in batches.values() for record in batch]
+        for record in records:
+            producer.send(request["sink"], value=record.value).get(CALL_S)
+        if moved >= request["count"]:
+            left_open.append((consumer, producer))
+            return moved
+        offsets = {at: OffsetAndMetadata(batch[-1].offset + 1, "", -1) for at, batch in batches.items()}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        turn += 1
+        if turn % 3 == 0:
+            producer.abort_transaction()
+            for at, batch in batches.items():
+                consumer.seek(at, batch[0].offset)
+            continue
+        producer.commit_transaction()
+        moved += len(records)
+        if moved >= request["count"] and request["leave"] != "open":
+            consumer.close()
+            producer.close()
+            return moved
+
+
+left_open: list[Any] = []
+
+
 def with_admin(work: Any) -> Any:
     admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
     try:
@@ -208,7 +291,7 @@ def delete_group(request: Request) -> None:
         raise RuntimeError(result)
 
 
-OPERATIONS = (hello, produce, create_topic, create_partitions, delete_records)
+OPERATIONS = (hello, produce, transactional, transaction, transform, create_topic, create_partitions, delete_records)
 GROUP_OPERATIONS = (group_offsets, list_groups, describe_group, delete_group)
 
 if __name__ == "__main__":

@@ -9,7 +9,11 @@ Rules:
    to one thread), except `state`, which reads a snapshot and so answers also while a rebalance is under way.
 2. A record is [topic, partition, offset, key, value, timestamp_ms]; a partition is [topic, partition]; an offset with
    metadata is [topic, partition, offset, metadata]; no committed offset is -1.
-3. An exception of the client is an answer, not a crash: it goes into `errors` (while polling) or into the reply.
+3. `transactional` makes a producer with a transactional id, by a name of the test's; `transaction` begins one unless one is open, sends
+   `records` (each with its topic), commits `offsets` of `group` in it, and ends it: "commit", "abort" or "open".
+4. `transform` moves `count` records or more from `source` to `sink`, a few in each transaction, with the offsets of its member of
+   `group`; every third transaction is aborted and done again. `leave` "open" begins one more and leaves it and all else as it is.
+5. An exception of the client is an answer, not a crash: it goes into `errors` (while polling) or into the reply.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.differential.generators import admin, cluster, connections, data, groups, wild
+from tests.differential.generators import admin, cluster, connections, consumers, data, groups, transactions, wild
 from tests.differential.generators.draw import Draw, Versions
 from tests.differential.sequence import Sequence
 
@@ -14,6 +14,8 @@ KINDS = {
     "offsets": (groups.offsets, 3),
     "data": (data.sequence, 6),
     "admin": (admin.sequence, 3),
+    "transactions": (transactions.sequence, 5),
+    "consumers": (consumers.sequence, 4),
     "wild": (wild.sequence, 2),
     "group wires": (connections.of_groups, 2),
     "wires": (connections.of_data, 2),
@@ -28,7 +30,7 @@ CLUSTER_KINDS = {
 }
 """Those for several brokers."""
 
-GROUP_KINDS = ("group", "timed", "offsets", "group wires", "coordinated")
+GROUP_KINDS = ("group", "timed", "offsets", "consumers", "group wires", "coordinated")
 BLOCK = 250
 """So many sequences in a row are of one sort beside 3.x, where each deletion of a topic takes all empty groups along."""
 
@@ -42,7 +44,7 @@ def sequence(seed: int, versions: Versions, only: str = "", brokers: int = 1) ->
     """The sequence of a seed, for brokers with these versions; `only` names the one generator to draw from."""
     rng = random.Random(seed)
     kinds = KINDS if brokers == 1 else CLUSTER_KINDS
-    names = list(kinds)
+    names = [name for name in kinds if name != "consumers" or consumers.API in versions]
     if in_blocks(versions):
         names = [name for name in names if (name in GROUP_KINDS) == (seed // BLOCK % 2 == 0)]
     kind = rng.choices(names, [kinds[name][1] for name in names])[0]

@@ -68,6 +68,7 @@ BY_NAME: dict[str, Callable[[Draw], Any]] = {
     "session_epoch": lambda draw: draw.one(("$sepoch:a", 0, -1, 1)),
     "broker_ids": lambda draw: draw.one((1, 1, 2, -1)),
 }
+WRITING = ("Produce", "DeleteRecords", "WriteTxnMarkers")
 CREATED = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs")
 """Their topics are the sequence's own: others play with the shared ones."""
 
@@ -84,9 +85,16 @@ def sequence(draw: Draw) -> None:
         step = Step(
             by=draw.one("ab"), api=name, version=version, body=_message(draw, name, apis()[name].request, version)
         )
+        if name == "Produce" and _has_null_records(step.body):
+            step.body["acks"] = 1  # without an answer Kafka keeps still on that connection for good
         if draw.often(0.35):
             _damage(draw, step)
         draw.steps.append(step)
+
+
+def _has_null_records(body: dict[str, Any]) -> bool:
+    parts = [part for topic in body.get("topic_data") or () for part in topic.get("partition_data") or ()]
+    return any(part.get("records") is None for part in parts)
 
 
 def _message(draw: Draw, api: str, cls: type[Any], version: int) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def _message(draw: Draw, api: str, cls: type[Any], version: int) -> dict[str, An
 def _value(draw: Draw, api: str, name: str, spec: FieldSpec, version: int) -> Any:
     if version in spec.nullable and draw.often(0.12):
         return None
-    if name == "name" or (name == "topic" and api in ("Produce", "DeleteRecords")):
+    if name == "name" or (name == "topic" and api in WRITING):
         return _name(draw, api)
     if name in KNOWN_ONLY:
         return draw.one(KNOWN_ONLY[name])
@@ -118,7 +126,7 @@ def _value(draw: Draw, api: str, name: str, spec: FieldSpec, version: int) -> An
 def _name(draw: Draw, api: str) -> Any:
     if api in ("JoinGroup",):
         return draw.one(("range", "x", ""))
-    if api in ("Produce", "DeleteRecords"):
+    if api in WRITING:
         return draw.one(("{p}made", "{p}compact", "{p}none", ""))
     if api in CREATED:
         return draw.one(("{p}made", "{p}compact", "{p}new", "{p}none", "retention.ms", ""))

@@ -23,7 +23,8 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  */
 public class Reserialize {
     private static final String[] PACKAGES = {
-        "org.apache.kafka.common.message.", "org.apache.kafka.coordinator.group.generated.", "kafka.internals.generated."
+        "org.apache.kafka.common.message.", "org.apache.kafka.coordinator.group.generated.",
+        "org.apache.kafka.coordinator.share.generated.", "kafka.internals.generated."
     };
     private static final Map<String, Class<?>> CLASSES = new HashMap<>();
 

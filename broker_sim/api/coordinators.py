@@ -1,0 +1,173 @@
+"""The coordinators of a cluster's brokers, by what they coordinate: groups, transactions, and what share groups have made of
+partitions.
+
+Each kind is made when somebody asks it something: a third of a start's time is theirs. One whose internal topic is there already is
+made at the start, as there are groups to load and transactions to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from broker_sim.metadata.cluster_state import OFFSETS_TOPIC, ClusterState, Partition
+from broker_sim.metadata.topics import SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+
+if TYPE_CHECKING:
+    from broker_sim.common.chance import Chance
+    from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
+    from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.share_partitions import SharePartitions
+    from broker_sim.runtime.share_state_coordinator import Persister, ShareStateCoordinator
+    from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
+
+__all__ = ["Coordinators"]
+
+
+class Coordinators:
+    """Those of one run of a cluster. ``chance`` gives the random part of member ids; ``prepare`` is called with the group coordinators
+    before they load, ``prepare_transactions`` with those of transactions, ``prepare_shares`` with what share groups have."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        chance: Chance,
+        prepare: Callable[[GroupCoordinator], object],
+        prepare_transactions: Callable[[TransactionCoordinator], object],
+        prepare_shares: Callable[[SharePartitions], object],
+    ) -> None:
+        self._state, self._chance = state, chance
+        self._prepare, self._prepare_transactions = prepare, prepare_transactions
+        self._prepare_shares = prepare_shares
+        self.made_groups: GroupCoordinator | None = None
+        """Those of groups, None as long as nobody needed them."""
+        self.made_transactions: TransactionCoordinator | None = None
+        """Those of transactions, likewise."""
+        self.made_share_states: ShareStateCoordinator | None = None
+        """Those of share groups' state, likewise."""
+        self.made_shares: SharePartitions | None = None
+        """What share groups have of partitions, at their leaders, likewise."""
+        for broker in state.brokers.values():
+            broker.runtime = cast("GroupCoordinator", _ToBe(lambda: self.groups))
+            broker.transactions = cast("TransactionCoordinator", _ToBe(lambda: self.transactions))
+            broker.share_states = cast("ShareStateCoordinator", _ToBe(lambda: self.share_states))
+            broker.shares = cast("SharePartitions", _ToBe(lambda: self.shares))
+
+    def load(self) -> None:
+        """Make those that have something to load."""
+        if SHARE_STATE_TOPIC in self._state.topics:
+            assert self.share_states
+        if OFFSETS_TOPIC in self._state.topics:
+            assert self.groups
+        if TRANSACTION_TOPIC in self._state.topics:
+            assert self.transactions
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinators, made at the first call."""
+        if self.made_groups is None:
+            from broker_sim.runtime.group_coordinator import GroupCoordinator
+
+            state = self._state
+            made = self.made_groups = GroupCoordinator(state, chance=self._chance, persister=self._persister)
+            state.on_topics_changed.append(made.topics_changed)
+            state.on_group_configured.append(made.group_configured)
+            self._follow_leaders(made)
+            for broker in state.brokers.values():
+                broker.runtime = made
+            self._prepare(made)
+            made.start()
+        return self.made_groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinators, made at the first call."""
+        if self.made_transactions is None:
+            from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
+
+            made = self.made_transactions = TransactionCoordinator(self._state)
+            self._follow_leaders(made)
+            for broker in self._state.brokers.values():
+                broker.transactions = made
+            self._prepare_transactions(made)
+            made.start()
+        return self.made_transactions
+
+    @property
+    def share_states(self) -> ShareStateCoordinator:
+        """The share coordinators, made at the first call."""
+        if self.made_share_states is None:
+            from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
+
+            state = self._state
+            made = self.made_share_states = ShareStateCoordinator(state)
+            state.on_topics_changed.append(made.topics_changed)
+            self._follow_leaders(made)
+            for broker in state.brokers.values():
+                broker.share_states = made
+            made.start()
+        return self.made_share_states
+
+    @property
+    def shares(self) -> SharePartitions:
+        """What share groups have of partitions, made at the first call."""
+        if self.made_shares is None:
+            from broker_sim.runtime.share_partitions import SharePartitions
+
+            made = self.made_shares = SharePartitions(self._state, self.share_states.persister)
+            for broker in self._state.brokers.values():
+                broker.shares = made
+            self._prepare_shares(made)
+        return self.made_shares
+
+    def _persister(self) -> Persister:
+        return self.share_states.persister
+
+    def of(self, partition: Partition) -> CoordinatorRuntime[Any] | None:
+        """Those that keep their state in a partition's topic."""
+        if partition.topic.name == OFFSETS_TOPIC:
+            return self.groups
+        if partition.topic.name == SHARE_STATE_TOPIC:
+            return self.share_states
+        return self.transactions if partition.topic.name == TRANSACTION_TOPIC else None
+
+    def made(self) -> list[CoordinatorRuntime[Any]]:
+        """All kinds that somebody has needed."""
+        return [one for one in (self.made_groups, self.made_transactions, self.made_share_states) if one is not None]
+
+    def locks(self) -> list[SharePartitions]:
+        """What share groups have of partitions, if they have."""
+        return [] if self.made_shares is None else [self.made_shares]
+
+    def close(self) -> None:
+        """Append what is still open and stop all timers."""
+        for one in self.made():
+            one.close()
+        if self.made_shares is not None:
+            self.made_shares.close()
+
+    def end(self) -> None:
+        """Their process is no more."""
+        for one in self.made():
+            one.end()
+        if self.made_shares is not None:
+            self.made_shares.close()
+
+    def _follow_leaders(self, made: CoordinatorRuntime[Any]) -> None:
+        """A coordinator moves with its partition."""
+
+        def moved(partition: Partition) -> None:
+            if partition.topic.name == made.kind.topic:
+                made.reload(partition)
+
+        self._state.on_leader_changed.append(moved)
+
+
+class _ToBe:
+    """Stands for coordinators until somebody asks them something."""
+
+    def __init__(self, made: Callable[[], object]) -> None:
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made(), name)

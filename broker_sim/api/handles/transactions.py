@@ -1,0 +1,211 @@
+"""A transactional id in the user's hand: how it stands, waits for how it shall stand, what became of its transactions in words.
+
+orders = await kafka.transaction("orders-app").ongoing()
+async with orders.state_log.stuck(): ...
+await orders.state_is("CompleteCommit")
+print(orders.explain())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.api.handles.in_process import ask
+from broker_sim.api.handles.logs import LogHandle
+from broker_sim.api.wait import TIMEOUT, until
+from broker_sim.common.text import UsageError, nearest
+from broker_sim.coordinator.transaction.transaction import State
+from broker_sim.fields.kafka import TRANSACTION_STATE
+from broker_sim.metadata.topics import TRANSACTION_TOPIC
+from broker_sim.storage import partition_for
+from kafka_wire.api_keys import ApiKey
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.coordinator.transaction import transaction as at_coordinator
+    from broker_sim.coordinator.transaction.shard import TransactionShard
+    from broker_sim.explain.transactions import Transaction
+
+__all__ = ["GONE", "UNKNOWN", "TransactionHandle"]
+
+GONE, UNKNOWN = "Dead", "Unknown"
+"""What is said of an id that no coordinator has, and where none can tell."""
+
+_VERSION = 4
+"""Of InitProducerId: the last one of which all releases think alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """An id at its coordinator; ``found`` None where it isn't there, ``error`` where nobody can tell."""
+
+    found: at_coordinator.Transaction | None
+    error: Err = Err.NONE
+
+
+class TransactionHandle:
+    """One transactional id of ``cluster``; it need not be there yet."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+        self.cluster, self.transactional_id = cluster, transactional_id
+        self._journal = cluster.observe()
+
+    # how it stands
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of its state (`Empty`, `Ongoing`, `PrepareCommit`, ...); ``Dead`` for an id that isn't there, ``Unknown`` where
+        no coordinator can tell."""
+        looked = self._look()
+        if looked.error is not Err.NONE:
+            return UNKNOWN
+        return GONE if looked.found is None else looked.found.stored.state.kafka_name
+
+    @property
+    def producer_id(self) -> int:
+        """That of its producer, -1 where there is none."""
+        found = self._look().found
+        return -1 if found is None else found.stored.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that producers are measured by, -1 where there is none."""
+        found = self._look().found
+        return -1 if found is None else found.epoch
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        """(topic, partition) of its transaction; of one that is decided those whose marker is not written yet."""
+        found = self._look().found
+        return [] if found is None else list(found.unmarked or found.stored.partitions)
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """transaction.timeout.ms of its producer, None where there is none."""
+        found = self._look().found
+        return None if found is None else found.stored.timeout_ms
+
+    @property
+    def coordinator(self) -> int | None:
+        """The node id of its coordinator; None while there is none."""
+        partition = self.cluster.transactions.partition_of(self.transactional_id)
+        return None if partition is None or partition.leader < 0 else partition.leader
+
+    @property
+    def state_log(self) -> LogHandle:
+        """The ``__transaction_state`` partition that holds its records; the topic is created if need be."""
+        topic = self.cluster.state.ensure_internal_topic(TRANSACTION_TOPIC)
+        return LogHandle(self.cluster, topic.partitions[partition_for(self.transactional_id, len(topic.partitions))])
+
+    # waits
+
+    async def wait(
+        self, *, state: str | None = None, epoch: int | None = None, timeout: object = TIMEOUT
+    ) -> TransactionHandle:
+        """Wait until all that is given holds at once: this state, that epoch or a later one. Returns the handle. Raises WaitTimeout,
+        UsageError for a state that isn't."""
+        state = None if state is None else TRANSACTION_STATE.read(state)
+        parts = {"state": state, "epoch at least": epoch}
+        wanted = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+
+        def holds() -> bool:
+            return (state is None or self.state == state) and (epoch is None or self.epoch >= epoch)
+
+        await self._until(holds, wanted or "nothing", timeout)
+        return self
+
+    async def ongoing(self, timeout: object = TIMEOUT) -> TransactionHandle:
+        """Wait until a transaction of it is open. Returns the handle."""
+        return await self.wait(state=State.ONGOING.kafka_name, timeout=timeout)
+
+    async def state_is(self, state: str, timeout: object = TIMEOUT) -> TransactionHandle:
+        """Wait until it is in that state, were it for a moment. Returns the handle."""
+        state = TRANSACTION_STATE.read(state)
+
+        def passes(event: Mapping[str, Any]) -> bool:
+            return bool(
+                event["event"] == "transaction"
+                and event["transactional_id"] == self.transactional_id
+                and event["state"] == state
+                and event["action"] != "refused"
+            )
+
+        await self._until(lambda: self.state == state, f"state {state}", timeout, seen=passes)
+        return self
+
+    # deeds
+
+    async def abort(self, timeout: object = TIMEOUT) -> None:
+        """Fence its producer and abort its transaction with an InitProducerId, as Admin.fenceProducers does. Raises UsageError where
+        the coordinator refuses."""
+        from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+
+        leader, found = self.coordinator, self._look().found
+        if leader is None or found is None:
+            raise UsageError(f"{self.transactional_id!r} can't be aborted: it is {self.state}")
+        request = InitProducerIdRequest(self.transactional_id, found.stored.timeout_ms)
+        broker, what = self.cluster.state.brokers[leader], f"an answer to the abort of {self.transactional_id!r}"
+        response = await ask(
+            self.cluster, broker, ApiKey.INIT_PRODUCER_ID, _VERSION, request, timeout=timeout, what=what
+        )
+        error = Err(response.error_code)
+        # CONCURRENT_TRANSACTIONS: the abort is under way, and the next epoch would be given after it
+        if error not in (Err.NONE, Err.CONCURRENT_TRANSACTIONS):
+            raise UsageError(f"the coordinator of {self.transactional_id!r} does not abort: {error.name}")
+
+    # what became of it
+
+    def history(self) -> list[Transaction]:
+        """What the journal knows of its transactions, in the order in which they began."""
+        from broker_sim.explain.transactions import transactions
+
+        return transactions(self._journal.events).of(self.transactional_id)
+
+    def explain(self) -> str:
+        """How each of its transactions ended, by whom, how long it took and what it held up, in words."""
+        from broker_sim.explain.transaction_story import explain_transactions
+
+        return explain_transactions(self._journal.events, self.transactional_id)
+
+    def __repr__(self) -> str:
+        return f"<transactional id {self.transactional_id!r}: {self._now()}>"
+
+    # look-ups
+
+    def _look(self) -> _Looked:
+        coordinators = self.cluster.transactions
+        if coordinators.partition_of(self.transactional_id) is None:
+            return _Looked(None)
+        shard: TransactionShard | Err = coordinators.leading(self.transactional_id)
+        if isinstance(shard, Err):
+            return _Looked(None, shard)
+        return _Looked(shard.transactions.get(self.transactional_id))
+
+    async def _until(
+        self,
+        condition: Callable[[], object],
+        wanted: str,
+        timeout: object,
+        seen: Callable[[Mapping[str, Any]], object] | None = None,
+    ) -> None:
+        what = f"transactional id {self.transactional_id!r}: {wanted}"
+        await until(condition, self._journal, timeout, what, seen=seen, now=self._now)
+
+    def _now(self) -> str:
+        looked = self._look()
+        if looked.error is not Err.NONE:
+            return f"no coordinator can tell: {looked.error.name}"
+        if looked.found is None:
+            meant = nearest(self.transactional_id, ids_of(self.cluster))
+            return f"no transactional id {self.transactional_id!r}" + (f"; there is {meant!r}" if meant else "")
+        places = [f"{topic}-{index}" for topic, index in self.partitions]
+        where = f" in {', '.join(places[:8])}" if places else ""
+        return f"{self.state}, epoch {self.epoch} of producer {self.producer_id}{where}"
+
+
+def ids_of(cluster: Cluster) -> list[str]:
+    """The transactional ids that a coordinator has in memory."""
+    return sorted(name for _, shard in cluster.transactions.loaded() for name in shard.transactions)

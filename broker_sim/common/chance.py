@@ -1,0 +1,45 @@
+"""Chance by places: each place that draws has a generator of its own.
+
+    chance = Chance.seeded("7 faults")
+    chance.at("error NOT_COORDINATOR c1 Heartbeat").random()    # of that place; what others draw leaves it as it is
+
+One generator for all would tie them together: a rule that is taken away from a simulated run would change what all others do, and a
+failure could not be made small.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+__all__ = ["Chance"]
+
+
+class Chance:
+    """Generators by their places' names; ``make`` is asked once for each."""
+
+    def __init__(self, make: Callable[[str], random.Random]) -> None:
+        self._make = make
+        self._made: dict[str, random.Random] = {}
+
+    @classmethod
+    def seeded(cls, seed: object) -> Chance:
+        """The same seed and place draw the same."""
+        return cls(lambda place: random.Random(f"{seed} {place}"))
+
+    @classmethod
+    def of(cls, rng: random.Random) -> Chance:
+        """One generator for all places."""
+        return cls(lambda place: rng)
+
+    @classmethod
+    def system(cls) -> Chance:
+        """The system's, which nobody can foretell."""
+        return cls.of(random.SystemRandom())
+
+    def at(self, place: str) -> random.Random:
+        """The generator of a place."""
+        found = self._made.get(place)
+        if found is None:
+            found = self._made[place] = self._make(place)
+        return found

@@ -1,0 +1,118 @@
+"""Operations on share groups (KIP-932): which records are in whose hands, locks that end now, what became of each record."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.text import UsageError
+from broker_sim.control.names import group_of, not_there
+from broker_sim.control.on_groups import GROUP_ID
+from broker_sim.control.shapes import DELIVERY, LOCK, SHARE
+from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kinds import Count, Text
+
+if TYPE_CHECKING:
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles import Lock, ShareGroupHandle
+
+TOPIC = Field("topic", Text(), "the topic", example="orders")
+PARTITION = Field("partition", Count(0), "the partition, from 0", example=0)
+MEMBER = Field("member", Text(), "its member id or client id")
+OFFSET = Field("offset", Count(0), "the record's offset", example=5)
+_OF = (
+    dataclasses.replace(TOPIC, required=True),
+    dataclasses.replace(PARTITION, required=True),
+    dataclasses.replace(OFFSET, required=True),
+)
+
+
+def _group(cluster: Cluster, given: dict[str, Any]) -> ShareGroupHandle:
+    """Raises NotThere where there is none and never was."""
+    group_of(cluster, given["group"])
+    return cluster.share_group(given["group"])
+
+
+def _lock(one: Lock) -> dict[str, Any]:
+    told = dataclasses.asdict(one)
+    return {"log": f"{told.pop('topic')}-{told.pop('partition')}", **told}
+
+
+def _shown(group: ShareGroupHandle) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "epoch": group.generation,
+        "partitions": {f"{t}-{p}": dataclasses.asdict(one) for (t, p), one in group.partitions.items()},
+        "locks": [_lock(one) for one in group.locks],
+    }
+
+
+def _examine_expire(given: dict[str, Any]) -> None:
+    if PARTITION.name in given and TOPIC.name not in given:
+        raise UsageError("partition: name its topic, too")
+
+
+@operation("share.get", "GET /share-groups/{group}", GROUP_ID, answer=SHARE)
+async def get_share(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """A share group: where it is in each partition, what is left to do, and which records are in whose hands."""
+    return _shown(_group(cluster, given))
+
+
+@operation(
+    "share.expire",
+    "POST /share-groups/{group}/expire",
+    GROUP_ID,
+    TOPIC,
+    PARTITION,
+    MEMBER,
+    answer={"group": "string", "ended": [LOCK]},
+    examine=_examine_expire,
+)
+async def expire_locks(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """End locks of a share group now, as if their time were over: all of them, those of a topic or partition, of a member."""
+    group = _group(cluster, given)
+    ended = await group.expire_locks(given.get("topic"), given.get("partition"), given.get("member"))
+    return {"group": group.group_id, "ended": [_lock(one) for one in ended]}
+
+
+@operation(
+    "share.wait_locked",
+    "GET /share-groups/{group}/locked",
+    GROUP_ID,
+    *_OF,
+    MEMBER,
+    TIMEOUT,
+    answer=SHARE,
+    waits=True,
+)
+async def wait_locked(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until a member of a share group has a record; the group need not be there yet."""
+    group = cluster.share_group(given["group"])
+    await group.locked(
+        given["topic"], given["partition"], given["offset"], given.get("member"), timeout=given["timeout"]
+    )
+    return _shown(group)
+
+
+@operation(
+    "share.deliveries",
+    "GET /share-groups/{group}/deliveries",
+    GROUP_ID,
+    *_OF,
+    answer={"group": "string", "log": "string", "offset": "integer", "deliveries": [DELIVERY]},
+)
+async def tell_deliveries(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Every delivery of a record that the journal knows: to whom, and what ended it."""
+    group = _group(cluster, given)
+    log, offset = f"{given['topic']}-{given['partition']}", given["offset"]
+    found = group.deliveries(given["topic"], given["partition"])
+    if offset not in found:
+        raise not_there(f"delivered record of {log}", str(offset), [str(one) for one in sorted(found)])
+    return {
+        "group": group.group_id,
+        "log": log,
+        "offset": offset,
+        "deliveries": [dataclasses.asdict(one) for one in found[offset]],
+    }

@@ -1,0 +1,150 @@
+"""Operations on transactional ids: look at them, wait for them, have them explained, abort them; and transactions that hang."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.common.text import UsageError
+from broker_sim.control.names import log_of, not_there, transaction_of
+from broker_sim.control.on_logs import LOG_NAME
+from broker_sim.control.shapes import HANGING, TRANSACTION
+from broker_sim.control.table import TIMEOUT, operation
+from broker_sim.fields.field import Field
+from broker_sim.fields.kafka import TRANSACTION_STATE
+from broker_sim.fields.kinds import Count, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles import LogHandle, TransactionHandle
+
+ID = Field("transactional_id", Text(), "the transactional id", required=True, example="orders-app")
+STATE = Field("state", TRANSACTION_STATE, "its state", example="Ongoing")
+EPOCH = Field("epoch", Count(0), "this epoch of its producer or a later one")
+
+
+def _examine_wait(given: dict[str, Any]) -> None:
+    if "state" not in given and "epoch" not in given:
+        raise UsageError("nothing to wait for; name one of state, epoch")
+
+
+def shown(one: TransactionHandle) -> dict[str, Any]:
+    """A transactional id as JSON; see shapes.TRANSACTION."""
+    log = one.cluster.transactions.partition_of(one.transactional_id)
+    return {
+        "transactional_id": one.transactional_id,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "epoch": one.epoch,
+        "partitions": [f"{topic}-{index}" for topic, index in one.partitions],
+        "timeout_ms": one.timeout_ms,
+        "coordinator": one.coordinator,
+        "log": None if log is None else log.name,
+    }
+
+
+@operation("transaction.list", "GET /transactions", answer={"transactions": [TRANSACTION]})
+async def list_transactions(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Every transactional id that a coordinator knows."""
+    from broker_sim.api.handles.transactions import ids_of
+
+    return {"transactions": [shown(cluster.transaction(name)) for name in ids_of(cluster)]}
+
+
+@operation("transaction.get", "GET /transactions/{transactional_id}", ID, answer=TRANSACTION)
+async def get_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """A transactional id: state, producer, epoch, and the partitions of its transaction that have no marker yet."""
+    from broker_sim.api.handles.transactions import GONE, ids_of
+
+    one = cluster.transaction(given["transactional_id"])
+    if one.state == GONE:
+        raise not_there("transactional id", one.transactional_id, ids_of(cluster))
+    return shown(one)
+
+
+@operation(
+    "transaction.wait",
+    "GET /transactions/{transactional_id}/wait",
+    ID,
+    STATE,
+    EPOCH,
+    TIMEOUT,
+    answer=TRANSACTION,
+    waits=True,
+    examine=_examine_wait,
+)
+async def wait_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until all that is named holds for a transactional id at once; it need not be there yet."""
+    one = cluster.transaction(given["transactional_id"])
+    await one.wait(state=given.get("state"), epoch=given.get("epoch"), timeout=given["timeout"])
+    return shown(one)
+
+
+@operation(
+    "transaction.explain",
+    "GET /transactions/{transactional_id}/explain",
+    ID,
+    answer={"transactional_id": "string", "text": "string"},
+)
+async def explain_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Tell in words how the transactions of an id ended, by whom, how long each took, and what it held up."""
+    events = cluster.observe().events
+    need_told(events, given["transactional_id"])
+    return {"transactional_id": given["transactional_id"], "text": explained(events, given["transactional_id"])}
+
+
+def need_told(events: Iterable[dict[str, Any]], name: str) -> None:
+    """Raises NotThere where a journal tells nothing of a transactional id."""
+    known = {event.get("transactional_id") for event in events}
+    if name not in known:
+        raise not_there("transactional id", name, sorted(one for one in known if one))
+
+
+def explained(events: Iterable[dict[str, Any]], name: str) -> str:
+    """What became of the transactions of an id, in words."""
+    from broker_sim.explain.transaction_story import explain_transactions
+
+    return explain_transactions(events, name)
+
+
+@operation("transaction.abort", "POST /transactions/{transactional_id}/abort", ID, TIMEOUT, answer=TRANSACTION)
+async def abort_transaction(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Fence the producer of a transactional id, and abort its transaction, as Admin.fenceProducers does."""
+    one = transaction_of(cluster, given["transactional_id"])
+    await one.abort(timeout=given["timeout"])
+    return shown(one)
+
+
+@operation("transaction.hanging", "GET /hanging-transactions", answer={"hanging": [HANGING]})
+async def find_hanging(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Transactions that are open in a partition and that no coordinator knows: nobody will end them."""
+    logs = (cluster.log(one.topic.name, one.index) for one in cluster.state.partitions() if not one.topic.internal)
+    return {"hanging": [_hanging(log, one) for log in logs for one in log.open_transactions if one.hangs]}
+
+
+def _hanging(log: LogHandle, one: Any) -> dict[str, Any]:
+    return {
+        "log": log.name,
+        "producer_id": one.producer_id,
+        "epoch": one.epoch,
+        "first_offset": one.first_offset,
+        "last_ms": one.last_ms,
+        "last_stable_offset": log.last_stable_offset,
+        "high_watermark": log.high_watermark,
+    }
+
+
+@operation(
+    "transaction.abort_hanging",
+    "POST /logs/{log}/transactions/{producer_id}/abort",
+    LOG_NAME,
+    Field("producer_id", Count(0), "whose transaction", required=True, example=1000),
+    TIMEOUT,
+    answer={"log": "string", "last_stable_offset": "integer", "high_watermark": "integer"},
+)
+async def abort_hanging(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Write an abort marker for what a producer has open in a partition, as kafka-transactions abort does."""
+    log = log_of(cluster, given["log"])
+    await log.abort_transaction(given["producer_id"], timeout=given["timeout"])
+    return {"log": log.name, "last_stable_offset": log.last_stable_offset, "high_watermark": log.high_watermark}

@@ -1,0 +1,34 @@
+"""The assignor ``range``: of each topic consecutive partitions, in the order of the members' names, so that topics with as many
+partitions go to members alike. Whatever anybody had before: a member that comes in the midst moves what is behind it.
+
+Static members come first, by their instance ids, so that one that comes back has what it had. Source: RangeAssignor (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from broker_sim.coordinator.assignors.model import Assigned, Subscribed
+
+
+def assign(subscribed: Subscribed) -> Assigned:
+    """Who should have what."""
+    assigned: dict[str, dict[Hashable, tuple[int, ...]]] = {}
+    in_order = sorted(subscribed.members, key=lambda member_id: _rank(subscribed, member_id))
+    for topic, partitions in subscribed.partitions.items():
+        readers = [member_id for member_id in in_order if topic in subscribed.members[member_id]]
+        if not readers:
+            continue
+        quota, extras = divmod(partitions, len(readers))
+        at = 0
+        for n, member_id in enumerate(readers):
+            end = at + quota + (n < extras)
+            if at < end:
+                assigned.setdefault(member_id, {})[topic] = tuple(range(at, end))
+            at = end
+    return dict(assigned)
+
+
+def _rank(subscribed: Subscribed, member_id: str) -> tuple[bool, str]:
+    instance_id = subscribed.instances.get(member_id)
+    return instance_id is None, member_id if instance_id is None else instance_id

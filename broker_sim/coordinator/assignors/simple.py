@@ -1,0 +1,229 @@
+"""Who shares in what in a share group: Kafka's ``simple`` assignors, that of 4.1 and the one that came after it.
+
+Both share partitions out evenly: where there are more members than partitions each partition goes to several. The one of 4.1 finds a
+partition for each member by the hash of its id, and gives what is left in turn; the later one keeps what members have, as far as that
+is even. Which partition goes to whom hangs on the order of Java's hash maps, which is followed here: clients see the outcome.
+
+Source: SimpleAssignor.java (4.1), SimpleHomogeneousAssignmentBuilder.java, SimpleHeterogeneousAssignmentBuilder.java (4.4), by what
+they answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil
+
+from broker_sim.coordinator.classic.vote import java_order, string_hash
+from broker_sim.coordinator.epochs.holdings import Units, units_of
+
+Assigned = dict[str, Units[bytes]]
+Shared = Mapping[bytes, Sequence[int]]
+"""Topic -> the partitions of it that may be assigned, in the order in which topics are shared out."""
+Partition = tuple[bytes, int]
+
+_INT = 0xFFFF_FFFF
+
+
+def assign(shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]) -> Assigned:
+    """The later assignor. ``members``: member id -> the topics that it reads, in the order in which members are served; ``targets``:
+    what they should have had until now."""
+    if len(set(members.values())) <= 1:
+        reads = next(iter(members.values()), frozenset())
+        wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
+        had = {
+            member: [
+                (topic, number)
+                for topic, numbers in targets.get(member, {}).items()
+                for number in numbers
+                if topic in reads
+            ]
+            for member in members
+        }
+        return _named(_evened(wanted, had, _set_order, _hash_order))
+    given: dict[str, list[Partition]] = {member: [] for member in members}
+    for topic, numbers in shared.items():
+        readers = [member for member, reads in members.items() if topic in reads]
+        had = {member: [(topic, number) for number in targets.get(member, {}).get(topic, ())] for member in readers}
+        for member, got in _evened([(topic, number) for number in numbers], had, sorted, sorted).items():
+            given[member] += got
+    return _named(given)
+
+
+def _evened(
+    wanted: Sequence[Partition],
+    had: Mapping[str, Sequence[Partition]],
+    ordered: Callable[[Iterable[Partition]], list[Partition]],
+    order: Callable[[Iterable[Partition]], list[Partition]],
+) -> dict[str, list[Partition]]:
+    members = list(had)
+    if not members:
+        return {}
+    sharing = -(-len(members) // len(wanted)) if wanted else 0
+    precise = len(wanted) * sharing / len(members)
+    most = [ceil(precise * (at + 1)) - ceil(precise * at) for at in range(len(members))]
+    holders: dict[Partition, dict[int, None]] = {}
+    holds: list[dict[Partition, None]] = [{} for _ in members]
+    for at, member in enumerate(members):
+        for partition in had[member]:
+            holders.setdefault(partition, {})[at] = None
+            holds[at][partition] = None
+    unfilled = {at: None for at in range(len(members)) if len(holds[at]) < most[at]}
+    for at in range(len(members)):
+        for partition in ordered(holds[at])[: max(0, len(holds[at]) - most[at])]:
+            del holds[at][partition], holders[partition][at]
+    for partition in holders:
+        for at in sorted(holders[partition])[: max(0, len(holders[partition]) - sharing)]:
+            del holders[partition][at], holds[at][partition]
+            unfilled[at] = None
+    for partition in wanted:
+        holders.setdefault(partition, {})
+    _fill(order(holders), holders, holds, most, sharing, unfilled)
+    return {member: list(holds[at]) for at, member in enumerate(members)}
+
+
+def _fill(
+    order: Iterable[Partition],
+    holders: Mapping[Partition, dict[int, None]],
+    holds: Sequence[dict[Partition, None]],
+    most: Sequence[int],
+    sharing: int,
+    unfilled: dict[int, None],
+) -> None:
+    """Each partition that lacks holders goes to those who lack partitions, in turn."""
+    turn: Iterator[int] = iter(sorted(unfilled))
+    for partition in order:
+        lacks, began_anew = sharing - len(holders[partition]), False
+        while lacks > 0:
+            at = next(turn, None)
+            if at is None:
+                if began_anew or not unfilled:
+                    break
+                turn, began_anew = iter(sorted(unfilled)), True
+                at = next(turn)
+            if at not in holders[partition]:
+                holders[partition][at] = holds[at][partition] = None
+                lacks -= 1
+                if len(holds[at]) >= most[at]:
+                    del unfilled[at]
+        if not unfilled:
+            return
+
+
+def _hash_order(partitions: Iterable[Partition]) -> list[Partition]:
+    """As a java.util.HashMap that was made for so many keys gives them; computeIfAbsent puts a key before those of its bucket."""
+    keys = list(partitions)
+    return _by_buckets(reversed(keys), int(len(keys) / 0.75 + 1))
+
+
+def _map_order(partitions: Iterable[Partition]) -> list[Partition]:
+    """As one that has grown gives them."""
+    keys = list(partitions)
+    return _by_buckets(reversed(keys), max(16, int(len(keys) / 0.75 + 1)))
+
+
+def _set_order(partitions: Iterable[Partition]) -> list[Partition]:
+    """As a java.util.HashSet that has grown gives them: a key comes behind those of its bucket."""
+    keys = list(partitions)
+    return _by_buckets(keys, max(16, int(len(keys) / 0.75 + 1)))
+
+
+def _by_buckets(keys: Iterable[Partition], least: int) -> list[Partition]:
+    buckets = 1
+    while buckets < least:
+        buckets *= 2
+    return sorted(keys, key=lambda key: _spread(_partition_hash(key)) & (buckets - 1))
+
+
+def _partition_hash(partition: Partition) -> int:
+    topic = partition[0]
+    mixed = int.from_bytes(topic[:8], "big") ^ int.from_bytes(topic[8:], "big")
+    return (31 * ((mixed >> 32) ^ (mixed & _INT)) + partition[1]) & _INT
+
+
+def _spread(code: int) -> int:
+    return code ^ code >> 16
+
+
+def assign_by_hash(
+    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
+) -> Assigned:
+    """4.1's: members find a partition by the hash of their ids, keep what they had of those that nobody has found, and share the rest
+    in turn."""
+    if len(set(members.values())) > 1:
+        return _by_hash_each(shared, {member: members[member] for member in java_order(members)}, targets)
+    reads = next(iter(members.values()), frozenset())
+    wanted = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
+    most = -(-len(wanted) // len(members)) if members else 0
+    given: dict[str, dict[Partition, None]] = {}
+    found = _found(members, wanted, given)
+    kept: dict[Partition, None] = {}
+    had: dict[Partition, list[str]] = {}
+    for member in members:
+        for partition in _had(targets.get(member, {}), reads):
+            had.setdefault(partition, []).append(member)
+    for partition in _map_order(had):
+        for member in had[partition]:
+            if partition not in found and len(given[member]) < most:
+                given[member][partition] = kept[partition] = None
+    turn = list(members)
+    at = 0
+    for partition in [one for one in wanted if one not in found and one not in kept]:
+        at %= len(turn)
+        while len(given[turn[at]]) > most:
+            del turn[at]
+            at %= len(turn)
+        given[turn[at]][partition] = None
+        at += 1
+    return _named(given)
+
+
+def _by_hash_each(
+    shared: Shared, members: Mapping[str, frozenset[bytes]], targets: Mapping[str, Units[bytes]]
+) -> Assigned:
+    """Where members read different topics: the same, topic by topic, and without a limit to what is kept (in Kafka there is one: what
+    it would take away stays shared here)."""
+    given: dict[str, dict[Partition, None]] = {}
+    found: dict[Partition, None] = {}
+    for member, reads in members.items():
+        mine = [(topic, number) for topic, numbers in shared.items() if topic in reads for number in numbers]
+        found |= _found([member], mine, given)
+    kept: dict[Partition, None] = {}
+    for member, reads in members.items():
+        for topic, number in _had(targets.get(member, {}), reads):
+            if (topic, number) not in found:
+                given[member][topic, number] = kept[topic, number] = None
+    for topic, numbers in shared.items():
+        readers = [member for member, reads in members.items() if topic in reads]
+        left = [number for number in numbers if (topic, number) not in found and (topic, number) not in kept]
+        for at, number in enumerate(left if readers else ()):
+            given[readers[at % len(readers)]][topic, number] = None
+    return _named(given)
+
+
+def _found(
+    members: Iterable[str], wanted: Sequence[Partition], given: dict[str, dict[Partition, None]]
+) -> dict[Partition, None]:
+    """The partition that each member finds."""
+    found: dict[Partition, None] = {}
+    for member in members:
+        code = string_hash(member)
+        signed = code if code < 1 << 31 else code - (1 << 32)
+        mine = [wanted[abs(signed) % len(wanted)]] if wanted else []
+        given[member] = dict.fromkeys(mine)
+        found |= given[member]
+    return found
+
+
+def _had(target: Units[bytes], reads: frozenset[bytes]) -> list[Partition]:
+    return [(topic, number) for topic, numbers in target.items() if topic in reads for number in numbers]
+
+
+def _named(given: Mapping[str, Iterable[Partition]]) -> Assigned:
+    return {member: units_of((topic, [number]) for topic, number in got) for member, got in given.items()}
+
+
+ASSIGNORS: dict[str, Callable[[Shared, Mapping[str, frozenset[bytes]], Mapping[str, Units[bytes]]], Assigned]] = {
+    "simple": assign,
+    "simple until 4.1": assign_by_hash,
+}
+"""By ``Policy.share_assignor``."""

@@ -1,0 +1,102 @@
+"""What a request of a member sets in motion, whichever protocol it speaks: the group's epoch, who should have what, where it stands.
+
+Source: GroupMetadataManager.consumerGroupHeartbeat and classicGroupJoinToConsumerGroup, which do the same (4.x).
+"""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.assignors import ASSIGNORS, Subscribed
+from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.coordinator.consumer import timers
+from broker_sim.coordinator.consumer.group import (
+    LAYOUT,
+    ConsumerGroup,
+    current_key,
+    current_value,
+    target_key,
+    target_value,
+)
+from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, reconciled
+from broker_sim.coordinator.epochs.writes import Changes
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.messages import offsets_log as log
+
+NOBODY = log.ConsumerGroupMemberMetadataValue(None, None, server_assignor=None, classic_member_metadata=None)
+"""What is known of a member before it has said anything."""
+
+
+def move_group(shard: ShardState, changes: Changes, *, at_all_events: bool = False) -> None:
+    """The group's epoch moves where its members read other topics than before, or these topics have changed, or, since 4.4, where
+    another assignor than before has most votes; a new group's does at all events where there is nothing below the first epoch (4.2 and
+    before)."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    latest = group.latest
+    metadata_hash = group.metadata_hash(shard.topics)
+    moves = changes.reads_otherwise or metadata_hash != latest.metadata_hash
+    if moves or at_all_events or latest.group_epoch == 0:
+        changes.add(
+            LAYOUT.group,
+            log.ConsumerGroupMetadataKey(group.group_id),
+            log.ConsumerGroupMetadataValue(latest.group_epoch + 1, metadata_hash),
+        )
+
+
+def compute_target(shard: ShardState, changes: Changes, assignor: str) -> None:
+    """Who should have what by ``assignor``, where the group's epoch has moved since that was computed last - and, in later
+    releases, not more often than the group's assignment interval allows."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    latest, policy = group.latest, shard.settings.policy
+    if latest.group_epoch <= latest.target_epoch:
+        return
+    interval_ms = shard.consumer_setting(group.group_id, "assignment_interval_ms")
+    if latest.target_ts_ms and shard.now_ms < latest.target_ts_ms + interval_ms:
+        return
+    group.assignor = assignor
+    topics = shard.topics.by_name
+    reads = [topics[name] for name in latest.topics() if name in topics]
+    read: dict[frozenset[str], frozenset[bytes]] = {}  # most members read the same
+
+    def reads_of(member_id: str) -> frozenset[bytes]:
+        names = latest.topics_of(latest.members[member_id])
+        if names not in read:
+            read[names] = frozenset(topics[name].topic_id for name in names if name in topics)
+        return read[names]
+
+    members = {member_id: reads_of(member_id) for member_id in java_order(latest.members)}
+    partitions = {image.topic_id: image.partitions for image in reads}
+    instances = {member_id: instance_id for instance_id, member_id in latest.static_members.items()}
+    subscribed = Subscribed(partitions, members, latest.targets, instances)  # type: ignore[arg-type]
+    assigned = ASSIGNORS[group.assignor](subscribed)
+    for member_id in members:
+        target = assigned.get(member_id, {})
+        before = latest.targets.get(member_id)
+        if before is None or (before is not target and before != target):
+            changes.add(LAYOUT.target, target_key(group.group_id, member_id), target_value(target))
+    timestamp = shard.now_ms if policy.assignment_times_are_stored else 0
+    changes.add(
+        LAYOUT.target_metadata,
+        log.ConsumerGroupTargetAssignmentMetadataKey(group.group_id),
+        log.ConsumerGroupTargetAssignmentMetadataValue(latest.group_epoch, timestamp),
+    )
+
+
+def reconcile(
+    shard: ShardState, changes: Changes, member_id: str, before: Current[bytes], reported: Reported[bytes]
+) -> Current[bytes]:
+    """Where a member stands after it has ``reported`` what it holds; what is new of it is written down."""
+    latest = changes.group.latest
+    goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken)
+    after = reconciled(before, goal, reported)
+    if after != before or member_id not in latest.currents:
+        stand(shard, changes, member_id, after)
+        timers.watch_revocation(shard, changes.group, member_id, after)
+    return after
+
+
+def stand(shard: ShardState, changes: Changes, member_id: str, current: Current[bytes]) -> None:
+    """Write down where a member stands."""
+    with_epochs = shard.settings.policy.assignment_epochs_are_stored
+    value = current_value(current, with_epochs=with_epochs)
+    changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), value)

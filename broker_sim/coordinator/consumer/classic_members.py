@@ -1,0 +1,259 @@
+"""Classic members in a consumer group: what their JoinGroup, SyncGroup, Heartbeat and LeaveGroup are answered.
+
+They join, sync and heartbeat as ever, but nobody leads: JoinGroup is answered at once, SyncGroup with what the coordinator has
+assigned, and a Heartbeat's REBALANCE_IN_PROGRESS is how one is told to join again - with what it still holds in its subscription,
+which is how it says that it has given something up. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and the like (4.x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from broker_sim.coordinator.classic import joining
+from broker_sim.coordinator.classic.rebalance import join_error, sync_error
+from broker_sim.coordinator.consumer import departing, leaving, migration, timers
+from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile
+from broker_sim.coordinator.consumer.group import (
+    LAYOUT,
+    ConsumerGroup,
+    current_key,
+    current_value,
+    member_key,
+    target_key,
+    target_value,
+    voted,
+)
+from broker_sim.coordinator.consumer.migration import assignment_bytes, held_by_id
+from broker_sim.coordinator.consumer.requests import new_member_id
+from broker_sim.coordinator.epochs.holdings import units
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import Client, Heartbeat, LeaveGroup, TimerKey
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.consumer_protocol import Subscription, subscription_of
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+_KNOWN_ID_SINCE = 4  # JoinGroup version from which a dynamic member must come back with its id (KIP-394)
+
+
+def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
+    """JoinGroup: answered at once, without a leader."""
+    group = shard.groups[request.group_id]
+    assert isinstance(group, ConsumerGroup)
+    if not group.latest.members:
+        joining.join(shard, token, client, request, group)  # it is a classic group from here on
+        return
+    version, member_id, instance_id = client.api_version, request.member_id, request.group_instance_id
+
+    def refused(error: Err, named: str = "") -> None:
+        shard.reply(token, join_error(version, error, named))
+
+    if len(group.latest.members) >= shard.settings.consumer.max_size and member_id not in group.latest.members:
+        refused(Err.GROUP_MAX_SIZE_REACHED)
+        return
+    if not _fits(group, request):
+        refused(Err.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    if member_id == "" and instance_id is None and version >= _KNOWN_ID_SINCE:
+        refused(Err.MEMBER_ID_REQUIRED, new_member_id(shard))
+        return
+    subscription = subscription_of(request.protocols[0].metadata)
+    if subscription is None:
+        refused(Err.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    changes = Changes(group)
+    replaces_last = False
+    if instance_id is not None:
+        holder = group.latest.static_members.get(instance_id)
+        if member_id == "":
+            member_id = new_member_id(shard)
+            if holder is not None:
+                was_consumer = group.latest.members[holder].classic_member_metadata is None
+                replaces_last = was_consumer and migration.becomes_classic(shard, group, [holder], replaced=True)
+                _take_over(shard, changes, holder, member_id)
+        elif holder is None or holder != member_id:
+            refused(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
+            return
+    member_id = member_id or new_member_id(shard)
+    before, known = group.latest.current(member_id), group.latest.members.get(member_id, NOBODY)
+    votes = group.latest.votes()
+    _say(changes, client, request, member_id, subscription)
+    move_group(shard, changes)
+    says = group.latest.members[member_id].server_assignor
+    compute_target(shard, changes, voted(votes, known.server_assignor, says, shard.settings.consumer.assignors[0]))
+    owned = held_by_id(shard.topics, subscription.owned)
+    after = reconcile(shard, changes, member_id, before, list(owned.items()))
+    timers.forget_revocation(
+        shard, group, member_id
+    )  # its Heartbeats tell it to join again, and that has a time of its own
+    timers.forget_join(shard, group, member_id)
+    shard.arm(("session", group.group_id, member_id), request.session_timeout_ms)
+    answer = JoinGroupResponse(
+        generation_id=after.epoch,
+        protocol_type="consumer",
+        protocol_name=request.protocols[0].name,
+        leader="",
+        member_id=member_id,
+    )
+    errors = shard.settings.policy.sync_errors
+
+    def refusal(error: Err) -> JoinGroupResponse:
+        return join_error(version, errors.get(error, error), member_id)
+
+    if replaces_last:
+        departing.turn_classic(shard, token, changes, answer, refusal)
+    else:
+        submit(shard, token, changes, answer, refusal)
+
+
+def _fits(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+    """Whether the protocols of a joiner are of the consumer protocol, and one of them is known to all classic members."""
+    others = [
+        {each.name for each in member.classic_member_metadata.supported_protocols}
+        for member_id, member in group.latest.members.items()
+        if member.classic_member_metadata is not None and member_id != request.member_id
+    ]
+    names = [each.name for each in request.protocols]
+    return request.protocol_type == "consumer" and any(all(name in one for one in others) for name in names)
+
+
+def _take_over(shard: ShardState, changes: Changes, old_id: str, new_id: str) -> None:
+    latest, group_id = changes.group.latest, changes.group.group_id
+    member, target, current = latest.members[old_id], latest.target(old_id), latest.current(old_id)
+    leaving.forget(shard, changes, old_id)
+    changes.add(LAYOUT.member, member_key(group_id, new_id), member)
+    changes.add(LAYOUT.target, target_key(group_id, new_id), target_value(target))
+    with_epochs = shard.settings.policy.assignment_epochs_are_stored
+    value = current_value(replace(current, epoch=0, previous=0), with_epochs=with_epochs)
+    changes.add(LAYOUT.current, current_key(group_id, new_id), value)
+
+
+def _say(
+    changes: Changes, client: Client, request: JoinGroupRequest, member_id: str, subscription: Subscription
+) -> None:
+    group = changes.group
+    known = group.latest.members.get(member_id)
+    before = known or NOBODY
+    after = replace(
+        before,
+        instance_id=request.group_instance_id or before.instance_id,
+        rack_id=subscription.rack_id or before.rack_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        subscribed_topic_names=sorted(set(subscription.topics)),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=request.rebalance_timeout_ms if client.api_version >= 1 else request.session_timeout_ms,
+        classic_member_metadata=log.ClassicMemberMetadata(
+            request.session_timeout_ms, [log.ClassicProtocol(each.name, each.metadata) for each in request.protocols]
+        ),
+    )
+    if known is None or after != known:
+        changes.reads_otherwise |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+
+
+def _classic(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[Err, log.ConsumerGroupMemberMetadataValue | None]:
+    """A classic member that comes with its generation, or why it doesn't."""
+    if instance_id is not None:
+        holder = group.latest.static_members.get(instance_id)
+        if holder != member_id:
+            return (Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID), None
+    member = group.latest.members.get(member_id)
+    if member is None or member.classic_member_metadata is None:
+        return Err.UNKNOWN_MEMBER_ID, None
+    if generation != group.latest.current(member_id).epoch:
+        return Err.ILLEGAL_GENERATION, None
+    return Err.NONE, member
+
+
+def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
+    """SyncGroup: what the coordinator has assigned."""
+    group = shard.groups[request.group_id]
+    assert isinstance(group, ConsumerGroup)
+    error, member = _classic(group, request.member_id, request.group_instance_id, request.generation_id)
+    if member is not None and member.classic_member_metadata is not None:
+        name = member.classic_member_metadata.supported_protocols[0].name
+        current = group.latest.current(request.member_id)
+        if request.protocol_type not in (None, "consumer") or request.protocol_name not in (None, name):
+            error = Err.INCONSISTENT_GROUP_PROTOCOL
+        elif group.latest.group_epoch > current.epoch and current.state is not MemberState.UNREVOKED:
+            error = Err.REBALANCE_IN_PROGRESS
+            timers.expect_join(shard, group, request.member_id)
+        else:
+            answer = SyncGroupResponse(
+                protocol_type="consumer",
+                protocol_name=name,
+                assignment=assignment_bytes(shard.topics, member, units(current.assigned)),
+            )
+            shard.answer(token, answer, sync_error)
+            return
+    shard.reply(token, sync_error(error))
+
+
+def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
+    """Heartbeat: REBALANCE_IN_PROGRESS where the member has something to give up, to take or to catch up with."""
+    group = shard.groups[request.group_id]
+    assert isinstance(group, ConsumerGroup)
+    error, member = _classic(group, request.member_id, request.instance_id, request.generation)
+    if member is None or member.classic_member_metadata is None:
+        shard.reply(token, error)
+        return
+    shard.arm(("session", group.group_id, request.member_id), member.classic_member_metadata.session_timeout_ms)
+    latest, current = group.latest, group.latest.current(request.member_id)
+    behind = current.epoch < latest.group_epoch
+    free = current.state is MemberState.UNRELEASED and not _waits(group, request.member_id, current)
+    if behind or current.state is MemberState.UNREVOKED or free:
+        error = Err.REBALANCE_IN_PROGRESS
+        timers.expect_join(shard, group, request.member_id)
+    shard.answer(token, error)
+
+
+def _waits(group: ConsumerGroup, member_id: str, current: Current[bytes]) -> bool:
+    """Whether all that the member lacks is with others still."""
+    lacks = [
+        (topic, number)
+        for topic, numbers in group.latest.target(member_id).items()
+        for number in numbers
+        if number not in current.assigned.get(topic, ())
+    ]
+    return all(group.latest.is_taken(topic, number) for topic, number in lacks)
+
+
+def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
+    """LeaveGroup, of members of both kinds."""
+    group = shard.groups[request.group_id]
+    assert isinstance(group, ConsumerGroup)
+    errors: list[Err] = []
+    gone: dict[str, None] = {}
+    for leaver in request.leavers:
+        member_id = leaver.member_id
+        if leaver.instance_id is not None:
+            holder = group.latest.static_members.get(leaver.instance_id)
+            if holder is None or (member_id and holder != member_id):
+                errors.append(Err.UNKNOWN_MEMBER_ID if holder is None else Err.FENCED_INSTANCE_ID)
+                continue
+            member_id = holder
+        if member_id not in group.latest.members or member_id in gone:
+            errors.append(Err.UNKNOWN_MEMBER_ID)
+            continue
+        gone[member_id] = None
+        errors.append(Err.NONE)
+    answer: Any = (Err.NONE, errors)
+    if not gone:
+        shard.answer(token, answer, lambda error: (error, []))
+        return
+    departing.go(shard, token, group, list(gone), answer, lambda error: (error, []))
+
+
+def join_expired(shard: ShardState, key: TimerKey) -> None:
+    """A classic member was told to join again, and hasn't."""
+    group, member_id = shard.groups.get(str(key[1])), str(key[2])
+    if isinstance(group, ConsumerGroup) and member_id in group.told_to_join:
+        del group.told_to_join[member_id]
+        departing.expel(shard, group, member_id)

@@ -1,0 +1,119 @@
+"""Members go: a heartbeat or a LeaveGroup says so, or their time is over. With the last member of the new kind a group whose other
+members are classic ones is a classic group again.
+
+Source: GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker_sim.coordinator.consumer import migration, timers
+from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, current_key, current_value
+from broker_sim.coordinator.consumer.leaving import check_instance, remove
+from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, paused
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.writes import Changes, rewind, submit
+from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.records import Record
+from broker_sim.coordinator.state import ShardState, Write
+from kafka_wire.errors import Err
+from kafka_wire.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def leave(shard: ShardState, token: int, request: ConsumerGroupHeartbeatRequest) -> None:
+    """A heartbeat with epoch -1, or -2 of a static member that means to come back. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    member_id, instance_id = request.member_id, request.instance_id
+    if group is None or group.is_dead:
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if not isinstance(group, ConsumerGroup):
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+    if instance_id is not None:
+        check_instance(group, instance_id, member_id)
+    elif member_id not in group.latest.members:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
+    if request.member_epoch != LEFT_FOR_NOW:
+        go(shard, token, group, [member_id], answer, _refusal)
+        return
+    changes = Changes(group)
+    with_epochs = shard.settings.policy.assignment_epochs_are_stored
+    value = current_value(paused(group.latest.current(member_id)), with_epochs=with_epochs)
+    changes.add(LAYOUT.current, current_key(group.group_id, member_id), value)
+    timers.forget_revocation(shard, group, member_id)
+    submit(shard, token, changes, answer, _refusal)
+
+
+def _refusal(error: Err) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error)
+
+
+def go(
+    shard: ShardState,
+    token: int | None,
+    group: ConsumerGroup,
+    member_ids: Sequence[str],
+    answer: Any,
+    refusal: Callable[[Err], Any] | None,
+) -> None:
+    """These members go for good."""
+    if migration.becomes_classic(shard, group, member_ids):
+        made, records = migration.to_classic(shard, group, member_ids)
+        shard.write(DowngradeWrite(token, records, answer, refusal, (group, made)))
+        return
+    changes = Changes(group)
+    remove(shard, changes, member_ids)
+    submit(shard, token, changes, answer, refusal)
+
+
+def turn_classic(
+    shard: ShardState, token: int, changes: Changes, answer: Any, refusal: Callable[[Err], Any] | None
+) -> None:
+    """The last member of the new kind has just been replaced by a classic one: with what that wrote the group is a classic one. All
+    have what they are to have, so nobody is told to join again."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    made, records = migration.to_classic(shard, group, ())
+    shard.write(DowngradeWrite(token, [*changes.records, *records], answer, refusal, (group, made)))
+
+
+def expel(shard: ShardState, group: ConsumerGroup, member_id: str) -> None:
+    """A member's time is over: nobody is told."""
+    go(shard, None, group, [member_id], None, None)
+
+
+class DowngradeWrite(Write):
+    """What makes a consumer group a classic one."""
+
+    __slots__ = ("groups", "refusal")
+
+    def __init__(
+        self,
+        token: int | None,
+        records: list[Record],
+        answer: Any,
+        refusal: Callable[[Err], Any] | None,
+        groups: tuple[ConsumerGroup, Group],
+    ) -> None:
+        super().__init__(token, records, answer)
+        self.refusal, self.groups = refusal, groups
+
+    def failure(self, error: Err) -> Any:
+        return error if self.refusal is None else self.refusal(error)
+
+    def revert(self, shard: ShardState) -> None:
+        """It is the consumer group that it was, and its members' times begin anew."""
+        before, made = self.groups
+        if shard.groups.get(before.group_id) is not made:
+            return
+        shard.store.undo(before, made)
+        rewind(shard, before, self)
+        shard.cancel(("rebalance", before.group_id))
+        for member_id in before.latest.members:
+            for key, timeout_ms in before.timers_of(member_id):
+                shard.arm(key, timeout_ms)

@@ -1,0 +1,306 @@
+"""A consumer group: what its records say (`ConsumerState`), and what it answers the shard (`ConsumerGroup`).
+
+Members are kept as their record has them (``ConsumerGroupMemberMetadataValue``), topics by id. Source: ConsumerGroup.java, ModernGroup,
+ConsumerGroupMember (4.x).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.state import EpochState, Layout
+from broker_sim.coordinator.outcome import NOBODY, CommitOffsets, Offset, TimerKey
+from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.records import EpochRecord, Record
+from broker_sim.coordinator.topics import Topics
+from kafka_wire import offsets_log as types
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.offsets_log import ConsumerGroupMemberMetadataValue as Member
+
+
+def _read_held(listed: list[log.TopicPartitions]) -> dict[bytes, dict[int, int]]:
+    return {
+        one.topic_id: dict(zip(one.partitions, one.assignment_epochs or [0] * len(one.partitions), strict=False))
+        for one in listed
+        if one.partitions
+    }
+
+
+def _read_current(value: log.ConsumerGroupCurrentMemberAssignmentValue) -> Current[bytes]:
+    return Current(
+        value.member_epoch,
+        value.previous_member_epoch,
+        MemberState(value.state),
+        _read_held(value.assigned_partitions),
+        _read_held(value.partitions_pending_revocation),
+    )
+
+
+LAYOUT: Layout[bytes] = Layout(
+    group=types.CONSUMER_GROUP_METADATA,
+    member=types.CONSUMER_GROUP_MEMBER_METADATA,
+    target_metadata=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    target=types.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    current=types.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_current=_read_current,
+)
+
+
+@dataclass(slots=True)
+class ConsumerState(EpochState[bytes, Member]):
+    """With it: who stands behind an instance id, how many members name a topic, and which topics a regular expression was found to
+    match."""
+
+    static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
+    named: Counter[str] = field(default_factory=Counter)  # topic -> members that name it
+    patterns: Counter[str] = field(default_factory=Counter)  # regular expression -> members that subscribe by it
+    assignors: dict[str, int] = field(default_factory=dict)  # assignor -> members that ask for it
+    matched: dict[str, log.ConsumerGroupRegularExpressionValue] = field(default_factory=dict)
+
+    def put_member(self, member_id: str, member: Member | None) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            self._count(before, -1)
+            if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
+                del self.static_members[before.instance_id]
+        if member is not None:
+            self._count(member, 1)
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member_id
+        EpochState.put_member(self, member_id, member)
+
+    def replay_other(self, record: EpochRecord) -> None:
+        if record.type != types.CONSUMER_GROUP_REGULAR_EXPRESSION:
+            return  # 4, which said what topics looked like before there was a hash of it: read and left alone
+        self.subscription_version += 1
+        if record.value is None:
+            self.matched.pop(record.key.regular_expression, None)
+        else:
+            self.matched[record.key.regular_expression] = record.value
+
+    def copy(self) -> Self:
+        other = self._copy_into(type(self)(self.layout, self.first_epoch))
+        other.static_members, other.matched = dict(self.static_members), dict(self.matched)
+        other.named, other.patterns = Counter(self.named), Counter(self.patterns)
+        other.assignors = dict(self.assignors)
+        return other
+
+    def _count(self, member: Member, step: int) -> None:
+        _vote(self.assignors, member.server_assignor, step)
+        for name in member.subscribed_topic_names:
+            self.named[name] += step
+            if not self.named[name]:
+                del self.named[name]
+        if member.subscribed_topic_regex:
+            self.patterns[member.subscribed_topic_regex] += step
+            if not self.patterns[member.subscribed_topic_regex]:
+                del self.patterns[member.subscribed_topic_regex]
+        self.subscription_version += 1
+
+    def votes(self) -> dict[str, int]:
+        """Assignor -> members that ask for it, in the order of Kafka's map."""
+        return {name: self.assignors[name] for name in _AS_HASHED if name in self.assignors}
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        """What a member reads: what it names, and what its regular expression was found to match."""
+        matched = self.matched.get(member.subscribed_topic_regex or "")
+        return frozenset([*member.subscribed_topic_names, *(matched.topics if matched is not None else ())])
+
+    def topics(self) -> list[str]:
+        matched = [
+            topic for pattern in self.patterns if pattern in self.matched for topic in self.matched[pattern].topics
+        ]
+        return sorted({*self.named, *matched})
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup(EpochGroup[ConsumerState]):
+    """One consumer group."""
+
+    kind: ClassVar[str] = "consumer"
+
+    older_epochs_commit: bool = False
+    assignor: str | None = None  # which one made the target
+    told_to_join: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
+    matched_version: int = -1  # of the topics, when regular expressions were matched against them last
+
+    @classmethod
+    def made(cls, group_id: str, policy: Policy) -> ConsumerGroup:
+        """One that nothing is known of."""
+        states = [ConsumerState(LAYOUT, policy.first_epoch) for _ in range(2)]
+        return cls(group_id, stored=states[0], latest=states[1], older_epochs_commit=policy.kept_partitions_commit_late)
+
+    # what every kind of group answers (`Group`)
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def reads_topics(self) -> bool:
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        latest = self.latest
+        return latest.group_epoch <= latest.target_epoch and not latest.patterns
+
+    def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
+        """A classic member has a session timeout of its own."""
+        member = self.latest.members.get(member_id)
+        if member is None:
+            return None
+        classic = member.classic_member_metadata
+        timeout_ms = self.session_timeout_ms if classic is None else classic.session_timeout_ms
+        return ("session", self.group_id, member_id), timeout_ms
+
+    def subscribed(self, topic: str) -> bool:
+        return topic in self.latest.named or any(
+            topic in self.latest.matched[pattern].topics
+            for pattern in self.latest.patterns
+            if pattern in self.latest.matched
+        )
+
+    def validate_commit(self, request: CommitOffsets) -> Err:
+        """An epoch that was is good for the partitions that the member has had since, where that is so at all; of those `late_commits`
+        tells which are not."""
+        if request.generation < 0 and not self.latest.members:
+            return Err.NONE
+        in_transaction = request.producer is not NOBODY
+        if in_transaction and not request.names_member:
+            return Err.NONE
+        member = self.latest.members.get(request.member_id)
+        if member is None:
+            return Err.UNKNOWN_MEMBER_ID
+        is_classic = member.classic_member_metadata is not None
+        if not is_classic and not request.epoch_errors and not in_transaction:
+            return Err.UNSUPPORTED_VERSION
+        epoch = self.latest.current(request.member_id).epoch
+        if request.generation == epoch or (self.older_epochs_commit and request.generation < epoch):
+            return Err.NONE
+        return Err.ILLEGAL_GENERATION if is_classic or in_transaction else Err.STALE_MEMBER_EPOCH
+
+    def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
+        """Which partitions of a commit with an older epoch the member had not got yet at that epoch, or has no more."""
+        if not request.member_id or request.member_id not in self.latest.members:
+            return {}
+        current = self.latest.current(request.member_id)
+        if request.generation >= current.epoch:
+            return {}
+        is_classic = self.latest.members[request.member_id].classic_member_metadata is not None
+        in_transaction = request.producer is not NOBODY
+        error = Err.ILLEGAL_GENERATION if is_classic or in_transaction else Err.STALE_MEMBER_EPOCH
+        return {
+            (topic, partition): error
+            for topic, partition, _ in request.offsets
+            if request.generation < _since(current.assigned, topics.id_of(topic), partition)
+        }
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
+        if member_id is None:
+            return (
+                Err.UNKNOWN_SERVER_ERROR
+            )  # an epoch of nobody's: Kafka looks for a member without an id, and falls over it
+        member = self.latest.members.get(member_id)
+        if member is None:
+            return Err.UNKNOWN_MEMBER_ID
+        if member_epoch == self.latest.current(member_id).epoch:
+            return Err.NONE
+        return Err.STALE_MEMBER_EPOCH if member.classic_member_metadata is None else Err.ILLEGAL_GENERATION
+
+    def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
+        """With the commit, for what nobody in it reads."""
+        return None if self.subscribed(topic) else offset.commit_ts_ms
+
+    def tombstones(self, policy: Policy) -> list[Record]:
+        """Those of a group without members."""
+        group_id = self.group_id
+        return [
+            EpochRecord(LAYOUT.target_metadata, log.ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
+            EpochRecord(types.CONSUMER_GROUP_PARTITION_METADATA, log.ConsumerGroupPartitionMetadataKey(group_id), None),
+            EpochRecord(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), None),
+        ]
+
+    # what its requests ask
+
+    def preferred_assignor(self, default: str) -> str:
+        """The one that most members ask for, as it is told."""
+        return most(self.stored.votes(), default)
+
+
+def most(votes: Mapping[str, int], default: str) -> str:
+    """The assignor with most votes, of equal ones the first."""
+    return max(votes, key=lambda name: votes[name], default=default)
+
+
+def voted(votes: Mapping[str, int], said: str | None, says: str | None, default: str) -> str:
+    """The assignor with most votes when a member says another one, or the same.
+
+    Kafka takes its vote out of a copy of the map and puts it in again, with HashMap.compute, which puts what is new before what is in
+    the same bin, as these are: of equal ones that wins which the member alone asks for - though it says what it said before.
+    """
+    after = dict(votes)
+    _vote(after, said, -1)
+    if says and says not in after:
+        after = {says: 0, **after}
+    _vote(after, says, 1)
+    return most(after, default)
+
+
+_AS_HASHED = ("uniform", "range")
+"""As a TimelineHashMap of both has them."""
+
+
+def _vote(votes: dict[str, int], assignor: str | None, step: int) -> None:
+    if assignor:
+        votes[assignor] = votes.get(assignor, 0) + step
+        if not votes[assignor]:
+            del votes[assignor]
+
+
+def _since(assigned: Held[bytes], topic_id: bytes | None, partition: int) -> float:
+    numbers = {} if topic_id is None else assigned.get(topic_id, {})
+    return numbers.get(partition, float("inf"))
+
+
+# records
+
+
+def member_key(group_id: str, member_id: str) -> log.ConsumerGroupMemberMetadataKey:
+    return log.ConsumerGroupMemberMetadataKey(group_id, member_id)
+
+
+def target_key(group_id: str, member_id: str) -> log.ConsumerGroupTargetAssignmentMemberKey:
+    return log.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+
+
+def current_key(group_id: str, member_id: str) -> log.ConsumerGroupCurrentMemberAssignmentKey:
+    return log.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)
+
+
+def target_value(target: Units[Any]) -> log.ConsumerGroupTargetAssignmentMemberValue:
+    return log.ConsumerGroupTargetAssignmentMemberValue(
+        [log.TopicPartition(topic_id, list(numbers)) for topic_id, numbers in target.items()]
+    )
+
+
+def current_value(current: Current[bytes], *, with_epochs: bool) -> log.ConsumerGroupCurrentMemberAssignmentValue:
+    """``with_epochs``: since when a member has each partition is stored (4.3)."""
+
+    def listed(held: Held[bytes]) -> list[log.TopicPartitions]:
+        return [
+            log.TopicPartitions(topic_id, list(numbers), list(numbers.values()) if with_epochs else [])
+            for topic_id, numbers in held.items()
+        ]
+
+    return log.ConsumerGroupCurrentMemberAssignmentValue(
+        current.epoch, current.previous, current.state, listed(current.assigned), listed(current.revoking)
+    )

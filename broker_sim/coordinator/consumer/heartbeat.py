@@ -1,0 +1,219 @@
+"""ConsumerGroupHeartbeat: how a member joins, says what it reads and what it holds, and is told what to hold.
+
+One request does all there is to do, in Kafka's order, which is that of its records: who it is (5), whether the group has moved (3), who
+should have what (7, 6), where the member stands (8). Source: GroupMetadataManager.consumerGroupHeartbeat (4.x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker_sim.coordinator.classic.group import ClassicGroup
+from broker_sim.coordinator.consumer import departing, leaving, migration, subscriptions, timers
+from broker_sim.coordinator.consumer.advancing import NOBODY, compute_target, move_group, reconcile, stand
+from broker_sim.coordinator.consumer.group import (
+    LAYOUT,
+    ConsumerGroup,
+    member_key,
+    most,
+    target_key,
+    target_value,
+    voted,
+)
+from broker_sim.coordinator.consumer.requests import new_member_id
+from broker_sim.coordinator.epochs.holdings import covers, units
+from broker_sim.coordinator.epochs.reconcile import LEFT_FOR_NOW, Current, taken_over
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.sessions import restart_session
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import Client
+from broker_sim.coordinator.records import GroupRecord
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.k68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+Response = ConsumerGroupHeartbeatResponse
+
+
+def refusal(error: Err, words: str | None = None) -> Response:
+    """A heartbeat's answer that is nothing but an error."""
+    return Response(error_code=error, error_message=words)
+
+
+def heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerGroupHeartbeatRequest) -> None:
+    """A heartbeat behind the common gate and the check of its form."""
+    try:
+        if request.member_epoch < 0:
+            departing.leave(shard, token, request)
+        else:
+            _heartbeat(shard, token, client, request)
+    except Refused as refused:
+        shard.answer(token, refusal(refused.error, refused.words), refusal)
+
+
+def _heartbeat(shard: ShardState, token: int, client: Client, request: ConsumerGroupHeartbeatRequest) -> None:
+    member_id = request.member_id or new_member_id(shard)
+    changes = _changes_of(shard, request, member_id)
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    votes = group.latest.votes()
+    _admit(shard, changes, request, member_id)
+    before = group.latest.current(member_id)
+    subscriptions.check(request.subscribed_topic_regex)
+    if changes.before is not None and shard.groups.get(group.group_id) is changes.before:
+        shard.store.succeed(changes.before, group)
+    shard.groups[group.group_id] = group
+    known = group.latest.members.get(member_id, NOBODY)
+    _say(changes, client, request, member_id)
+    default = shard.settings.consumer.assignors[0]
+    assignor = voted(votes, known.server_assignor, group.latest.members[member_id].server_assignor, default)
+    if shard.settings.policy.other_assignor_moves_group and assignor != most(votes, default):
+        changes.reads_otherwise = True
+    move_group(shard, changes)
+    compute_target(shard, changes, assignor)
+    owned = request.topic_partitions
+    reported = None if owned is None else [(one.topic_id, one.partitions) for one in owned]
+    after = reconcile(shard, changes, member_id, before, reported)
+    told = _is_full(request) or units(before.assigned) != units(after.assigned)
+    assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
+    group.session_timeout_ms = shard.consumer_setting(group.group_id, "session_timeout_ms")
+    restart_session(shard, group, member_id)
+    timers.forget_join(shard, group, member_id)
+    answer = Response(
+        member_id=member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=shard.consumer_setting(group.group_id, "heartbeat_interval_ms"),
+        assignment=Assignment(assignment) if told else None,
+    )
+    submit(shard, token, changes, answer, refusal)
+    subscriptions.maybe_refresh(shard, group)
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether it says everything, as a member does that joins, or has had no answer for too long: it is told everything, too."""
+    if request.member_epoch == 0:
+        return True
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+
+
+# who it is
+
+
+def _changes_of(shard: ShardState, request: ConsumerGroupHeartbeatRequest, member_id: str) -> Changes:
+    """The group, which a member that joins makes where there is none. Raises Refused where it may not."""
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup) and not group.is_dead:
+        most = shard.settings.consumer.max_size
+        if len(group.latest.members) >= most and member_id not in group.latest.members:
+            raise Refused(
+                Err.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
+            )
+        return Changes(group)
+    policy = shard.settings.policy
+    if request.member_epoch == 0 and (group is None or group.is_dead):
+        return Changes(ConsumerGroup.made(request.group_id, policy))
+    if request.member_epoch == 0 and isinstance(group, ClassicGroup) and group.is_empty and group.is_idle:
+        made = ConsumerGroup.made(request.group_id, policy)
+        made.take_offsets_of(group)
+        return Changes(made, [GroupRecord(group.group_id, None)], group)
+    if group is None:
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+    if request.member_epoch == 0 and isinstance(group, ClassicGroup):
+        return migration.to_consumer(shard, group)
+    raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+
+
+def _admit(shard: ShardState, changes: Changes, request: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
+    """Whether the member may speak for itself now; a static one may take the place of another. Raises Refused."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    joins, instance_id = request.member_epoch == 0, request.instance_id
+    if instance_id is not None:
+        holder = group.latest.static_members.get(instance_id)
+        if holder is not None and joins:
+            _take_over(shard, changes, holder, member_id, request)
+            return
+        if not joins:
+            leaving.check_instance(group, instance_id, member_id)
+    is_new = instance_id is not None or member_id not in group.latest.members
+    if joins and (is_new or shard.settings.policy.members_join_again):
+        return
+    if member_id not in group.latest.members:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    _check_epoch(group.latest.current(member_id), request)
+
+
+def _check_epoch(current: Current[bytes], request: ConsumerGroupHeartbeatRequest) -> None:
+    """The epoch it was told last; or the one before, where it didn't hear of that: it can hold nothing then but what it was given
+    before. Raises Refused."""
+    epoch = request.member_epoch
+    owned = request.topic_partitions
+    if epoch == current.epoch:
+        return
+    repeats = epoch < current.epoch and epoch == current.previous and owned is not None
+    if repeats and covers(current.assigned, ((one.topic_id, one.partitions) for one in owned or [])):
+        return
+    than = "greater" if epoch > current.epoch else "smaller"
+    raise Refused(
+        Err.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({current.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _take_over(
+    shard: ShardState, changes: Changes, old_id: str, new_id: str, request: ConsumerGroupHeartbeatRequest
+) -> None:
+    """A static member is back, under another id as a rule: it has the place of the one that left for now, without a rebalance; or that
+    of a classic member, which can't say that it leaves for now. Raises Refused where that one hasn't left, though it were itself: a
+    member that is in doesn't join again."""
+    group, latest = changes.group, changes.group.latest
+    before, group_id = latest.current(old_id), changes.group.group_id
+    if before.epoch != LEFT_FOR_NOW and latest.members[old_id].classic_member_metadata is None:
+        raise Refused(
+            Err.UNRELEASED_INSTANCE_ID,
+            f"Static member {new_id} with instance id {request.instance_id} cannot join the group because the instance id is "
+            f"owned by {old_id} member.",
+        )
+    subscriptions.check(request.subscribed_topic_regex)  # nothing is taken over by who subscribes to none
+    member, target = latest.members[old_id], latest.target(old_id)
+    leaving.forget(shard, changes, old_id)
+    changes.add(LAYOUT.member, member_key(group_id, new_id), member)
+    changes.add(LAYOUT.target, target_key(group_id, new_id), target_value(target))
+    stand(shard, changes, new_id, taken_over(before))
+    assert isinstance(group, ConsumerGroup)
+
+
+def _say(changes: Changes, client: Client, request: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    known: log.ConsumerGroupMemberMetadataValue | None = group.latest.members.get(member_id)
+    before = known or NOBODY
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    after = replace(
+        before,
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+        subscribed_topic_regex=before.subscribed_topic_regex if pattern is None else pattern,
+        rebalance_timeout_ms=(
+            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic_member_metadata=None,
+    )
+    if known is None or after != known:
+        changes.reads_otherwise |= set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+        if after.subscribed_topic_regex != before.subscribed_topic_regex:
+            subscriptions.changed(changes, before.subscribed_topic_regex, after.subscribed_topic_regex)

@@ -1,0 +1,63 @@
+"""The records with which members go. Source: GroupMetadataManager.consumerGroupFenceMembers (4.x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_sim.coordinator.consumer import timers
+from broker_sim.coordinator.consumer.group import (
+    LAYOUT,
+    ConsumerGroup,
+    current_key,
+    member_key,
+    target_key,
+)
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.writes import Changes
+from broker_sim.coordinator.state import ShardState
+from kafka_wire import offsets_log as types
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+
+
+def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
+    """Whether a member stands behind an instance id. Raises Refused."""
+    holder = group.latest.static_members.get(instance_id)
+    if holder is None:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder != member_id:
+        raise Refused(
+            Err.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}.",
+        )
+
+
+def remove(shard: ShardState, changes: Changes, member_ids: Iterable[str]) -> None:
+    """Members go for good, and the group's epoch moves."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    latest, group_id = group.latest, group.group_id
+    for member_id in member_ids:
+        forget(shard, changes, member_id)
+    for pattern in [each for each in latest.matched if not latest.patterns[each]]:
+        key = log.ConsumerGroupRegularExpressionKey(group_id, pattern)
+        changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
+    epoch = latest.group_epoch + 1
+    metadata = log.ConsumerGroupMetadataValue(epoch, group.metadata_hash(shard.topics))
+    changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
+    if not latest.members and shard.settings.policy.emptied_group_target_is_stored:
+        key_of_target = log.ConsumerGroupTargetAssignmentMetadataKey(group_id)
+        target = log.ConsumerGroupTargetAssignmentMetadataValue(epoch)
+        changes.add(LAYOUT.target_metadata, key_of_target, target)
+
+
+def forget(shard: ShardState, changes: Changes, member_id: str) -> None:
+    """The tombstones of one member, and its timers."""
+    group = changes.group
+    changes.add(LAYOUT.current, current_key(group.group_id, member_id), None)
+    changes.add(LAYOUT.target, target_key(group.group_id, member_id), None)
+    changes.add(LAYOUT.member, member_key(group.group_id, member_id), None)
+    forget_session(shard, group, member_id)
+    timers.forget_revocation(shard, group, member_id)
+    timers.forget_join(shard, group, member_id)

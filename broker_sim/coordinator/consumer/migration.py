@@ -1,0 +1,197 @@
+"""One group, two protocols: a classic group becomes a consumer group when the first member of the new kind joins it, and a classic one
+again when the last of them goes. In between members of both kinds are in it (``classic_members``).
+
+Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, and validateOnlineUpgrade in its words (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_sim.coordinator.classic.group import ClassicGroup, State
+from broker_sim.coordinator.classic.group import Member as ClassicMember
+from broker_sim.coordinator.classic.rebalance import (
+    answer_join,
+    answer_sync,
+    join_error,
+    prepare_rebalance,
+    restart_session,
+    sync_error,
+)
+from broker_sim.coordinator.consumer import timers
+from broker_sim.coordinator.consumer.group import (
+    LAYOUT,
+    ConsumerGroup,
+    current_key,
+    current_value,
+    member_key,
+    target_key,
+    target_value,
+)
+from broker_sim.coordinator.epochs.holdings import Units, units_of
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.sessions import forget_session
+from broker_sim.coordinator.epochs.writes import Changes
+from broker_sim.coordinator.records import EpochRecord, GroupRecord, Record
+from broker_sim.coordinator.state import ShardState
+from broker_sim.coordinator.topics import Topics
+from kafka_wire import offsets_log as types
+from kafka_wire.consumer_protocol import Subscription, assigned_partitions, assignment_of, subscription_of
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+
+# from classic
+
+
+def to_consumer(shard: ShardState, group: ClassicGroup) -> Changes:
+    """A consumer group in the place of a classic one, whose members it has. Raises Refused where that can't be."""
+    cannot = f"Cannot upgrade classic group {group.group_id} to consumer group because "
+    if shard.settings.consumer.migration_policy not in ("bidirectional", "upgrade"):
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the online upgrade is disabled.")
+    if group.protocol_type != "consumer":
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol.")
+    if len(group.members) >= shard.settings.consumer.max_size:
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size.")
+    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]] = {}
+    for member in group.members.values():
+        metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
+        subscription = subscription_of(metadata)
+        has = assigned_partitions(member.assignment) if member.assignment else {}
+        if subscription is None or has is None:
+            raise Refused(Err.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed.")
+        said[member.member_id] = member, subscription, has
+    for member in group.members.values():
+        answer_join(shard, group, member, join_error(member.join_version, Err.REBALANCE_IN_PROGRESS, member.member_id))
+        answer_sync(shard, member, sync_error(Err.REBALANCE_IN_PROGRESS))
+    for key in ("rebalance", "sync"):
+        shard.cancel((key, group.group_id))
+    for member_id in group.pending_members:
+        shard.cancel(("pending", group.group_id, member_id))
+    made = ConsumerGroup.made(group.group_id, shard.settings.policy)
+    made.take_offsets_of(group)
+    changes = Changes(made, [GroupRecord(group.group_id, None)], group)
+    _take_members(shard, changes, said, group.generation)
+    return changes
+
+
+def _take_members(
+    shard: ShardState,
+    changes: Changes,
+    said: dict[str, tuple[ClassicMember, Subscription, dict[str, list[int]]]],
+    generation: int,
+) -> None:
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    group_id = group.group_id
+    for member_id, (member, subscription, _) in said.items():
+        value = log.ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(set(subscription.topics)),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=None,
+            classic_member_metadata=log.ClassicMemberMetadata(
+                member.session_timeout_ms, [log.ClassicProtocol(*pair) for pair in member.protocols]
+            ),
+        )
+        changes.add(LAYOUT.member, member_key(group_id, member_id), value)
+    metadata = log.ConsumerGroupMetadataValue(generation, group.metadata_hash(shard.topics))
+    changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group_id), metadata)
+    held = {member_id: held_by_id(shard.topics, has) for member_id, (_, _, has) in said.items()}
+    for member_id, has in held.items():
+        changes.add(LAYOUT.target, target_key(group_id, member_id), target_value(has))
+    target = log.ConsumerGroupTargetAssignmentMetadataValue(generation)
+    changes.add(LAYOUT.target_metadata, log.ConsumerGroupTargetAssignmentMetadataKey(group_id), target)
+    with_epochs = shard.settings.policy.assignment_epochs_are_stored
+    for member_id, has in held.items():
+        assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in has.items()}
+        current = Current(generation, generation, MemberState.STABLE, assigned)
+        changes.add(LAYOUT.current, current_key(group_id, member_id), current_value(current, with_epochs=with_epochs))
+        shard.arm(("session", group_id, member_id), said[member_id][0].session_timeout_ms)
+
+
+def held_by_id(topics: Topics, has: dict[str, list[int]]) -> dict[bytes, tuple[int, ...]]:
+    """By topic id; of what is no more nothing."""
+    there = [(topics.by_name[name], numbers) for name, numbers in has.items() if name in topics.by_name]
+    return units_of((image.topic_id, [n for n in numbers if 0 <= n < image.partitions]) for image, numbers in there)
+
+
+# back to classic
+
+
+def becomes_classic(
+    shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str], *, replaced: bool = False
+) -> bool:
+    """Whether those that stay when these leave are classic members, and may go on as a classic group. ``replaced``: the one that leaves
+    is followed by a classic member."""
+    stay = [member for member_id, member in group.latest.members.items() if member_id not in leaving_ids]
+    if any(member.classic_member_metadata is None for member in stay) or not (stay or replaced):
+        return False
+    allowed = shard.settings.consumer.migration_policy in ("bidirectional", "downgrade")
+    return allowed and len(stay) + replaced <= shard.settings.max_group_size
+
+
+def to_classic(
+    shard: ShardState, group: ConsumerGroup, leaving_ids: Sequence[str]
+) -> tuple[ClassicGroup, list[Record]]:
+    """A classic group in the place of a consumer group, with those of its members that stay; it rebalances at once where somebody
+    leaves. Its records end the one and begin the other."""
+    latest, group_id = group.latest, group.group_id
+    order = [*leaving_ids, *(each for each in latest.members if each not in leaving_ids)]
+    records: list[Record] = [EpochRecord(LAYOUT.current, current_key(group_id, each), None) for each in order]
+    records += [EpochRecord(LAYOUT.target, target_key(group_id, each), None) for each in order]
+    target, *rest = group.tombstones(shard.settings.policy)
+    records.append(target)
+    records += [EpochRecord(LAYOUT.member, member_key(group_id, each), None) for each in order]
+    records += [
+        EpochRecord(
+            types.CONSUMER_GROUP_REGULAR_EXPRESSION, log.ConsumerGroupRegularExpressionKey(group_id, pattern), None
+        )
+        for pattern in latest.matched
+    ]
+    records += rest
+    made = ClassicGroup(group_id, state=State.STABLE, state_ts_ms=shard.now_ms)
+    made.take_offsets_of(group)
+    made.generation, made.protocol_type = latest.group_epoch, "consumer"
+    for member_id, member in latest.members.items():
+        forget_session(shard, group, member_id)
+        timers.forget_revocation(shard, group, member_id)
+        timers.forget_join(shard, group, member_id)
+        classic = member.classic_member_metadata
+        if member_id in leaving_ids or classic is None:
+            continue
+        protocols = [(each.name, each.metadata) for each in classic.supported_protocols]
+        made.protocol = made.protocol or protocols[0][0]
+        made.add(
+            ClassicMember(
+                member_id=member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                session_timeout_ms=classic.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                protocol_type="consumer",
+                protocols=protocols,
+                assignment=assignment_bytes(shard.topics, member, latest.target(member_id)),  # got already or not
+            )
+        )
+    made.fix_subscriptions()
+    records.append(made.record())
+    made.visible_from = shard.last_written + 2  # behind its record
+    shard.store.succeed(group, made)
+    for classic_member in made.members.values():
+        restart_session(shard, made, classic_member)
+    if leaving_ids:
+        prepare_rebalance(shard, made)
+    return made, records
+
+
+def assignment_bytes(topics: Topics, member: log.ConsumerGroupMemberMetadataValue, given: Units[bytes]) -> bytes:
+    """What SyncGroup answers a member: as its own subscription is encoded."""
+    has = {topics.names[topic]: numbers for topic, numbers in given.items() if topic in topics.names}
+    classic = member.classic_member_metadata
+    metadata = classic.supported_protocols[0].metadata if classic and classic.supported_protocols else b""
+    return assignment_of(has, as_in=metadata)

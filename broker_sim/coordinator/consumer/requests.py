@@ -1,0 +1,60 @@
+"""What a ConsumerGroupHeartbeat must look like, before anybody looks for its group.
+
+Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid (4.x), in its order and words.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from broker_sim.coordinator.epochs.reconcile import LEFT, LEFT_FOR_NOW
+from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.errors import Err
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+MEMBER_NAMES_ITSELF_SINCE = 1  # version from which on a member brings its id (KIP-1082)
+
+
+def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
+    """Raises Refused for a request that no group would take."""
+    epoch = request.member_epoch
+    need(_is_said(request.group_id), "GroupId can't be empty.")
+    if version >= MEMBER_NAMES_ITSELF_SINCE or epoch != 0:
+        need(_is_said(request.member_id), "MemberId can't be empty.")
+    need(_is_said(request.instance_id), "InstanceId can't be empty.")
+    need(_is_said(request.rack_id), "RackId can't be empty.")
+    if epoch > 0 or epoch == LEFT:
+        pass
+    elif epoch == 0:
+        need(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        need(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        need(
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == LEFT_FOR_NOW:
+        need(request.instance_id is not None, "InstanceId can't be null.")
+    else:
+        need(False, "MemberEpoch is invalid.")
+    assignors = settings.consumer.assignors
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise Refused(
+            Err.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def new_member_id(shard: ShardState) -> str:
+    """The id of a member that brings none, as Kafka's Uuid is written: in 22 letters, none of which a dash begins."""
+    while True:
+        number = bytes.fromhex(shard.new_id().replace("-", ""))
+        text = base64.urlsafe_b64encode(number).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _is_said(text: str | None) -> bool:
+    """Whether there is more in it than what Java's trim() takes away."""
+    return text is None or any(char > " " for char in text)

@@ -1,0 +1,82 @@
+"""Subscriptions by a regular expression: which topics one matches is found out beside the heartbeats, and written down.
+
+A member that is the first to bring an expression is answered at once, with nothing of it; a timer then looks at all topics, and the
+next heartbeat sees what came of it. It is looked at again when there are other topics, every ten seconds at most. Source:
+GroupMetadataManager.maybeUpdateRegularExpressions and what its executor is given (4.x).
+"""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.regular_expressions import PatternError, pattern
+from broker_sim.coordinator.state import ShardState
+from kafka_wire import offsets_log as types
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+
+_NOT_MORE_OFTEN_MS = 10_000
+
+
+def check(text: str | None) -> None:
+    """Raises Refused for what is no regular expression of RE2's."""
+    try:
+        pattern(text or "")
+    except PatternError as error:
+        words = str(error).partition(": `")[0]
+        raise Refused(
+            Err.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{text}` is not a valid regular expression: {words}."
+        ) from None
+
+
+def changed(changes: Changes, before: str | None, after: str | None) -> None:
+    """A member subscribes by another expression than before: what nobody subscribes by any more is forgotten, and one that has been
+    looked at already moves the group at once."""
+    group = changes.group
+    assert isinstance(group, ConsumerGroup)
+    latest = group.latest
+    if before and before in latest.matched and not latest.patterns[before]:
+        key = log.ConsumerGroupRegularExpressionKey(group.group_id, before)
+        changes.add(types.CONSUMER_GROUP_REGULAR_EXPRESSION, key, None)
+    if after and after in latest.matched:
+        changes.reads_otherwise = True
+
+
+def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
+    """Have the topics looked at, where that is due."""
+    latest = group.latest
+    if not latest.patterns:
+        return
+    looked_ms = max([one.timestamp for one in latest.matched.values()], default=-_NOT_MORE_OFTEN_MS)
+    unknown = any(text not in latest.matched for text in latest.patterns)
+    stale = group.matched_version != shard.topics.version and shard.now_ms > looked_ms + _NOT_MORE_OFTEN_MS
+    if unknown or stale:
+        shard.arm(("patterns", group.group_id), 0)
+
+
+def refresh(shard: ShardState, key: TimerKey) -> None:
+    """Look which topics match, and move the group where that makes a difference."""
+    group = shard.groups.get(str(key[1]))
+    if not isinstance(group, ConsumerGroup) or not group.latest.patterns:
+        return
+    changes, latest = Changes(group), group.latest
+    group.matched_version = shard.topics.version
+    differs = False
+    for text in latest.patterns:
+        compiled = pattern(text)
+        topics = sorted(
+            name for name in shard.topics.by_name if compiled.matches(name)
+        )  # internal ones, too, as at Kafka
+        known = latest.matched.get(text)
+        differs = differs or known is None or known.topics != topics
+        changes.add(
+            types.CONSUMER_GROUP_REGULAR_EXPRESSION,
+            log.ConsumerGroupRegularExpressionKey(group.group_id, text),
+            log.ConsumerGroupRegularExpressionValue(topics, shard.topics.version, shard.now_ms),
+        )
+    if differs:
+        value = log.ConsumerGroupMetadataValue(latest.group_epoch + 1, group.metadata_hash(shard.topics))
+        changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group.group_id), value)
+    submit(shard, None, changes, None)

@@ -1,0 +1,105 @@
+"""A group by epochs as the shard sees it: `EpochGroup`, on which each kind's own is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from broker_sim.coordinator.epochs.metadata_hash import metadata_hash
+from broker_sim.coordinator.epochs.reconcile import MemberState
+from broker_sim.coordinator.epochs.state import EpochState
+from broker_sim.coordinator.group import Group
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.topics import Topics
+from kafka_wire.errors import Err
+from kafka_wire.group_states import GroupState
+from kafka_wire.messages.k15_describe_groups import DescribedGroup
+
+S = TypeVar("S", bound=EpochState[Any, Any])
+
+
+@dataclass(slots=True, eq=False)
+class EpochGroup(Group, Generic[S]):
+    """``stored`` is hard state; ``latest`` and the rest are working state. ``session_timeout_ms``: of its members, as it was when the
+    last of them was heard of."""
+
+    stored: S = field(kw_only=True)
+    latest: S = field(kw_only=True)
+    session_timeout_ms: int = 45_000
+    ended: bool = False
+    _hashed: tuple[S, int, int, int] | None = None  # of which subscriptions and topics the hash is, and it
+
+    @property
+    def is_dead(self) -> bool:
+        return self.ended
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.latest.members
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.latest.members
+
+    @property
+    def state_name(self) -> str:
+        return state_name(self.stored)
+
+    def session_of(self, member_id: str) -> tuple[TimerKey, int] | None:
+        if member_id not in self.latest.members:
+            return None
+        return ("session", self.group_id, member_id), self.session_timeout_ms
+
+    def timers_of(self, member_id: str) -> list[tuple[TimerKey, int]]:
+        """The timers that run for a member, with their times in ms."""
+        session = self.session_of(member_id)
+        found = [] if session is None else [session]
+        if self.latest.current(member_id).state is MemberState.UNREVOKED:
+            timeout_ms: int = self.latest.members[member_id].rebalance_timeout_ms
+            found.append((("revocation", self.group_id, member_id), timeout_ms))
+        return found
+
+    def resume(self) -> bool:
+        """What is stored is all there is."""
+        self.latest = self.stored.copy()
+        return self.stored.is_known
+
+    def end(self) -> None:
+        self.ended = True
+        self.version += 1
+
+    def described(self, policy: Policy) -> DescribedGroup:
+        """It is no classic group, and DescribeGroups tells that."""
+        return DescribedGroup(
+            error_code=Err.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {self.group_id} is not a classic group.",
+            group_id=self.group_id,
+            group_state=GroupState.DEAD.value,
+        )
+
+    def metadata_hash(self, topics: Topics) -> int:
+        """That of the topics that it reads."""
+        latest = self.latest
+        if self._hashed is not None and self._hashed[:3] == (latest, latest.subscription_version, topics.version):
+            return self._hashed[3]
+        value = metadata_hash(latest.topics(), topics)
+        self._hashed = (latest, latest.subscription_version, topics.version, value)
+        return value
+
+    @property
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether a heartbeat that says nothing new would change nothing, however much time passes."""
+
+
+def state_name(state: EpochState[Any, Any]) -> str:
+    """Kafka's name of where a group is."""
+    if not state.members:
+        return "Empty"
+    if state.group_epoch > state.target_epoch:
+        return "Assigning"
+    if all(state.current(member_id).is_at(state.target_epoch) for member_id in state.members):
+        return "Stable"
+    return "Reconciling"

@@ -1,0 +1,53 @@
+"""One number for what there is of the topics that a group reads, so that a change of them is seen: Kafka's own, to the bit.
+
+A group that was read from a real broker's log must not take its topics for changed, nor a real broker that reads ours: another number
+is a rebalance for nothing. Source: KIP-1101, ``Utils.computeTopicHash`` and ``computeGroupHash`` of group-coordinator (4.1 and
+later), which feed XXH3 as hash4j does: numbers with the low byte first, a text as UTF-16 with the low byte first and its length in
+characters behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import pack
+
+from broker_sim.common.xxh3 import xxh3_64
+from broker_sim.coordinator.topics import TopicImage, Topics
+
+_MAGIC = b"\0"  # which way of hashing a topic it is
+
+
+def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+    """Of the topics named, as far as they are there, as a signed number of 64 bits; 0 where none is. Each topic's hash in the order of
+    their names, which themselves aren't in it again."""
+    there = sorted({name for name in names if name in topics.by_name})
+    if not there:
+        return 0
+    for name in there:
+        if name not in topics.hashes:
+            topics.hashes[name] = topic_hash(name, topics.by_name[name])
+    return _signed(pack(f"<{len(there)}q", *(topics.hashes[name] for name in there)))
+
+
+def topic_hash(name: str, image: TopicImage) -> int:
+    """Of one topic: its id, its name, its partitions and the racks of each, whose order counts for nothing."""
+    most, least = image.topic_id[:8][::-1], image.topic_id[8:][::-1]
+    parts = [_MAGIC, most, least, _text(name), pack("<i", image.partitions)]
+    for partition in range(image.partitions):
+        parts.append(pack("<i", partition))
+        for rack in image.racks[partition] if partition < len(image.racks) else ():
+            parts += (pack("<i", _length(rack)), _text(rack))
+    return _signed(b"".join(parts))
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass") + pack("<i", _length(text))
+
+
+def _length(text: str) -> int:
+    """In Java's characters."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _signed(data: bytes) -> int:
+    return int.from_bytes(xxh3_64(data).to_bytes(8, "big"), "big", signed=True)

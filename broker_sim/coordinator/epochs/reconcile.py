@@ -1,0 +1,112 @@
+"""One member's way from what it holds to what it should hold, one heartbeat at a time: give up first, then follow the epoch, then take.
+
+Nothing is ever given to a member while another holds it, or has been told to give it up and hasn't said so: whoever holds a unit stands
+in the group's ``owners`` until a heartbeat of it says that it is gone. Source: CurrentAssignmentBuilder (4.x); the states on disk are
+MemberState's.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Generic
+
+from broker_sim.coordinator.epochs.holdings import Held, K, Units, touches
+
+LEFT = -1
+"""The epoch with which a member leaves for good."""
+LEFT_FOR_NOW = -2
+"""The epoch with which a static member leaves and keeps what it has: it stands in the group, and its session runs on."""
+
+
+class MemberState(enum.IntEnum):
+    """Where a member is on its way, as consumer groups write it."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Current(Generic[K]):
+    """Where a member stands. ``previous`` is the epoch that it may still come with where the answer that moved it was lost;
+    ``revoking`` is what it was told to give up, and still holds."""
+
+    epoch: int = 0
+    previous: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Held[K] = field(default_factory=dict)
+    revoking: Held[K] = field(default_factory=dict)
+
+    def is_at(self, target_epoch: int) -> bool:
+        """Whether it has nothing to do until the target moves."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Goal(Generic[K]):
+    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit."""
+
+    epoch: int
+    units: Units[K]
+    is_taken: Callable[[K, int], bool]
+
+
+Reported = Iterable[tuple[K, Iterable[int]]] | None
+"""What a heartbeat says that its member holds; None: it says nothing of it, and counts as holding all that it held."""
+
+
+def reconciled(current: Current[K], goal: Goal[K], reported: Reported[K]) -> Current[K]:
+    """Where the member stands after a heartbeat; the same object where it has not moved."""
+    if current.is_at(goal.epoch):
+        return current
+    if current.state is not MemberState.UNREVOKED:
+        return _next(current, current.epoch, goal, reported)
+    if reported is None or touches(current.revoking, reported):
+        return current
+    # It has given up what it was to; whatever the target has become meanwhile, it is one epoch further (and not at the target's yet).
+    return _next(current, current.epoch + 1, goal, reported)
+
+
+def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K]) -> Current[K]:
+    kept: dict[K, dict[int, int]] = {}
+    revoking: dict[K, dict[int, int]] = {}
+    taking: list[tuple[K, list[int]]] = []
+    waits = False
+    for key in dict.fromkeys([*goal.units, *current.assigned]):
+        wanted, has = goal.units.get(key, ()), current.assigned.get(key, {})
+        keeps = {number: has[number] for number in wanted if number in has}
+        gives = {number: since for number, since in has.items() if number not in keeps}
+        lacks = [number for number in wanted if number not in has]
+        free = [number for number in lacks if not goal.is_taken(key, number)]
+        waits = waits or len(free) < len(lacks)
+        if keeps:
+            kept[key] = keeps
+        if gives:
+            revoking[key] = gives
+        if free:
+            taking.append((key, free))
+    if revoking and (reported is None or touches(revoking, reported)):
+        return _unless_same(current, Current(epoch, current.epoch, MemberState.UNREVOKED, kept, revoking))
+    for key, numbers in taking:
+        together = {**kept.get(key, {}), **dict.fromkeys(numbers, goal.epoch)}
+        kept[key] = dict(sorted(together.items()))
+    state = MemberState.UNRELEASED if waits else MemberState.STABLE
+    return _unless_same(current, Current(goal.epoch, current.epoch, state, kept, {}))
+
+
+def _unless_same(before: Current[K], after: Current[K]) -> Current[K]:
+    return before if before == after else after
+
+
+def paused(current: Current[K]) -> Current[K]:
+    """A static member has left for now: it keeps what it has, and no commit of an older epoch counts any more. Its state stays what it
+    was, that of a member which is to give something up as well, though there is nothing of that left."""
+    assigned = {key: dict.fromkeys(numbers, 0) for key, numbers in current.assigned.items()}
+    return replace(current, epoch=LEFT_FOR_NOW, assigned=assigned, revoking={})
+
+
+def taken_over(current: Current[K]) -> Current[K]:
+    """Another member takes the place of a static one that has left for now."""
+    return replace(current, epoch=0, previous=0)

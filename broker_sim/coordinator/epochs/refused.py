@@ -1,0 +1,19 @@
+"""How a heartbeat of a group by epochs is refused."""
+
+from __future__ import annotations
+
+from kafka_wire.errors import Err
+
+
+class Refused(Exception):
+    """A heartbeat that is answered with an error, and words."""
+
+    def __init__(self, error: Err, words: str | None) -> None:
+        super().__init__(words)
+        self.error, self.words = error, words
+
+
+def need(fine: bool, words: str | None) -> None:
+    """What a request must be, whatever its group."""
+    if not fine:
+        raise Refused(Err.INVALID_REQUEST, words)

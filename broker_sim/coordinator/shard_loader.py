@@ -1,0 +1,43 @@
+"""What rebuilds a shard from its log, whatever the coordinator: `ShardLoader`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class OtherRecord(Exception):
+    """A record of a kind that is not read; the argument is its kind by Kafka's name."""
+
+
+class ShardLoader(ABC):
+    """Feed it every record of a log in order, then take what ``finish`` returns. ``records`` counts them, ``skipped_kinds`` those of
+    kinds that are passed over."""
+
+    def __init__(self) -> None:
+        self.skipped_kinds: dict[str, int] = {}
+        self.records = 0
+
+    def add(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int = -1) -> None:
+        """One record; ``producer_id`` is that of a transactional batch, else -1. Raises DecodeError for what that Kafka can't read."""
+        self.records += 1
+        try:
+            self.read(log_offset, key, value, producer_id)
+        except OtherRecord as other:
+            kind = str(other)
+            self.skipped_kinds[kind] = self.skipped_kinds.get(kind, 0) + 1
+
+    @abstractmethod
+    def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
+        """Apply a record. Raises OtherRecord for one that is passed over, DecodeError."""
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:  # noqa: B027
+        """A control record; nothing to a log that is in no transaction."""
+
+    @abstractmethod
+    def finish(self) -> Any:
+        """The log has been read to its end: what ``CoordinatorShard.start`` takes over."""
+
+    @abstractmethod
+    def found(self) -> str:
+        """What there is, in words: ``3 groups``."""

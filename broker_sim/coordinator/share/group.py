@@ -1,0 +1,233 @@
+"""A share group: what its records say (`ShareGroupState`), and what it answers the shard (`ShareGroup`).
+
+Source: ShareGroup.java, ShareGroupMember, GroupMetadataManager's shareGroupStatePartitionMetadata (4.x).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+from broker_sim.coordinator.epochs.group import EpochGroup
+from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.reconcile import Current, MemberState
+from broker_sim.coordinator.epochs.state import EpochState, Layout
+from broker_sim.coordinator.outcome import CommitOffsets, Offset
+from broker_sim.coordinator.policy import Policy
+from broker_sim.coordinator.records import EpochRecord, Record
+from kafka_wire import offsets_log as types
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.offsets_log import ShareGroupMemberMetadataValue as Member
+
+
+def _read_current(value: log.ShareGroupCurrentMemberAssignmentValue) -> Current[bytes]:
+    return Current(
+        value.member_epoch,
+        value.previous_member_epoch,
+        MemberState.STABLE,
+        {one.topic_id: dict.fromkeys(one.partitions, 0) for one in value.assigned_partitions if one.partitions},
+    )
+
+
+LAYOUT: Layout[bytes] = Layout(
+    group=types.SHARE_GROUP_METADATA,
+    member=types.SHARE_GROUP_MEMBER_METADATA,
+    target_metadata=types.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+    target=types.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    current=types.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    read_target=lambda value: units_of((one.topic_id, one.partitions) for one in value.topic_partitions),
+    read_current=_read_current,
+)
+
+
+class TopicState(NamedTuple):
+    """Partitions of a topic, ascending, and the name that it had."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+Topic = dict[bytes, TopicState]
+"""By topic id."""
+
+
+@dataclass(slots=True)
+class ShareGroupState(EpochState[bytes, Member]):
+    """With it: how many members name a topic; which partitions' state is being made, is there, and is being removed."""
+
+    named: Counter[str] = field(default_factory=Counter)
+    initializing: Topic = field(default_factory=dict)
+    initialized: Topic = field(default_factory=dict)
+    deleting: dict[bytes, str] = field(default_factory=dict)  # topic id -> name
+
+    def put_member(self, member_id: str, member: Member | None) -> None:
+        before = self.members.get(member_id)
+        for name in before.subscribed_topic_names if before is not None else ():
+            self.named[name] -= 1
+            if not self.named[name]:
+                del self.named[name]
+        for name in member.subscribed_topic_names if member is not None else ():
+            self.named[name] += 1
+        self.subscription_version += 1
+        EpochState.put_member(self, member_id, member)
+
+    def replay_other(self, record: EpochRecord) -> None:
+        value: log.ShareGroupStatePartitionMetadataValue = record.value or log.ShareGroupStatePartitionMetadataValue()
+        self.initializing = _read_topics(value.initializing_topics)
+        self.initialized = _read_topics(value.initialized_topics)
+        self.deleting = {one.topic_id: one.topic_name for one in value.deleting_topics}
+
+    def topics(self) -> list[str]:
+        return sorted(self.named)
+
+    def copy(self) -> Self:
+        other = self._copy_into(type(self)(self.layout, self.first_epoch))
+        other.named = Counter(self.named)
+        other.initializing, other.initialized = dict(self.initializing), dict(self.initialized)
+        other.deleting = dict(self.deleting)
+        return other
+
+    def _own(self, member_id: str, held: Held[bytes]) -> None:
+        """Nobody owns what is shared."""
+
+    def _release(self, member_id: str, held: Held[bytes]) -> None:
+        """Likewise."""
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the share coordinators may know of it."""
+        return bool(self.initializing or self.initialized or self.deleting)
+
+
+def _read_topics(listed: list[log.TopicPartitionsInfo]) -> Topic:
+    return {one.topic_id: TopicState(one.topic_name, tuple(sorted(one.partitions))) for one in listed}
+
+
+@dataclass(slots=True, eq=False)
+class ShareGroup(EpochGroup[ShareGroupState]):
+    """One share group."""
+
+    kind: ClassVar[str] = "share"
+
+    @classmethod
+    def made(cls, group_id: str, policy: Policy) -> ShareGroup:
+        """One that nothing is known of."""
+        states = [ShareGroupState(LAYOUT, policy.first_epoch) for _ in range(2)]
+        return cls(group_id, stored=states[0], latest=states[1])
+
+    # what every kind of group answers (`Group`)
+
+    @property
+    def state_name(self) -> str:
+        """Nothing is given up by handshake, so nobody is told that a member is not yet where the target is."""
+        return "Stable" if self.stored.members else "Empty"
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return "share"
+
+    @property
+    def reads_topics(self) -> bool:
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        latest = self.latest
+        return latest.group_epoch <= latest.target_epoch and not latest.initializing and not self.has_unassigned
+
+    def subscribed(self, topic: str) -> bool:
+        return topic in self.latest.named
+
+    def validate_commit(self, request: CommitOffsets) -> Err:
+        """It has no committed offsets."""
+        return Err.GROUP_ID_NOT_FOUND
+
+    def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
+        return Err.NONE
+
+    def retention_begins_ms(self, topic: str, offset: Offset) -> int | None:
+        return None
+
+    @property
+    def never_expires(self) -> bool:
+        """Where it is stays with the share coordinators until somebody deletes it."""
+        return True
+
+    def tombstones(self, policy: Policy) -> list[Record]:
+        """Those of a group without members."""
+        group_id = self.group_id
+        return [
+            EpochRecord(LAYOUT.target_metadata, log.ShareGroupTargetAssignmentMetadataKey(group_id), None),
+            EpochRecord(types.SHARE_GROUP_STATE_PARTITION_METADATA, partitions_key(group_id), None),
+            EpochRecord(LAYOUT.group, log.ShareGroupMetadataKey(group_id), None),
+        ]
+
+    # what its requests ask
+
+    @property
+    def has_unassigned(self) -> bool:
+        """Whether the state of some partition that members read is there, and no member should have the partition."""
+        latest = self.latest
+        if not latest.members or not latest.initialized:
+            return False
+        for topic_id, topic in latest.initialized.items():
+            if topic.name not in latest.named:
+                continue
+            given: set[int] = set()
+            for target in latest.targets.values():
+                given.update(target.get(topic_id, ()))
+            if not given.issuperset(topic.partitions):
+                return True
+        return False
+
+
+# records
+
+
+def member_key(group_id: str, member_id: str) -> log.ShareGroupMemberMetadataKey:
+    return log.ShareGroupMemberMetadataKey(group_id, member_id)
+
+
+def target_key(group_id: str, member_id: str) -> log.ShareGroupTargetAssignmentMemberKey:
+    return log.ShareGroupTargetAssignmentMemberKey(group_id, member_id)
+
+
+def current_key(group_id: str, member_id: str) -> log.ShareGroupCurrentMemberAssignmentKey:
+    return log.ShareGroupCurrentMemberAssignmentKey(group_id, member_id)
+
+
+def partitions_key(group_id: str) -> log.ShareGroupStatePartitionMetadataKey:
+    return log.ShareGroupStatePartitionMetadataKey(group_id)
+
+
+def target_value(target: Units[Any]) -> log.ShareGroupTargetAssignmentMemberValue:
+    return log.ShareGroupTargetAssignmentMemberValue(
+        [log.TopicPartition(topic_id, list(numbers)) for topic_id, numbers in target.items()]
+    )
+
+
+def current_value(current: Current[bytes]) -> log.ShareGroupCurrentMemberAssignmentValue:
+    return log.ShareGroupCurrentMemberAssignmentValue(
+        current.epoch,
+        current.previous,
+        current.state,
+        [log.ShareTopicPartitions(topic_id, list(numbers)) for topic_id, numbers in current.assigned.items()],
+    )
+
+
+def partitions_value(
+    initializing: Mapping[bytes, TopicState], initialized: Mapping[bytes, TopicState], deleting: Mapping[bytes, str]
+) -> log.ShareGroupStatePartitionMetadataValue:
+    """Which partitions' state is being made, is there, is being removed."""
+    return log.ShareGroupStatePartitionMetadataValue(
+        _listed(initializing.items()),
+        _listed(initialized.items()),
+        [log.TopicInfo(topic_id, name) for topic_id, name in deleting.items()],
+    )
+
+
+def _listed(topics: Iterable[tuple[bytes, TopicState]]) -> list[log.TopicPartitionsInfo]:
+    return [log.TopicPartitionsInfo(topic_id, one.name, list(one.partitions)) for topic_id, one in topics]

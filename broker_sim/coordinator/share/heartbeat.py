@@ -1,0 +1,275 @@
+"""ShareGroupHeartbeat: how a member joins, says what it reads, stays, leaves, and is told which partitions it shares in.
+
+One request does all there is to do, in Kafka's order, which is that of its records: who it is (10), whether the group has moved (11),
+who should have what (13, 12), where the member stands (14), which partitions' state is to be made (15). Nothing is given up by
+handshake: a member is where the target is at its next heartbeat. Source: GroupMetadataManager.shareGroupHeartbeat (4.x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker_sim.coordinator.assignors import simple
+from broker_sim.coordinator.classic.vote import java_order
+from broker_sim.coordinator.epochs.holdings import units
+from broker_sim.coordinator.epochs.reconcile import LEFT, Current
+from broker_sim.coordinator.epochs.refused import Refused, need
+from broker_sim.coordinator.epochs.sessions import forget_session, restart_session
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import Client
+from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.share import partitions
+from broker_sim.coordinator.share.group import (
+    LAYOUT,
+    ShareGroup,
+    current_key,
+    current_value,
+    member_key,
+    target_key,
+    target_value,
+)
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.errors import Err
+from kafka_wire.messages import offsets_log as log
+from kafka_wire.messages.k76_share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+Request = ShareGroupHeartbeatRequest
+Response = ShareGroupHeartbeatResponse
+
+NOBODY = log.ShareGroupMemberMetadataValue(rack_id=None)
+"""What is known of a member before it has said anything."""
+
+
+def check(request: Request, settings: Settings) -> None:
+    """What a heartbeat must look like, before anybody looks for its group. Raises Refused. Source: GroupCoordinatorService.
+    throwIfShareGroupHeartbeatRequestIsInvalid, in its order and words."""
+    told = settings.policy.nameless_share_member_is_told
+    need(request.member_id != "", "MemberId can't be empty." if told else None)
+    need(request.group_id != "", "GroupId can't be empty.")
+    need(request.rack_id != "", "RackId can't be empty.")
+    if request.member_epoch == 0:
+        need(bool(request.subscribed_topic_names), "SubscribedTopicNames must be set in first request.")
+    elif request.member_epoch < LEFT:
+        need(False, "MemberEpoch is invalid.")
+
+
+def refusal(error: Err, words: str | None = None) -> Response:
+    """A heartbeat's answer that is nothing but an error."""
+    return Response(error_code=error, error_message=words)
+
+
+def heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+    """A heartbeat behind the common gate and the check of its form."""
+    try:
+        if request.member_epoch == LEFT:
+            _leave(shard, token, request)
+        else:
+            _heartbeat(shard, token, client, request)
+    except Refused as refused:
+        shard.answer(token, refusal(refused.error, refused.words), refusal)
+
+
+def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) -> None:
+    group, member_id = _group_of(shard, request), request.member_id
+    latest = group.latest
+    if member_id not in latest.members and len(latest.members) >= shard.settings.share.max_size:
+        words = f"The share group has reached its maximum capacity of {shard.settings.share.max_size} members."
+        raise Refused(Err.GROUP_MAX_SIZE_REACHED, words)
+    before = latest.current(member_id)
+    if request.member_epoch != 0:
+        _check_epoch(shard, group, before, request)
+    shard.groups[group.group_id] = group
+    changes = Changes(group)
+    _say(changes, client, request)
+    _move_group(shard, changes)
+    _compute_target(shard, changes)
+    after = _follow(changes, member_id, before)
+    lacks = partitions.lacking(shard, group)
+    if lacks:
+        partitions.begin(changes, lacks)
+    group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
+    restart_session(shard, group, member_id)
+    full = request.member_epoch == 0 or request.subscribed_topic_names is not None
+    told = full or units(before.assigned) != units(after.assigned)
+    assignment = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in after.assigned.items()]
+    answer = Response(
+        member_id=member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=shard.share_setting(group.group_id, "heartbeat_interval_ms"),
+        assignment=Assignment(assignment) if told else None,
+    )
+    if not lacks:
+        submit(shard, token, changes, answer, refusal)
+        return
+    if not group.stored.is_known:
+        group.visible_from = max(group.visible_from, shard.last_written + 2)
+    commands = partitions.made_by(group.group_id, latest.group_epoch, lacks)
+    making = partitions.Making(group, lacks)
+    shard.write(partitions.AskingWrite(token, changes, answer, refusal, commands, making))
+
+
+def _group_of(shard: ShardState, request: Request) -> ShareGroup:
+    """The group, made where a member is the first to join. Raises Refused."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.is_dead:
+        if request.member_epoch == 0:
+            return ShareGroup.made(request.group_id, shard.settings.policy)
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
+    if not isinstance(group, ShareGroup):
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+    return group
+
+
+def _check_epoch(shard: ShardState, group: ShareGroup, current: Current[bytes], request: Request) -> None:
+    """The epoch that the member was told last, or the one before, where it didn't hear of that. Raises Refused."""
+    epoch = request.member_epoch
+    if request.member_id not in group.latest.members:
+        words = f"Member {request.member_id} is not a member of group {group.group_id}."
+        raise Refused(Err.UNKNOWN_MEMBER_ID, words)
+    if epoch == current.epoch or (epoch < current.epoch and epoch == current.previous):
+        return
+    than, why = "greater", ""
+    if epoch < current.epoch:
+        than = "smaller"
+        if shard.settings.policy.old_share_epoch_is_told_previous:
+            why = f", and it does not match the previous member epoch ({current.previous})"
+    raise Refused(
+        Err.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({current.epoch}){why}. The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _say(changes: Changes, client: Client, request: Request) -> None:
+    """Take down what the member says of itself, where that is new."""
+    group, member_id = changes.group, request.member_id
+    known: log.ShareGroupMemberMetadataValue | None = group.latest.members.get(member_id)
+    before, names = known or NOBODY, request.subscribed_topic_names
+    after = replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+    )
+    if known is None or after != known:
+        changes.reads_otherwise = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        changes.add(LAYOUT.member, member_key(group.group_id, member_id), after)
+
+
+def _move_group(shard: ShardState, changes: Changes) -> None:
+    """The group's epoch moves where its members read other topics than before, these topics have changed, or there is more of them to
+    share out."""
+    group = changes.group
+    assert isinstance(group, ShareGroup)
+    latest = group.latest
+    hashed = group.metadata_hash(shard.topics)
+    has_more = group.has_unassigned and not (
+        shard.settings.policy.share_initialization_waits_for_target and latest.group_epoch > latest.target_epoch
+    )
+    if changes.reads_otherwise or has_more or hashed != latest.metadata_hash:
+        _put_epoch(changes, latest.group_epoch + 1, hashed)
+
+
+def _put_epoch(changes: Changes, epoch: int, hashed: int) -> None:
+    key = log.ShareGroupMetadataKey(changes.group.group_id)
+    changes.add(LAYOUT.group, key, log.ShareGroupMetadataValue(epoch, hashed))
+
+
+def _compute_target(shard: ShardState, changes: Changes) -> None:
+    """Who should have what, where the group's epoch has moved since that was computed last, and the interval allows."""
+    group = changes.group
+    assert isinstance(group, ShareGroup)
+    latest, topics = group.latest, shard.topics
+    if latest.group_epoch <= latest.target_epoch:
+        return
+    interval_ms = shard.share_setting(group.group_id, "assignment_interval_ms")
+    if latest.target_ts_ms and shard.now_ms < latest.target_ts_ms + interval_ms:
+        return
+    members = {
+        member_id: frozenset(
+            topics.by_name[name].topic_id for name in member.subscribed_topic_names if name in topics.by_name
+        )
+        for member_id, member in ((one, latest.members[one]) for one in java_order(latest.members))
+    }
+    read = [topics.by_name[name].topic_id for name in java_order(latest.named) if name in topics.by_name]
+    shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
+    assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)
+    for member_id in members:
+        target = assigned.get(member_id, {})
+        if latest.targets.get(member_id) != target:
+            changes.add(LAYOUT.target, target_key(group.group_id, member_id), target_value(target))
+    timestamp = shard.now_ms if shard.settings.policy.assignment_times_are_stored else 0
+    changes.add(
+        LAYOUT.target_metadata,
+        log.ShareGroupTargetAssignmentMetadataKey(group.group_id),
+        log.ShareGroupTargetAssignmentMetadataValue(latest.group_epoch, timestamp),
+    )
+
+
+def _follow(changes: Changes, member_id: str, before: Current[bytes]) -> Current[bytes]:
+    """The member is where the target is. Source: ShareGroupAssignmentBuilder."""
+    latest = changes.group.latest
+    if before.epoch == latest.target_epoch and member_id in latest.currents:
+        return before
+    held = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in latest.target(member_id).items()}
+    after = Current(latest.target_epoch, before.epoch, assigned=held)
+    changes.add(LAYOUT.current, current_key(changes.group.group_id, member_id), current_value(after))
+    return after
+
+
+# leaving
+
+
+def _leave(shard: ShardState, token: int, request: Request) -> None:
+    """Raises Refused."""
+    group, member_id = shard.groups.get(request.group_id), request.member_id
+    if group is None or group.is_dead:
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if not isinstance(group, ShareGroup):
+        raise Refused(Err.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+    if member_id not in group.latest.members:
+        raise Refused(Err.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    changes = _removal(shard, group, member_id)
+    submit(shard, token, changes, Response(member_id=member_id, member_epoch=LEFT), refusal)
+
+
+def _removal(shard: ShardState, group: ShareGroup, member_id: str) -> Changes:
+    changes, group_id = Changes(group), group.group_id
+    changes.add(LAYOUT.current, current_key(group_id, member_id), None)
+    changes.add(LAYOUT.target, target_key(group_id, member_id), None)
+    changes.add(LAYOUT.member, member_key(group_id, member_id), None)
+    forget_session(shard, group, member_id)
+    epoch = group.latest.group_epoch + 1
+    _put_epoch(changes, epoch, group.metadata_hash(shard.topics))
+    if not group.latest.members and shard.settings.policy.emptied_group_target_is_stored:
+        key = log.ShareGroupTargetAssignmentMetadataKey(group_id)
+        changes.add(LAYOUT.target_metadata, key, log.ShareGroupTargetAssignmentMetadataValue(epoch))
+    return changes
+
+
+# what a shard does with share groups besides their requests
+
+
+def begin(shard: ShardState, group: ShareGroup) -> None:
+    """It was loaded from the log: sessions begin anew, and what the coordinator before was at goes on."""
+    group.session_timeout_ms = shard.share_setting(group.group_id, "session_timeout_ms")
+    for member_id in group.latest.members:
+        restart_session(shard, group, member_id)
+    partitions.go_on(shard, group)
+
+
+def unload(shard: ShardState, group: ShareGroup) -> None:
+    """Nobody waits in it."""
+    group.end()
+
+
+def session_expired(shard: ShardState, group: ShareGroup, member_id: str) -> None:
+    """A member was silent for too long."""
+    if member_id in group.latest.members:
+        submit(shard, None, _removal(shard, group, member_id), None)

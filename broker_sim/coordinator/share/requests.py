@@ -1,0 +1,75 @@
+"""What a share group answers to the requests of other kinds of groups, and its deletion.
+
+Source: GroupMetadataManager, GroupCoordinatorService.deleteShareGroups (4.x)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_sim.coordinator import offsets
+from broker_sim.coordinator.classic.rebalance import join_error, sync_error
+from broker_sim.coordinator.epochs.writes import Changes, submit
+from broker_sim.coordinator.outcome import Client, DeleteGroup, DeleteOffsets, Heartbeat, LeaveGroup
+from broker_sim.coordinator.share import partitions
+from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.share_state.commands import Result
+from broker_sim.coordinator.state import ShardState
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest
+
+
+def join(shard: ShardState, token: int, client: Client, request: JoinGroupRequest) -> None:
+    """A classic member speaks of a protocol that it doesn't have."""
+    error = join_error(client.api_version, Err.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    shard.reply(token, error)
+
+
+def sync(shard: ShardState, token: int, client: Client, request: SyncGroupRequest) -> None:
+    """It has no such members."""
+    shard.reply(token, sync_error(Err.UNKNOWN_MEMBER_ID))
+
+
+def heartbeat(shard: ShardState, token: int, client: Client, request: Heartbeat) -> None:
+    """Likewise."""
+    shard.answer(token, Err.UNKNOWN_MEMBER_ID)
+
+
+def leave(shard: ShardState, token: int, client: Client, request: LeaveGroup) -> None:
+    """Likewise, for each."""
+    shard.answer(token, (Err.NONE, [Err.UNKNOWN_MEMBER_ID for _ in request.leavers]))
+
+
+def delete_offsets(shard: ShardState, token: int, client: Client, request: DeleteOffsets) -> None:
+    """OffsetDelete: it has no committed offsets."""
+    shard.answer(token, (Err.GROUP_ID_NOT_FOUND, {}))
+
+
+def delete_group(shard: ShardState, token: int, client: Client, request: DeleteGroup) -> None:
+    """DeleteGroups: the share coordinators forget it first."""
+    group = shard.groups[request.group_id]
+    assert isinstance(group, ShareGroup)
+    latest = group.latest
+    if not group.is_empty or shard.behind_writes:
+        offsets.delete_group(shard, token, client, request)
+        return
+    topics = partitions.joined(latest.initialized, latest.initializing)
+    changes = Changes(group)
+    if topics or shard.settings.policy.share_deletion_clears_state:
+        deleting = {**latest.deleting, **{topic_id: topic.name for topic_id, topic in topics.items()}}
+        partitions.record(changes, initializing={}, initialized={}, deleting=deleting)
+    if not topics:
+        submit(shard, None, changes, None)
+        offsets.delete_group(shard, token, client, request)
+        return
+
+    def told(shard: ShardState, answers: Sequence[Result]) -> None:
+        error = next((one.error for one in answers if one.error is not Err.NONE), Err.NONE)
+        if error is Err.NONE:
+            offsets.delete_group(shard, token, client, request)
+        else:
+            shard.reply(token, error)
+
+    removing = partitions.Removing(group, topics, told)
+    commands = partitions.removed_by(group.group_id, topics)
+    shard.write(partitions.AskingWrite(None, changes, None, None, commands, removing))

@@ -1,0 +1,83 @@
+"""Records in flight: from the first delivery of the earliest record that isn't done with to the latest that was delivered.
+
+They are kept as the runs in which they were acquired (`Batch`), and one by one where a run's records have parted ways. Source:
+InFlightBatch.java, InFlightState.java, RecordState.java (4.x).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+NOBODY = ""
+
+
+class DeliveryState(enum.IntEnum):
+    """As it is stored; ACQUIRED never is. ARCHIVING: a dead letter is to be written first (KIP-1191)."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a record is done with."""
+        return self in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """What is known of a record, or of a whole run. ``deadline_ms``: when the lock of the member that has it ends. ``moving``: it is as
+    it will be, and the share coordinator has not confirmed it yet: nobody may acquire or acknowledge it meanwhile."""
+
+    state: DeliveryState = DeliveryState.AVAILABLE
+    deliveries: int = 0
+    member: str = NOBODY
+    deadline_ms: int = -1
+    moving: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be acquired."""
+        return self.state is DeliveryState.AVAILABLE and not self.moving
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is done with, and that is confirmed."""
+        return self.state.is_final and not self.moving
+
+    def copy(self) -> Delivery:
+        """Another one that is equal."""
+        return Delivery(self.state, self.deliveries, self.member, self.deadline_ms, self.moving)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records ``first`` to ``last``, both included: ``whole`` says it of all of them, until ``each`` does, by offset."""
+
+    first: int
+    last: int
+    whole: Delivery = field(default_factory=Delivery)
+    each: dict[int, Delivery] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records it has."""
+        return self.last - self.first + 1
+
+    def parted(self) -> dict[int, Delivery]:
+        """Its records one by one, from now on."""
+        if self.each is None:
+            self.each = {offset: self.whole.copy() for offset in range(self.first, self.last + 1)}
+        return self.each
+
+    def runs(self) -> Iterator[tuple[int, int, Delivery]]:
+        """First and last offset, and what is known of them."""
+        if self.each is None:
+            yield self.first, self.last, self.whole
+        else:
+            for offset, delivery in self.each.items():
+                yield offset, offset, delivery

@@ -1,0 +1,558 @@
+"""`SharePartition`: acquires, hears what became of records, takes them back when a lock ends, and moves on over what is done with.
+
+Rules:
+
+1. Whoever acquires a record has a lock on it until it acknowledges, gives it back, or its time is over; then it is free again, or
+   archived, where it has been delivered as often as the group allows.
+2. What becomes of a record is written down before anybody is told (`Transition`): ``settle`` when the share coordinator has confirmed
+   it, ``undo`` when it has refused. Only that a lock has ended counts at once.
+3. All that one request acknowledges in a partition is done, or nothing of it.
+4. The start offset moves over leading records that are done with; what lies below it is no longer known, and acknowledging it is no
+   error.
+
+Source: SharePartition.java (4.x). Where Kafka remembers a window of gaps after a load, the gaps here are records that were delivered
+never.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState
+from broker_sim.coordinator.share_partition.transition import Change, Renewed, Transition, Why
+from broker_sim.coordinator.share_state.batches import StateBatch
+from kafka_wire.errors import Err
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""What a member may say of a record."""
+
+
+_SAID = (Why.GAP, Why.ACCEPTED, Why.RELEASED, Why.REJECTED, Why.RENEWED)
+
+_LETTERS = (Why.REJECTED, Why.RELEASED, Why.EXPIRED, Why.GIVEN_BACK)
+"""What leaves a dead letter, where that is the end of a record."""
+
+_BECOMES = {
+    GAP: DeliveryState.ARCHIVED,
+    ACCEPT: DeliveryState.ACKNOWLEDGED,
+    RELEASE: DeliveryState.AVAILABLE,
+    REJECT: DeliveryState.ARCHIVED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a group allows: how long a lock holds, how often a record is delivered, how many may be in flight. ``dead_letters``: what is
+    rejected, or delivered as often as it may be, is ARCHIVING until a letter of it is written."""
+
+    lock_ms: int = 30_000
+    deliveries: int = 5
+    in_flight: int = 2000
+    dead_letters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPolicy:
+    """Where releases differ. ``given_back_uncounted``: a record that its member's session leaves behind counts as not delivered (4.1).
+    ``completed_leave_room``: records that are done with don't count as in flight, and how many there are is told (KIP-1226, 4.2).
+    ``bad_records_come_alone``: the oftener records were delivered in vain, the fewer of them come together, at last one by one (4.2).
+    ``neighbours_are_told_as_one``: also where they were acquired one by one (4.2). ``old_words``: 4.1's of refusals.
+    ``ids_are_uuids``: members are known by the bytes of their ids, not by their text (4.1)."""
+
+    given_back_uncounted: bool = False
+    completed_leave_room: bool = True
+    bad_records_come_alone: bool = True
+    neighbours_are_told_as_one: bool = True
+    old_words: bool = False
+    ids_are_uuids: bool = False
+
+
+class Acquired(NamedTuple):
+    """Records that a member has, and how often they have been delivered."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of records ``first`` to ``last``: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class Refusal(NamedTuple):
+    """Why nothing was acknowledged."""
+
+    error: Err
+    words: str | None
+
+
+@dataclass(slots=True, eq=False)
+class SharePartition:
+    """``start_offset``: the earliest record that isn't done with; ``next_offset``: the earliest that was never delivered."""
+
+    policy: PartitionPolicy
+    limits: Limits
+    start_offset: int
+    next_offset: int
+    batches: list[Batch] = field(default_factory=list)  # in the order of offsets, without gaps
+    complete_count: int = 0  # records from the start offset on that are done with
+    _locks: list[tuple[int, int, int, int, Delivery]] = field(default_factory=list)  # deadline, number, first, last
+    _locked: int = 0
+    _may_have_free: bool = True
+
+    @classmethod
+    def loaded(
+        cls, policy: PartitionPolicy, limits: Limits, start_offset: int, stored: Iterable[StateBatch]
+    ) -> SharePartition:
+        """As the share coordinator has it."""
+        made = cls(policy, limits, start_offset, start_offset)
+        for one in stored:
+            if one.first > made.next_offset:
+                made.batches.append(Batch(made.next_offset, one.first - 1))
+            delivery = Delivery(DeliveryState(one.state), one.deliveries)
+            made.batches.append(Batch(one.first, one.last, delivery))
+            made.next_offset = one.last + 1
+            if delivery.state.is_final:
+                made.complete_count += one.last - one.first + 1
+        made._advance()
+        return made
+
+    # what may be fetched
+
+    def fetch_offset(self) -> int:
+        """From where to read: the earliest record that is free."""
+        if self._may_have_free:
+            for batch in self.batches:
+                if batch.each is None:
+                    if batch.whole.is_free:
+                        return batch.first
+                else:
+                    for offset, delivery in batch.each.items():
+                        if delivery.is_free:
+                            return offset
+            self._may_have_free = False
+        return self.next_offset
+
+    @property
+    def in_flight(self) -> int:
+        """How many records count against the limit."""
+        done = self.complete_count if self.policy.completed_leave_room else 0
+        return self.next_offset - self.start_offset - done
+
+    @property
+    def may_acquire(self) -> bool:
+        """Whether anything could be acquired, if the log has it."""
+        return self.in_flight < self.limits.in_flight or self.fetch_offset() < self.next_offset
+
+    def acquire(
+        self,
+        member: str,
+        read: Sequence[tuple[int, int]],
+        now_ms: int,
+        *,
+        batch_size: int,
+        max_records: int,
+        exactly: bool = False,
+    ) -> list[Acquired]:
+        """Give a member what is free of the batches of the log that were read, (first, last) of each, whole batches where that goes a
+        little beyond ``max_records``, but with ``exactly``. ``batch_size``: the records that are acquired together."""
+        last = read[-1][1]
+        room = min(max_records, self.limits.in_flight - self.in_flight)
+        if room <= 0:
+            if self.fetch_offset() >= self.next_offset:
+                return []
+            last = min(last, self.next_offset - 1)
+            room = max_records
+        found: list[Acquired] = []
+        count = 0
+        deadline_ms = now_ms + self.limits.lock_ms
+        slowed = False
+        at = max(0, bisect_right(self.batches, read[0][0], key=lambda one: one.first) - 1)
+        for batch in self.batches[at:]:
+            if count >= room or slowed or batch.first > last:
+                break
+            most = room - count if exactly else self._most(batch, batch.size)
+            slowed = most < batch.size and not exactly
+            if exactly:
+                slowed_to = self._most(batch, most)
+                slowed = slowed_to < most
+                most = slowed_to
+            got = self._acquire_of(batch, member, read[0][0], last, deadline_ms, most)
+            found += got
+            count += sum(one.last - one.first + 1 for one in got)
+            if not got:
+                slowed = False
+        if count < room and not slowed and self.next_offset <= last:
+            found += self._acquire_new(member, read, last, deadline_ms, batch_size, room - count, exactly)
+        return found
+
+    def _most(self, batch: Batch, otherwise: int) -> int:
+        """How many records of a batch may come together, after that many vain deliveries."""
+        if not self.policy.bad_records_come_alone:
+            return otherwise
+        if batch.each is None:
+            deliveries = batch.whole.deliveries if batch.whole.is_free else 0
+        else:
+            deliveries = max((one.deliveries for one in batch.each.values() if one.is_free), default=0)
+        begins = max(2, (self.limits.deliveries + 1) // 2)
+        if deliveries < begins:
+            return otherwise
+        if deliveries >= self.limits.deliveries - 1:
+            return 1
+        return min(otherwise, max(1, batch.size >> (deliveries - begins + 1)))
+
+    def _acquire_of(
+        self, batch: Batch, member: str, begin: int, end: int, deadline_ms: int, most: int
+    ) -> list[Acquired]:
+        inside = batch.first >= begin and batch.last <= end
+        if batch.each is None:
+            if not batch.whole.is_free:
+                return []
+            if inside and batch.size <= most:
+                self._lock(batch.first, batch.last, batch.whole, member, deadline_ms)
+                return [Acquired(batch.first, batch.last, batch.whole.deliveries)]
+        got: list[Acquired] = []
+        for offset, delivery in batch.parted().items():
+            if offset < begin or not delivery.is_free:
+                continue
+            if offset > end or len(got) >= most:
+                break
+            self._lock(offset, offset, delivery, member, deadline_ms)
+            got.append(Acquired(offset, offset, delivery.deliveries))
+        return _joined(got) if self.policy.neighbours_are_told_as_one else got
+
+    def _acquire_new(
+        self,
+        member: str,
+        read: Sequence[tuple[int, int]],
+        last: int,
+        deadline_ms: int,
+        batch_size: int,
+        room: int,
+        exactly: bool,
+    ) -> list[Acquired]:
+        first = max(self.next_offset, read[0][0])
+        if not self.batches:
+            self.start_offset = max(self.start_offset, first)  # what lies between is no more
+        elif first > self.next_offset:
+            self.batches.append(Batch(self.next_offset, first - 1))
+        if last - first + 1 > room:
+            last = first + room - 1
+            if not exactly:
+                last = min(read[-1][1], next(end for _, end in read if end >= last))
+        got: list[Acquired] = []
+        for begin, end in _runs(read, first, last, batch_size):
+            batch = Batch(begin, end)
+            self._lock(begin, end, batch.whole, member, deadline_ms)
+            self.batches.append(batch)
+            got.append(Acquired(begin, end, 1))
+        self.next_offset = last + 1
+        return got
+
+    def _lock(self, first: int, last: int, delivery: Delivery, member: str, deadline_ms: int) -> None:
+        delivery.state, delivery.member = DeliveryState.ACQUIRED, member
+        delivery.deliveries += 1
+        self._hold(first, last, delivery, deadline_ms)
+
+    def _hold(self, first: int, last: int, delivery: Delivery, deadline_ms: int) -> None:
+        delivery.deadline_ms = deadline_ms
+        self._locked += 1
+        heapq.heappush(self._locks, (deadline_ms, self._locked, first, last, delivery))
+
+    # what members say
+
+    def acknowledge(
+        self, member: str, acknowledgements: Iterable[Acknowledgement], now_ms: int
+    ) -> Transition | Refusal:
+        """What a member says of records that it has; nothing has happened where it is refused."""
+        moved = Transition(start_offset=self.start_offset)
+        renewed: list[tuple[int, int, Delivery]] = []
+        for one in acknowledgements:
+            refusal = self._acknowledge(member, one, moved, renewed)
+            if refusal is not None:
+                self.undo(moved)
+                return refusal
+        for first, last, delivery in renewed:
+            self._hold(first, last, delivery, now_ms + self.limits.lock_ms)
+            moved.renewed.append(Renewed(first, last, delivery))
+        moved.complete_count = self.complete_count
+        return moved
+
+    def _acknowledge(
+        self, member: str, said: Acknowledgement, moved: Transition, renewed: list[tuple[int, int, Delivery]]
+    ) -> Refusal | None:
+        if said.last < self.start_offset:
+            return None
+        if said.first >= self.next_offset or not self.batches:
+            return Refusal(Err.INVALID_REQUEST, _PAST.format("first"))
+        if said.last >= self.next_offset:
+            return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
+        begin = max(said.first, self.start_offset)
+        at = max(0, bisect_right(self.batches, begin, key=lambda one: one.first) - 1)
+        for batch in self.batches[at:]:
+            if batch.first > said.last:
+                break
+            if batch.each is None:
+                refusal = self._whole_refusal(batch, member)
+                if refusal is not None:
+                    return refusal
+                if begin <= batch.first and batch.last <= said.last and len(said.types) == 1:
+                    self._become(batch.first, batch.last, batch.whole, said.types[0], moved, renewed)
+                    continue
+                self._part(batch)
+            for offset, delivery in (batch.each or {}).items():
+                if offset < begin or offset > said.last:
+                    continue
+                if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
+                    what = "batch" if self.policy.old_words else "offset"
+                    return Refusal(
+                        Err.INVALID_RECORD_STATE, f"The {what} cannot be acknowledged. The offset is not acquired."
+                    )
+                if delivery.member != member:
+                    return Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of offset")
+                kind = said.types[0] if len(said.types) == 1 else said.types[offset - said.first]
+                self._become(offset, offset, delivery, kind, moved, renewed)
+        return None
+
+    def _whole_refusal(self, batch: Batch, member: str) -> Refusal | None:
+        whole = batch.whole
+        not_owner = Refusal(Err.INVALID_RECORD_STATE, "Member is not the owner of batch record")
+        if self.policy.old_words and whole.member != member:
+            return not_owner
+        if whole.state is not DeliveryState.ACQUIRED or whole.moving:
+            words = "The batch cannot be acknowledged. The batch is not in the acquired state."
+            return Refusal(Err.INVALID_RECORD_STATE, words)
+        return not_owner if whole.member != member else None
+
+    def _part(self, batch: Batch) -> None:
+        """Its records go on one by one, under locks of their own that end when the batch's did."""
+        for offset, delivery in batch.parted().items():
+            if delivery.state is DeliveryState.ACQUIRED:
+                self._hold(offset, offset, delivery, delivery.deadline_ms)
+        batch.whole.state, batch.whole.deadline_ms = DeliveryState.ARCHIVED, -1
+
+    def _become(
+        self,
+        first: int,
+        last: int,
+        delivery: Delivery,
+        kind: int,
+        moved: Transition,
+        renewed: list[tuple[int, int, Delivery]],
+    ) -> None:
+        if kind == RENEW:
+            renewed.append((first, last, delivery))
+        else:
+            self._move(first, last, delivery, _BECOMES[kind], moved, _SAID[kind])
+
+    def _move(
+        self,
+        first: int,
+        last: int,
+        delivery: Delivery,
+        state: DeliveryState,
+        moved: Transition,
+        why: Why,
+        *,
+        uncounted: bool = False,
+    ) -> None:
+        before = delivery.copy()
+        if state is DeliveryState.AVAILABLE:
+            if uncounted:
+                delivery.deliveries -= 1
+            elif delivery.deliveries >= self.limits.deliveries:
+                state = DeliveryState.ARCHIVED
+        if state is DeliveryState.ARCHIVED and why in _LETTERS and self.limits.dead_letters:
+            state = DeliveryState.ARCHIVING
+        delivery.state, delivery.member, delivery.moving = state, NOBODY, True
+        if state.is_final:
+            self.complete_count += last - first + 1
+        moved.changes.append(Change(first, last, delivery, before, why))
+
+    # what the share coordinator says
+
+    def settle(self, moved: Transition) -> None:
+        """It has confirmed a transition."""
+        for _, _, delivery, _, _ in moved.changes:
+            delivery.moving = False
+            if delivery.state is not DeliveryState.ACQUIRED:
+                delivery.deadline_ms = -1
+        self._may_have_free = True
+        self._advance()
+
+    def undo(self, moved: Transition) -> None:
+        """It has refused: all is as it was, and locks end when they would have."""
+        for first, last, delivery, before, _ in moved.changes:
+            if delivery.state.is_final:
+                self.complete_count -= last - first + 1
+            delivery.state, delivery.deliveries = before.state, before.deliveries
+            delivery.member, delivery.moving = before.member, False
+            if delivery.state is DeliveryState.ACQUIRED:
+                self._hold(first, last, delivery, before.deadline_ms)
+
+    def _advance(self) -> None:
+        """The start offset moves over what is done with."""
+        gone = 0
+        for batch in self.batches:
+            if batch.each is None:
+                if not batch.whole.is_settled:
+                    break
+                self.complete_count -= batch.size
+            else:
+                for offset in list(batch.each):
+                    if not batch.each[offset].is_settled:
+                        break
+                    del batch.each[offset]
+                    batch.first = offset + 1
+                    self.complete_count -= 1
+                if batch.each:
+                    break
+            gone += 1
+        if gone:
+            del self.batches[:gone]
+        self.start_offset = self.batches[0].first if self.batches else self.next_offset
+
+    # dead letters
+
+    def archiving(self) -> list[tuple[int, int, Delivery]]:
+        """What waits for its dead letter: who loads it finds what the one before has not come to."""
+        return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ARCHIVING]
+
+    def lettered(self, first: int, last: int) -> Transition:
+        """The letters of these records are written, or given up."""
+        moved = Transition(start_offset=self.start_offset)
+        for batch in self.batches:
+            if batch.first > last or batch.last < first:
+                continue
+            for begin, end, delivery in batch.runs():
+                if begin <= last and end >= first and delivery.state is DeliveryState.ARCHIVING:
+                    self._move(begin, end, delivery, DeliveryState.ARCHIVED, moved, Why.LETTER)
+        moved.complete_count = self.complete_count
+        return moved
+
+    # times
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next lock ends."""
+        locks = self._locks
+        while locks:
+            deadline_ms, _, _, _, delivery = locks[0]
+            if delivery.state is DeliveryState.ACQUIRED and delivery.deadline_ms == deadline_ms:
+                return deadline_ms
+            heapq.heappop(locks)
+        return None
+
+    def locked(self) -> list[tuple[int, int, Delivery]]:
+        """What members have: first and last offset, and what is known of these records."""
+        return [run for batch in self.batches for run in batch.runs() if run[2].state is DeliveryState.ACQUIRED]
+
+    def expire(self, now_ms: int) -> list[Transition]:
+        """Locks have ended: each is to be written down, and counts already."""
+        ended: list[Transition] = []
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            _, _, first, last, delivery = heapq.heappop(self._locks)
+            ended.append(self._expired(first, last, delivery))
+        return ended
+
+    def expire_of(self, members: Iterable[str]) -> list[Transition]:
+        """The locks of these members have ended before their time, by an operator's hand."""
+        whose = set(members)
+        return [self._expired(*run) for run in self.locked() if run[2].member in whose and not run[2].moving]
+
+    def _expired(self, first: int, last: int, delivery: Delivery) -> Transition:
+        moved = Transition(start_offset=self.start_offset)
+        self._move(first, last, delivery, DeliveryState.AVAILABLE, moved, Why.EXPIRED)
+        delivery.moving = False
+        delivery.deadline_ms = -1
+        moved.complete_count = self.complete_count
+        self._may_have_free = True
+        return moved
+
+    def release(self, member: str) -> Transition:
+        """A member's session is over: what it has is free again."""
+        moved = Transition(start_offset=self.start_offset)
+        for batch in self.batches:
+            for first, last, delivery in batch.runs():
+                if delivery.member == member and delivery.state is DeliveryState.ACQUIRED:
+                    uncounted = self.policy.given_back_uncounted
+                    self._move(
+                        first, last, delivery, DeliveryState.AVAILABLE, moved, Why.GIVEN_BACK, uncounted=uncounted
+                    )
+        moved.complete_count = self.complete_count
+        return moved
+
+    # the log
+
+    def log_starts_at(self, offset: int) -> Transition:
+        """Records below ``offset`` are no more: those that are free will never be delivered."""
+        moved = Transition(start_offset=self.start_offset)
+        for batch in self.batches:
+            if batch.first >= offset:
+                break
+            if batch.last >= offset and batch.each is None and batch.whole.is_free:
+                batch.parted()
+            for first, last, delivery in batch.runs():
+                if last < offset and delivery.is_free:
+                    self._move(first, last, delivery, DeliveryState.ARCHIVED, moved, Why.DELETED)
+        if not self.batches:
+            self.start_offset = self.next_offset = max(self.next_offset, offset)
+        moved.complete_count = self.complete_count
+        return moved
+
+    def archive(self, ranges: Iterable[tuple[int, int]]) -> Transition:
+        """Records of aborted transactions are nobody's, though they were acquired this very moment."""
+        moved = Transition(start_offset=self.start_offset)
+        for begin, end in ranges:
+            for batch in self.batches:
+                if batch.first > end or batch.last < begin:
+                    continue
+                if batch.each is None and begin <= batch.first and batch.last <= end:
+                    if batch.whole.state is DeliveryState.ACQUIRED and not batch.whole.moving:
+                        self._move(batch.first, batch.last, batch.whole, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+                    continue
+                if batch.each is None:
+                    self._part(batch)
+                for offset, delivery in (batch.each or {}).items():
+                    if begin <= offset <= end and delivery.state is DeliveryState.ACQUIRED and not delivery.moving:
+                        self._move(offset, offset, delivery, DeliveryState.ARCHIVED, moved, Why.ABORTED)
+        moved.complete_count = self.complete_count
+        return moved
+
+
+_PAST = "Batch record not found. The {} offset in request is past acquired records."
+
+
+def _joined(acquired: list[Acquired]) -> list[Acquired]:
+    """Neighbours that were delivered equally often as one."""
+    joined: list[Acquired] = []
+    for one in acquired:
+        before = joined[-1] if joined else None
+        if before is not None and before.last + 1 == one.first and before.deliveries == one.deliveries:
+            joined[-1] = Acquired(before.first, one.last, one.deliveries)
+        else:
+            joined.append(one)
+    return joined
+
+
+def _runs(read: Sequence[tuple[int, int]], first: int, last: int, batch_size: int) -> list[tuple[int, int]]:
+    """Offsets ``first`` to ``last`` in runs that end where a batch of the log does, with ``batch_size`` records or a little more."""
+    if last - first + 1 <= batch_size:
+        return [(first, last)]
+    runs: list[tuple[int, int]] = []
+    begin = first
+    for _, end in read:
+        if end >= last:
+            break
+        if end >= begin and end - begin + 1 >= batch_size:
+            runs.append((begin, end))
+            begin = end + 1
+    runs.append((begin, last))
+    return runs

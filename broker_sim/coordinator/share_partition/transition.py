@@ -1,0 +1,67 @@
+"""What is to be written down of a share group's records, and why: `Transition`.
+
+Source: PersisterStateBatch.java, and what SharePartition.java collects for it (4.x).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker_sim.coordinator.share_partition.inflight import Delivery, DeliveryState
+from broker_sim.coordinator.share_state.batches import StateBatch
+
+
+class Why(enum.Enum):
+    """Why a record is in other hands than before."""
+
+    GAP = "gap"
+    ACCEPTED = "accepted"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    RENEWED = "renewed"
+    EXPIRED = "expired"
+    GIVEN_BACK = "given back"
+    ABORTED = "aborted"
+    DELETED = "deleted"
+    LETTER = "dead letter"
+
+
+class Change(NamedTuple):
+    """Records ``first`` to ``last`` as they are now and as they were ``before``, and ``why``."""
+
+    first: int
+    last: int
+    delivery: Delivery
+    before: Delivery
+    why: Why
+
+
+class Renewed(NamedTuple):
+    """Records whose lock begins anew."""
+
+    first: int
+    last: int
+    delivery: Delivery
+
+
+@dataclass(slots=True)
+class Transition:
+    """What is to be written down: runs of records and what they are now. Without ``changes`` there is nothing to write: locks were
+    ``renewed``, of which the leader alone knows."""
+
+    changes: list[Change] = field(default_factory=list)
+    renewed: list[Renewed] = field(default_factory=list)
+    start_offset: int = 0
+    complete_count: int = 0
+
+    @property
+    def archiving(self) -> list[Change]:
+        """What waits for its dead letter."""
+        return [one for one in self.changes if one.delivery.state is DeliveryState.ARCHIVING]
+
+    @property
+    def batches(self) -> list[StateBatch]:
+        """As the share coordinator stores them."""
+        return [StateBatch(one.first, one.last, one.delivery.state, one.delivery.deliveries) for one in self.changes]

@@ -1,0 +1,55 @@
+"""Runs of offsets that one thing is said of, and how what is said later is laid over what was said before.
+
+Source: PersisterStateBatchCombiner.java (4.x), by what comes of it: where two overlap the one with more deliveries counts, of equal
+ones the one whose state is further on; neighbours that say the same are one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class StateBatch(NamedTuple):
+    """Records ``first`` to ``last``, both included: how often they were delivered, and the state they are in (`DeliveryState`)."""
+
+    first: int
+    last: int
+    state: int
+    deliveries: int
+
+
+def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """One run after the other, of what was said in whatever order; what lies below ``start_offset`` (-1: nowhere) is dropped."""
+    live = sorted(
+        one if one.first >= start_offset else one._replace(first=start_offset)
+        for one in batches
+        if one.last >= start_offset
+    )
+    if any(one.first <= before.last for before, one in itertools.pairwise(live)):
+        live = _flattened(live)
+    return tuple(_joined(live))
+
+
+def _flattened(live: Sequence[StateBatch]) -> list[StateBatch]:
+    edges = sorted({edge for one in live for edge in (one.first, one.last + 1)})
+    flat: list[StateBatch] = []
+    for begin, end in itertools.pairwise(edges):
+        over = [one for one in live if one.first <= begin and end - 1 <= one.last]
+        if over:
+            most = max(over, key=lambda one: (one.deliveries, one.state))
+            flat.append(StateBatch(begin, end - 1, most.state, most.deliveries))
+    return flat
+
+
+def _joined(disjoint: Sequence[StateBatch]) -> list[StateBatch]:
+    joined: list[StateBatch] = []
+    for one in disjoint:
+        if joined:
+            before = joined[-1]
+            if before.last + 1 == one.first and before[2:] == one[2:]:
+                joined[-1] = before._replace(last=one.last)
+                continue
+        joined.append(one)
+    return joined

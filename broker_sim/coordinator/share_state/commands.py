@@ -1,0 +1,93 @@
+"""What the share coordinator is asked, each time of one share group in one partition; the answers are `Result`, `Found`, `Summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker_sim.coordinator.share_state.batches import StateBatch
+from broker_sim.coordinator.share_state.state import NOWHERE, UNCOUNTED, ShareKey
+from kafka_wire.errors import Err
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """Make the state, or make it anew; answered with a `Result`. ``state_epoch``: the group's epoch; ``start_offset`` NOWHERE: where
+    the group's settings say, which the partition's leader finds out."""
+
+    key: ShareKey
+    state_epoch: int
+    start_offset: int = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What there is, for the partition's leader of this epoch; answered with a `Found`. A leader of an epoch before can write no
+    more from then on."""
+
+    key: ShareKey
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What has become of records; answered with a `Result`."""
+
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: Sequence[StateBatch]
+    complete_count: int = UNCOUNTED
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove what there is; answered with a `Result`."""
+
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """Where the group is; answered with a `Summary`."""
+
+    key: ShareKey
+    leader_epoch: int = -1
+
+
+Command = Initialize | Read | Write | Delete | Summarize
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Whether it was done."""
+
+    error: Err = Err.NONE
+    words: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Result):
+    """What there is."""
+
+    state_epoch: int = 0
+    start_offset: int = 0
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Result):
+    """Where a group is; NOWHERE where nothing is known of it."""
+
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    complete_count: int = UNCOUNTED
+
+
+def failed(command: Command, error: Err, words: str | None = None) -> Result:
+    """The answer to a command that was refused."""
+    if isinstance(command, Read):
+        return Found(error, words)
+    return Summary(error, words) if isinstance(command, Summarize) else Result(error, words)

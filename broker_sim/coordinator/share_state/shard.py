@@ -1,0 +1,378 @@
+"""One shard: the share groups' state that one ``__share_group_state`` partition keeps, stepped by events.
+
+Rules, beside those of ``coordinator.outcome``: ``states`` is what the log has committed, and what a summary tells; requests are checked
+against, and records made from, what is on its way besides (Kafka keeps both in one structure with snapshots). Where the log refuses a
+record, what was on its way is what is left of it.
+
+Source: ShareCoordinatorShard.java, ShareCoordinatorService.java (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker_sim.coordinator.in_flight import committed
+from broker_sim.coordinator.outcome import (
+    Append,
+    Appended,
+    Committed,
+    Event,
+    Outcome,
+    Request,
+    TimerFired,
+    TimerKey,
+    TopicsChanged,
+)
+from broker_sim.coordinator.policy import JAVA
+from broker_sim.coordinator.shard_loader import ShardLoader
+from broker_sim.coordinator.share_state import commands
+from broker_sim.coordinator.share_state.batches import combined
+from broker_sim.coordinator.share_state.commands import Command, Found, Result, Summary
+from broker_sim.coordinator.share_state.state import (
+    NOWHERE,
+    UNCOUNTED,
+    ShareKey,
+    ShareRecord,
+    ShareState,
+    applied,
+    decode,
+    encode,
+    listed,
+    snapshot,
+)
+from broker_sim.coordinator.topics import Topics
+from kafka_wire import share_state_log as log
+from kafka_wire.errors import Err
+from kafka_wire.schema import ZERO_UUID
+
+States = dict[ShareKey, ShareState]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateSettings:
+    """The broker's ``share.coordinator.*``. ``counts_completed``: writers say how many records are done with (KIP-1226, 4.2);
+    ``checks_epochs``: reads and deletions name no epoch below 0 (4.4)."""
+
+    updates_per_snapshot: int = 500
+    write_timeout_ms: int = 5000
+    counts_completed: bool = False
+
+
+@dataclass(slots=True)
+class _Write:
+    """A record on its way, or (``record`` None) an answer that waits for those before it."""
+
+    token: int
+    command: Command
+    record: ShareRecord | None
+    answer: Result
+    last_offset: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class ShareStateShard:
+    """The share coordinator of one partition of ``__share_group_state``."""
+
+    partition: int
+    settings: ShareStateSettings
+    states: States = field(default_factory=dict)  # what the log has committed
+    latest: dict[ShareKey, ShareState | None] = field(default_factory=dict)  # of those that have records on their way
+    writes: dict[int, _Write] = field(default_factory=dict)  # by ticket
+    topics: Topics = field(default_factory=Topics)
+    high_watermark: int = 0
+    last_written: int = -1
+    now_ms: int = 0
+    out: Outcome = field(default_factory=Outcome)
+    next_ticket: int = 0
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether anything is appended and not committed."""
+        return bool(self.writes)
+
+    def start(self, states: States, now_ms: int) -> Outcome:
+        """Take over what the log has made."""
+        self.now_ms, self.states = now_ms, states
+        return Outcome()
+
+    def stop(self) -> Outcome:
+        """The partition moves away: who waits is told NOT_COORDINATOR."""
+        out = self.out = Outcome()
+        writes, self.writes = self.writes, {}
+        for write in writes.values():
+            self._refuse(write, Err.NOT_LEADER_OR_FOLLOWER)
+        self.states, self.latest = {}, {}
+        return out
+
+    def step(self, event: Event, now_ms: int) -> Outcome:
+        """Apply one event and say what to do about it."""
+        self.now_ms = now_ms
+        out = self.out = Outcome()
+        if type(event) is Request:
+            _COMMANDS[type(event.body)](self, event.token, event.body)
+        elif type(event) is Appended:
+            self._appended(event)
+        elif type(event) is Committed:
+            self._committed(event.high_watermark, event.error)
+        elif type(event) is TopicsChanged:
+            gone = [one.topic_id for name in event.topics if (one := self.topics.by_name.get(name)) is not None]
+            self.topics.change(event.topics)
+            self._forget([topic_id for topic_id in gone if topic_id not in self.topics.names])
+        elif type(event) is TimerFired:
+            self._timed_out(event.key)
+        return out
+
+    # requests
+
+    def known(self, key: ShareKey) -> ShareState | None:
+        """What there is of a share group, what is on its way included."""
+        return self.latest[key] if key in self.latest else self.states.get(key)
+
+    def initialize(self, token: int, command: commands.Initialize) -> None:
+        """A state begins, or begins anew."""
+        state = self.known(command.key)
+        error = self._malformed(command)
+        if error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
+            error = _plain(Err.FENCED_STATE_EPOCH)
+        if error is None and not self._is_there(command.key):
+            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        if error is not None:
+            self._answer(token, command, error)
+            return
+        begins = command.start_offset != NOWHERE and self.settings.counts_completed
+        made = ShareState(
+            0 if state is None else state.snapshot_epoch + 1,
+            command.state_epoch,
+            0,
+            command.start_offset,
+            0 if begins else UNCOUNTED,
+            created_ms=self.now_ms,
+            written_ms=self.now_ms,
+        )
+        self._write(token, command, snapshot(made), Result())
+
+    def read(self, token: int, command: commands.Read) -> None:
+        """What there is, for a partition's leader; one of a new epoch shuts those before it out."""
+        key, error = command.key, self._malformed(command)
+        state = self.known(key)
+        if error is None and state is None:
+            error = Result(Err.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
+        elif error is None and state is not None and state.leader_epoch > command.leader_epoch:
+            error = _plain(Err.FENCED_LEADER_EPOCH)
+        if error is None and not self._is_there(key):
+            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        if error is not None or state is None:
+            self._answer(token, command, error or Result())
+            return
+        found = Found(Err.NONE, None, state.state_epoch, state.start_offset, state.batches)
+        if command.leader_epoch in (-1, state.leader_epoch):
+            self._answer(token, command, found)
+            return
+        again = commands.Write(key, state.state_epoch, command.leader_epoch, state.start_offset, (), UNCOUNTED)
+        self._write(token, command, self._record(state, again), found)
+
+    def write(self, token: int, command: commands.Write) -> None:
+        """What has become of records, in an update, or in a snapshot where there are many updates already."""
+        key, error = command.key, self._malformed(command)
+        state = self.known(key)
+        if error is None and state is None:
+            error = Result(Err.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
+        elif error is None and state is not None and -1 < command.leader_epoch < state.leader_epoch:
+            error = _plain(Err.FENCED_LEADER_EPOCH)
+        elif error is None and state is not None and -1 < command.state_epoch < state.state_epoch:
+            error = _plain(Err.FENCED_STATE_EPOCH)
+        if error is None and not self._is_there(key):
+            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        if error is not None or state is None:
+            self._answer(token, command, error or Result())
+        else:
+            self._write(token, command, self._record(state, command), Result())
+
+    def delete(self, token: int, command: commands.Delete) -> None:
+        """A state ends; one that isn't there is gone already."""
+        error = self._malformed(command)
+        if error is None and not self._is_there(command.key):
+            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        if error is not None:
+            self._answer(token, command, error)
+        elif self.known(command.key) is None:
+            self._answer(token, command, Result())
+        else:
+            self._write(token, command, None, Result())
+
+    def summarize(self, token: int, command: commands.Summarize) -> None:
+        """Where a group is, as far as that is committed."""
+        error = self._malformed(command)
+        if error is None and not self._is_there(command.key):
+            error = _plain(Err.UNKNOWN_TOPIC_OR_PARTITION)
+        state = self.states.get(command.key)
+        if error is not None:
+            answer: Result = commands.failed(command, error.error, error.words)
+        elif state is None:
+            answer = Summary(start_offset=NOWHERE)
+        else:
+            answer = Summary(
+                Err.NONE, None, state.state_epoch, state.leader_epoch, state.start_offset, state.complete_count
+            )
+        self.out.replies.append((token, answer))
+
+    def _forget(self, topic_ids: list[bytes]) -> None:
+        """Topics are no more: what groups had of them ends."""
+        for key in [one for one in self.states if one.topic_id in topic_ids]:
+            self._write(-1, commands.Delete(key), None, Result())
+
+    def _malformed(self, command: Command) -> Result | None:
+        if command.key.topic_id == ZERO_UUID:
+            return Result(Err.INVALID_REQUEST, "The topic id cannot be null.")
+        if command.key.partition < 0:
+            return Result(Err.INVALID_REQUEST, "The partition id cannot be a negative number.")
+        return None
+
+    def _is_there(self, key: ShareKey) -> bool:
+        name = self.topics.names.get(key.topic_id)
+        return name is not None and key.partition < self.topics.by_name[name].partitions
+
+    def _record(self, state: ShareState, command: commands.Write) -> log.Value:
+        limit = self.settings.updates_per_snapshot
+        if state.updates < limit and command.state_epoch <= state.state_epoch:
+            return log.ShareUpdateValue(
+                snapshot_epoch=state.snapshot_epoch,
+                leader_epoch=command.leader_epoch,
+                start_offset=command.start_offset,
+                delivery_complete_count=command.complete_count,
+                state_batches=listed(combined(command.batches, command.start_offset)),
+            )
+        start_offset = state.start_offset if command.start_offset == NOWHERE else command.start_offset
+        whole = ShareState(
+            state.snapshot_epoch + 1,
+            state.state_epoch if command.state_epoch == -1 else command.state_epoch,
+            state.leader_epoch if command.leader_epoch == -1 else command.leader_epoch,
+            start_offset,
+            command.complete_count,
+            combined([*state.batches, *command.batches], start_offset),
+            self.now_ms,
+            self.now_ms,
+        )
+        return snapshot(whole)
+
+    # the log
+
+    def _write(self, token: int, command: Command, value: log.Value | None, answer: Result) -> None:
+        record = ShareRecord(command.key, value)
+        self.latest[command.key] = applied(self.known(command.key), value)
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        self.writes[ticket] = _Write(token, command, record, answer)
+        self.out.appends.append(Append(ticket, [encode(record)]))
+
+    def _answer(self, token: int, command: Command, answer: Result) -> None:
+        """Answer a command that writes nothing: when all that was written before is committed."""
+        if answer.error is not Err.NONE:
+            answer = commands.failed(command, answer.error, answer.words)
+        if not self.writes:
+            self.out.replies.append((token, answer))
+            return
+        ticket = self.next_ticket
+        self.next_ticket += 1
+        self.writes[ticket] = _Write(token, command, None, answer, self.last_written)
+        self.out.timers.append((("append", ticket), self.now_ms + self.settings.write_timeout_ms))
+
+    def _appended(self, event: Appended) -> None:
+        write = self.writes.get(event.ticket)
+        if write is None:
+            return
+        if event.error is not Err.NONE:
+            del self.writes[event.ticket]
+            self._refuse(write, event.error)
+            return
+        self.last_written = event.last_offset
+        write.last_offset = event.last_offset
+        if event.last_offset < event.high_watermark:
+            self._committed(event.high_watermark, Err.NONE)
+        else:
+            self.out.timers.append((("append", event.ticket), self.now_ms + self.settings.write_timeout_ms))
+
+    def _committed(self, high_watermark: int, error: Err) -> None:
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        for write in committed(self.writes, self.high_watermark, self.out):
+            if write.record is not None:
+                replay(self.states, write.record)
+                self._settle(write.record.key)
+            if write.token < 0:
+                continue
+            if error is Err.NONE:
+                self.out.replies.append((write.token, write.answer))
+            else:
+                self._tell(write, error)
+
+    def _refuse(self, write: _Write, error: Err) -> None:
+        """Nothing of it was written."""
+        if write.record is not None:
+            self._settle(write.record.key)
+        self._tell(write, error)
+
+    def _settle(self, key: ShareKey) -> None:
+        """What is on its way of a share group, after one of its records is there or will never be."""
+        state, any_left = self.states.get(key), False
+        for write in self.writes.values():
+            if write.record is not None and write.record.key == key:
+                state, any_left = applied(state, write.record.value), True
+        if any_left:
+            self.latest[key] = state
+        else:
+            self.latest.pop(key, None)
+
+    def _tell(self, write: _Write, error: Err) -> None:
+        if write.token < 0:
+            return  # nobody waits
+        told = JAVA.commit_errors.get(error, error)
+        self.out.replies.append((write.token, commands.failed(write.command, told)))
+
+    def _timed_out(self, key: TimerKey) -> None:
+        """Who waits is told so; what the log makes of it later counts."""
+        write = self.writes.get(int(key[1]))
+        if write is None:
+            return
+        self._tell(write, Err.REQUEST_TIMED_OUT)
+        write.token = -1
+
+
+_COMMANDS: dict[type, Callable[..., None]] = {
+    commands.Initialize: ShareStateShard.initialize,
+    commands.Read: ShareStateShard.read,
+    commands.Write: ShareStateShard.write,
+    commands.Delete: ShareStateShard.delete,
+    commands.Summarize: ShareStateShard.summarize,
+}
+
+
+def _plain(error: Err) -> Result:
+    """An error in the words that Kafka has for it anyway."""
+    return Result(error, error.text)
+
+
+def replay(states: States, record: ShareRecord) -> None:
+    """Apply a record that the log holds: the one way in, live as at a load."""
+    state = applied(states.get(record.key), record.value)
+    if state is None:
+        states.pop(record.key, None)
+    else:
+        states[record.key] = state
+
+
+class ShareStateLoader(ShardLoader):
+    """Of ``__share_group_state``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: States = {}
+
+    def read(self, log_offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
+        replay(self.states, decode(key, value))
+
+    def finish(self) -> States:
+        return self.states
+
+    def found(self) -> str:
+        return f"{len(self.states)} share partitions"

@@ -1,0 +1,43 @@
+"""What a shard knows of the cluster's topics: what it was told by ``TopicsChanged``, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class TopicImage(NamedTuple):
+    """A topic: its id, 16 bytes, and how many partitions it has. ``racks``: by partition those of its replicas' brokers, sorted; empty
+    where no broker has one."""
+
+    topic_id: bytes
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(slots=True)
+class Topics:
+    """All topics. ``version`` counts the changes; ``hashes`` are those of the topics that anybody has asked for (`metadata_hash`)."""
+
+    by_name: dict[str, TopicImage] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    version: int = 0
+    hashes: dict[str, int] = field(default_factory=dict)
+
+    def change(self, topics: Mapping[str, TopicImage | None]) -> None:
+        """Name -> what the topic is now, None for one that is gone."""
+        self.version += 1
+        for name, image in topics.items():
+            self.hashes.pop(name, None)
+            before = self.by_name.pop(name, None)
+            if before is not None:
+                self.names.pop(before.topic_id, None)
+            if image is not None:
+                self.by_name[name] = image
+                self.names[image.topic_id] = name
+
+    def id_of(self, name: str) -> bytes | None:
+        """The id of a topic that is there."""
+        image = self.by_name.get(name)
+        return None if image is None else image.topic_id

@@ -1,0 +1,295 @@
+"""EndTxn and every other end of a transaction: its decision goes into the log, a marker to each partition, and the log is told.
+
+Source: TransactionCoordinator.endTransaction, TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker_sim.coordinator.outcome import Append, Producer, TimerKey
+from broker_sim.coordinator.transaction.commands import EndTransaction, Granted
+from broker_sim.coordinator.transaction.policy import ENDED_ELSEWHERE
+from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.coordinator.transaction.transaction import (
+    DECIDED,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    State,
+    Stored,
+    Transaction,
+)
+from kafka_wire.control_records import ControlType, control_record
+from kafka_wire.errors import Err
+
+_BUMPS = 2
+"""From this client version on a transaction ends with a new epoch (KIP-890)."""
+
+
+# --- EndTxn -----------------------------------------------------------------------------------------------------------
+
+
+def end_transaction(shard: TransactionState, token: int, body: EndTransaction) -> None:
+    """A producer commits or aborts. It is answered when the log has the decision; the markers follow."""
+    if body.transactional_id == "":
+        shard.reply(token, Granted(Err.INVALID_REQUEST))
+        return
+    transaction = shard.transactions.get(body.transactional_id)
+    if transaction is None:
+        shard.reply(token, Granted(Err.INVALID_PRODUCER_ID_MAPPING))
+        return
+    verdict = _verdict(transaction, body)
+    if isinstance(verdict, Err):
+        stored = transaction.stored
+        retried = Granted(Err.NONE, stored.producer_id, transaction.epoch)
+        shard.reply(token, retried if verdict is Err.NONE else Granted(verdict))
+        return
+    _decide(
+        shard,
+        transaction,
+        verdict,
+        body.client_version,
+        begins_now=transaction.stored.state is not State.ONGOING,
+        answer=partial(shard.reply, token),
+    )
+
+
+def _verdict(transaction: Transaction, body: EndTransaction) -> State | Err:
+    """The state that it goes to, NONE for what has been done already, or the error."""
+    stored, bumps = transaction.stored, body.client_version >= _BUMPS
+    again_after_overflow = (
+        bumps
+        and stored.previous_producer_id == body.producer_id != stored.producer_id
+        and body.producer_epoch == LAST_EPOCH
+        and transaction.epoch == 0
+    )
+    again = again_after_overflow or (bumps and transaction.epoch == body.producer_epoch + 1)
+    if stored.producer_id != body.producer_id and not again_after_overflow:
+        return Err.INVALID_PRODUCER_ID_MAPPING
+    if not _epoch_holds(stored.state, transaction.epoch == body.producer_epoch, again, bumps):
+        return Err.PRODUCER_FENCED
+    if transaction.pending is not None:
+        return Err.CONCURRENT_TRANSACTIONS
+    if stored.state is State.ONGOING:
+        return State.PREPARE_COMMIT if body.commit else State.PREPARE_ABORT
+    return (
+        _ENDS[bumps, stored.state, body.commit, again] if stored.state not in DECIDED else Err.CONCURRENT_TRANSACTIONS
+    )
+
+
+def _epoch_holds(state: State, same: bool, again: bool, bumps: bool) -> bool:
+    """With an epoch for each transaction the one before is that of a request sent once more, where there is something to repeat."""
+    if not bumps or state in (State.ONGOING, State.EMPTY):
+        return same
+    return again or (same and state not in DECIDED)
+
+
+def _ends() -> dict[tuple[bool, State, bool, bool], State | Err]:
+    """What EndTxn does where no transaction is open: (new flow, state, commit, sent once more) -> verdict."""
+    table: dict[tuple[bool, State, bool, bool], State | Err] = {}
+    for commit in (False, True):
+        for again in (False, True):
+            table[False, State.EMPTY, commit, again] = Err.INVALID_TXN_STATE
+            for state, committed in ((State.COMPLETE_COMMIT, True), (State.COMPLETE_ABORT, False)):
+                table[False, state, commit, again] = Err.NONE if commit is committed else Err.INVALID_TXN_STATE
+                repeated = Err.NONE if commit is committed else Err.INVALID_TXN_STATE
+                # an abort without a transaction gives the next epoch: a client that lost its way asks for one so
+                table[True, state, commit, again] = (
+                    repeated if again else Err.INVALID_TXN_STATE if commit else State.PREPARE_ABORT
+                )
+            table[True, State.EMPTY, commit, again] = Err.INVALID_TXN_STATE if commit else State.PREPARE_ABORT
+    return table
+
+
+_ENDS = _ends()
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+def _decide(
+    shard: TransactionState,
+    transaction: Transaction,
+    state: State,
+    client_version: int,
+    *,
+    begins_now: bool = False,
+    answer: Callable[[Granted], None],
+) -> None:
+    """Write PrepareCommit or PrepareAbort, then `carry_out`. ``begins_now``: there was no transaction to end."""
+    stored, epoch, last_epoch, next_id = transaction.stored, transaction.epoch, transaction.last_epoch, NO_PRODUCER_ID
+    if client_version >= _BUMPS:
+        if transaction.is_exhausted:
+            fresh = shard.new_producer_id()
+            if isinstance(fresh, Err):
+                answer(Granted(fresh))
+                return
+            next_id = fresh
+        epoch, last_epoch = epoch + 1, epoch
+    to = stored._replace(
+        epoch=epoch,
+        state=state,
+        updated_ms=shard.now_ms,
+        started_ms=shard.now_ms if begins_now else stored.started_ms,
+        client_version=client_version,
+        previous_producer_id=stored.producer_id,
+        next_producer_id=next_id,
+    )
+
+    def done() -> None:
+        shard.cancel(("timeout", transaction.transactional_id))
+        after = carry_out(shard, transaction)
+        answer(Granted(Err.NONE, after.producer_id, after.epoch))
+
+    shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=lambda error: answer(Granted(error)))
+
+
+def fence(shard: TransactionState, transaction: Transaction, told: Callable[[Err], None]) -> None:
+    """Abort an open transaction in spite of its producer, which is fenced by the next epoch. ``told(error)``: NONE when the log has
+    it."""
+    stored = transaction.stored
+    flow = shard.settings.policy.own_flow
+    epoch = transaction.epoch + 1 if transaction.fenced_epoch is None else transaction.epoch
+    to = stored._replace(
+        epoch=epoch,
+        state=State.PREPARE_ABORT,
+        updated_ms=shard.now_ms,
+        client_version=flow,
+        previous_producer_id=stored.producer_id,
+    )
+
+    def done() -> None:
+        shard.cancel(("timeout", transaction.transactional_id))
+        told(Err.NONE)
+        carry_out(shard, transaction)
+
+    def failed(error: Err) -> None:
+        transaction.fenced_epoch = epoch
+        told(error)
+
+    last_epoch = stored.epoch if flow >= _BUMPS else NO_EPOCH
+    shard.transit(transaction, to, last_epoch=last_epoch, done=done, failed=failed)
+
+
+# --- the markers ------------------------------------------------------------------------------------------------------
+
+
+def take_up(shard: TransactionState, transaction: Transaction) -> None:
+    """One that was found in the log: an open one may time out, one that is decided ends."""
+    state = transaction.stored.state
+    if state is State.ONGOING:
+        watch_time(shard, transaction)
+    elif state in DECIDED:
+        carry_out(shard, transaction)
+
+
+def carry_out(shard: TransactionState, transaction: Transaction) -> Stored:
+    """The decision is committed: a marker goes to each partition, and when all are there the log is told of what is returned."""
+    after = transaction.pending = _completed(transaction.stored, shard.now_ms)
+    transaction.unmarked = dict.fromkeys(transaction.stored.partitions)
+    if transaction.unmarked:
+        _mark(shard, transaction)
+    else:
+        _complete(shard, transaction)
+    return after
+
+
+def _mark(shard: TransactionState, transaction: Transaction) -> None:
+    """Send the markers that are neither there nor on their way."""
+    stored = transaction.stored
+    kind = ControlType.COMMIT if stored.state is State.PREPARE_COMMIT else ControlType.ABORT
+    record, producer = control_record(kind, shard.epoch()), Producer(stored.producer_id, stored.epoch)
+    for at, under_way in transaction.unmarked.items():
+        if under_way is None:
+            ticket = transaction.unmarked[at] = shard.ticket()
+            shard.markers[ticket] = transaction, at
+            shard.out.appends.append(
+                Append(ticket, [record], base_sequence=-1, producer=producer, is_control=True, to=at)
+            )
+
+
+def marked(shard: TransactionState, ticket: int, error: Err) -> None:
+    """What became of a marker. A partition that is gone needs none; one that has ended the transaction by another's word takes none,
+    and the transaction stays as it is until the next load. All else is tried again."""
+    found = shard.markers.pop(ticket, None)
+    if found is None:
+        return
+    transaction, at = found
+    if error in (Err.NONE, Err.UNKNOWN_TOPIC_OR_PARTITION):
+        del transaction.unmarked[at]
+        if not transaction.unmarked:
+            _complete(shard, transaction)
+    elif error not in ENDED_ELSEWHERE:
+        transaction.unmarked[at] = None
+        _later(shard, transaction)
+
+
+def _complete(shard: TransactionState, transaction: Transaction) -> None:
+    """Every marker is there."""
+    to = _completed(transaction.stored, shard.now_ms)
+
+    def failed(_: Err) -> None:
+        transaction.pending = to
+        _later(shard, transaction)
+
+    shard.transit(transaction, to, last_epoch=transaction.last_epoch, done=lambda: None, failed=failed, awaited=False)
+
+
+def _later(shard: TransactionState, transaction: Transaction) -> None:
+    shard.arm(("markers", transaction.transactional_id), shard.now_ms + shard.settings.marker_retry_ms)
+
+
+def try_again(shard: TransactionState, key: TimerKey) -> None:
+    """Markers that could not be written, or the record that all are."""
+    transaction = shard.transactions.get(str(key[1]))
+    if transaction is None or transaction.stored.state not in DECIDED:
+        return
+    if transaction.unmarked:
+        _mark(shard, transaction)
+    else:
+        _complete(shard, transaction)
+
+
+def _completed(stored: Stored, now_ms: int) -> Stored:
+    """What a decided transaction becomes. Where its epochs are at their end the producer goes on with the next id."""
+    state = State.COMPLETE_COMMIT if stored.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    after = stored._replace(
+        state=state,
+        partitions=(),
+        updated_ms=now_ms,
+        previous_producer_id=stored.producer_id,
+        next_producer_id=-1,
+    )
+    if stored.next_producer_id == NO_PRODUCER_ID:
+        return after
+    return after._replace(producer_id=stored.next_producer_id, epoch=0)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def watch_time(shard: TransactionState, transaction: Transaction) -> None:
+    """Kafka looks for transactions past their timeout at an interval; this one is looked at when it will be found."""
+    stored, every_ms = transaction.stored, shard.settings.timeout_check_interval_ms
+    over_ms = max(stored.started_ms + stored.timeout_ms, shard.now_ms) + 1
+    looks = -(-(over_ms - shard.began_ms) // every_ms)
+    shard.arm(("timeout", transaction.transactional_id), shard.began_ms + max(looks, 1) * every_ms)
+
+
+def timed_out(shard: TransactionState, key: TimerKey) -> None:
+    """An open transaction has had its time: it is aborted, and its producer fenced."""
+    transaction = shard.transactions.get(str(key[1]))
+    if transaction is None or transaction.stored.state is not State.ONGOING:
+        return
+    stored = transaction.stored
+    if transaction.pending is not None or stored.started_ms + stored.timeout_ms >= shard.now_ms:
+        watch_time(shard, transaction)  # the next look decides
+        return
+
+    def told(error: Err) -> None:
+        if error is not Err.NONE:
+            watch_time(shard, transaction)
+
+    fence(shard, transaction, told)

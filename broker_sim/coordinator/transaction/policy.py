@@ -1,0 +1,82 @@
+"""Where Kafka's transaction coordinators differ by release, as data; and the broker settings that they look at.
+
+Measured on 3.4.0, 4.1.0 and 4.4.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kafka_wire.errors import Err
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPolicy:
+    """One generation of the transaction coordinator."""
+
+    value_version: int
+    """Of the records written."""
+    own_flow: int
+    """The client version (KIP-890) under which the coordinator itself aborts: a timeout, a second instance of the producer."""
+    pending_comes_first: bool
+    """AddPartitionsToTxn looks at a transition that is under way before it looks at the producer."""
+    not_verified: Err
+    """What a partition that is not in the transaction is answered where that is the question."""
+    previous_id_is_always_written: bool
+    """Records name the producer id before theirs even where it is the same."""
+    last_start_is_told: bool
+    """An id whose producer has begun anew is described with the time at which its last transaction began, until it is loaded."""
+
+
+_TV1 = TransactionPolicy(
+    value_version=0,
+    own_flow=0,
+    pending_comes_first=False,
+    not_verified=Err.INVALID_TXN_STATE,
+    previous_id_is_always_written=False,
+    last_start_is_told=True,
+)
+_TV1_3_8 = replace(_TV1, not_verified=Err.TRANSACTION_ABORTABLE)
+_TV2 = replace(_TV1_3_8, value_version=1, own_flow=2, pending_comes_first=True, last_start_is_told=False)
+_TV2_4_2 = replace(_TV2, previous_id_is_always_written=True)
+
+SINCE = (((4, 2), _TV2_4_2), ((4, 0), _TV2), ((3, 8), _TV1_3_8), ((3, 0), _TV1))
+"""The coordinators by the first release that has it so."""
+
+APPEND_ERRORS = {
+    Err.UNKNOWN_TOPIC_OR_PARTITION: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.NOT_ENOUGH_REPLICAS: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.REQUEST_TIMED_OUT: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.NOT_LEADER_OR_FOLLOWER: Err.NOT_COORDINATOR,
+    Err.KAFKA_STORAGE_ERROR: Err.NOT_COORDINATOR,
+}
+"""An append's error -> the client's; all others are UNKNOWN_SERVER_ERROR (TransactionStateManager.appendTransactionToLog)."""
+
+ENDED_ELSEWHERE = (Err.INVALID_PRODUCER_EPOCH, Err.TRANSACTION_COORDINATOR_FENCED)
+"""What a partition answers to a marker that comes too late: somebody else has ended the transaction there. It is not sent again
+(TransactionMarkerRequestCompletionHandler)."""
+
+
+def policy_of(release: tuple[int, int]) -> TransactionPolicy:
+    """That of a release."""
+    return next(policy for since, policy in SINCE if release >= since)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The broker configs that the core looks at; ms where the name says so."""
+
+    policy: TransactionPolicy = _TV2
+    max_timeout_ms: int = 900_000
+    timeout_check_interval_ms: int = 10_000
+    id_expiration_ms: int = 604_800_000
+    expiry_check_interval_ms: int = 3_600_000
+    append_timeout_ms: int = 30_000
+    marker_retry_ms: int = 100
+    """Pause before a marker that could not be written, or the record that all are, is tried again. Kafka's send loop has no setting for
+    it: it turns as often as its connections do."""
+
+    def allows_timeout(self, timeout_ms: int) -> bool:
+        """Whether a producer may have that transaction timeout."""
+        return 0 < timeout_ms <= self.max_timeout_ms

@@ -1,0 +1,92 @@
+"""What is told of transactional ids, and changes nothing: DescribeTransactions and ListTransactions.
+
+Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker_sim.coordinator.regular_expressions import Pattern
+from broker_sim.coordinator.regular_expressions import pattern as expression
+from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.coordinator.transaction.transaction import State, Transaction
+from kafka_wire.errors import Err
+from kafka_wire.messages import k65_describe_transactions as described
+from kafka_wire.messages import k66_list_transactions as listed
+
+STATES = {state.kafka_name: state for state in State}
+"""By the names that ListTransactions filters by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Of a ListTransactions. ``states`` and ``producer_ids`` None, ``longer_than_ms`` -1, ``pattern`` None: all pass."""
+
+    states: frozenset[State] | None = None
+    producer_ids: frozenset[int] | None = None
+    longer_than_ms: int = -1
+    pattern: str | None = None
+    """An expression of RE2's (KIP-1152)."""
+
+    def pass_(self, transaction: Transaction, started_ms: int, now_ms: int) -> bool:
+        """Whether it is listed, but for the pattern. One without a transaction began at -1, and is older than anybody asks for."""
+        stored = transaction.stored
+        if self.producer_ids is not None and stored.producer_id not in self.producer_ids:
+            return False
+        if self.states is not None and stored.state not in self.states:
+            return False
+        return self.longer_than_ms < 0 or now_ms - started_ms > self.longer_than_ms
+
+
+def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_ms: int, pattern: str | None) -> Filters:
+    """Those of a request: empty ones let all pass, names of states that aren't known none. Raises PatternError."""
+    if pattern:
+        expression(pattern)
+    return Filters(
+        frozenset(STATES[name] for name in states if name in STATES) if states else None,
+        frozenset(producer_ids) if producer_ids else None,
+        longer_than_ms,
+        pattern or None,
+    )
+
+
+def list_transactions(shard: TransactionState, filters: Filters, now_ms: int) -> list[listed.TransactionState]:
+    """Those of a shard that pass."""
+    found = [
+        listed.TransactionState(one.transactional_id, one.stored.producer_id, one.stored.state.kafka_name)
+        for one in shard.transactions.values()
+        if not _expires(one) and filters.pass_(one, shard.started_ms(one), now_ms)
+    ]
+    if filters.pattern is None:
+        return found
+    names = frozenset(char for one in found for char in one.transactional_id)
+    wanted = Pattern(filters.pattern, names)
+    return [one for one in found if wanted.matches(one.transactional_id)]
+
+
+def describe(shard: TransactionState, transactional_id: str) -> described.TransactionState:
+    """What becomes of a transactional id; its partitions are those that have no marker yet."""
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None or _expires(transaction):
+        return described.TransactionState(Err.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+    stored = transaction.stored
+    topics: dict[str, described.TopicData] = {}
+    for topic, index in transaction.unmarked or stored.partitions:
+        topics.setdefault(topic, described.TopicData(topic)).partitions.append(index)
+    return described.TransactionState(
+        Err.NONE,
+        transactional_id,
+        stored.state.kafka_name,
+        stored.timeout_ms,
+        shard.started_ms(transaction),
+        stored.producer_id,
+        transaction.epoch,
+        list(topics.values()),
+    )
+
+
+def _expires(transaction: Transaction) -> bool:
+    """Its tombstone is on its way."""
+    return transaction.pending is not None and transaction.pending.state is State.DEAD

@@ -1,0 +1,76 @@
+"""What the coordinator writes into ``__transaction_state``: typed here, bytes when it goes to the log and when it comes out of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_sim.coordinator.shard_loader import OtherRecord
+from broker_sim.coordinator.transaction.policy import TransactionPolicy
+from broker_sim.coordinator.transaction.transaction import State, Stored
+from kafka_wire.codec import DecodeError
+from kafka_wire.messages.transaction_log import PartitionsSchema
+from kafka_wire.transaction_log import TransactionLogValue, decode_key, decode_value, encode_key, encode_value
+
+
+class Record(NamedTuple):
+    """What has become of a transactional id; ``value`` None: it has expired."""
+
+    transactional_id: str
+    value: Stored | None
+
+
+def encode(record: Record, policy: TransactionPolicy) -> tuple[bytes, bytes | None]:
+    """Key and value as Kafka writes them."""
+    key, stored = encode_key(record.transactional_id), record.value
+    if stored is None:
+        return key, None
+    topics: dict[str, PartitionsSchema] = {}
+    for topic, index in stored.partitions:
+        topics.setdefault(topic, PartitionsSchema(topic)).partition_ids.append(index)
+    previous = stored.previous_producer_id
+    if previous == stored.producer_id and not policy.previous_id_is_always_written:
+        previous = -1
+    value = TransactionLogValue(
+        producer_id=stored.producer_id,
+        previous_producer_id=previous,
+        next_producer_id=stored.next_producer_id,
+        producer_epoch=stored.epoch,
+        transaction_timeout_ms=stored.timeout_ms,
+        transaction_status=stored.state,
+        transaction_partitions=None if stored.state is State.EMPTY else list(topics.values()),
+        transaction_last_update_timestamp_ms=stored.updated_ms,
+        transaction_start_timestamp_ms=stored.started_ms,
+        client_transaction_version=stored.client_version,
+    )
+    return key, encode_value(policy.value_version, value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Record:
+    """What `encode` wrote, or another release. Raises OtherRecord for what Kafka passes over, DecodeError for what it can't read."""
+    if key is None:
+        raise OtherRecord("without a key")
+    read = decode_key(key)
+    if read is None:
+        raise OtherRecord(f"type {int.from_bytes(key[:2], 'big', signed=True)}")
+    return Record(read.transactional_id, None if value is None else _stored(decode_value(value)))
+
+
+def _stored(v: TransactionLogValue) -> Stored:
+    try:
+        state = State(v.transaction_status)
+    except ValueError:
+        raise DecodeError(f"a transaction's status {v.transaction_status}") from None
+    return Stored(
+        producer_id=v.producer_id,
+        epoch=v.producer_epoch,
+        timeout_ms=v.transaction_timeout_ms,
+        state=state,
+        partitions=tuple(
+            (topic.topic, index) for topic in v.transaction_partitions or () for index in topic.partition_ids
+        ),
+        updated_ms=v.transaction_last_update_timestamp_ms,
+        started_ms=v.transaction_start_timestamp_ms,
+        client_version=v.client_transaction_version,
+        previous_producer_id=v.previous_producer_id,
+        next_producer_id=v.next_producer_id,
+    )

@@ -1,0 +1,123 @@
+"""One shard: the transactional ids of one ``__transaction_state`` partition, stepped by events.
+
+Rules, beside those of ``coordinator.outcome``:
+
+1. Hard state is `transaction.Stored`, and the store alone writes it, when the log has committed a record. A transactional id has one
+   transition under way at most; whoever comes meanwhile is told CONCURRENT_TRANSACTIONS.
+2. Once PrepareCommit or PrepareAbort is committed the transaction ends so, whatever happens: its client is answered, a marker goes to
+   each partition, again and again until it is there, and then the log is told that all are. A load goes on from what the log says.
+3. An append that is late is given up, and its client may try again: what the log makes of it counts at the next load alone
+   (TransactionStateManager). Of the records that nobody waits for none is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_sim.coordinator.in_flight import committed
+from broker_sim.coordinator.outcome import (
+    Appended,
+    AppendedElsewhere,
+    Committed,
+    Event,
+    Outcome,
+    Request,
+    TimerFired,
+    TimerKey,
+)
+from broker_sim.coordinator.transaction import ending, expiry, opening
+from broker_sim.coordinator.transaction.commands import AddPartitions, EndTransaction, InitProducerId
+from broker_sim.coordinator.transaction.state import TransactionState, client_error
+from broker_sim.coordinator.transaction.store import TransactionStore
+from kafka_wire.errors import Err
+
+
+class TransactionShard(TransactionState):
+    """The coordinator of one partition of ``__transaction_state``."""
+
+    __slots__ = ()
+
+    def step(self, event: Event, now_ms: int) -> Outcome:
+        """Apply one event and say what to do about it."""
+        self.now_ms = now_ms
+        out = self.out = Outcome()
+        if type(event) is Request:
+            _REQUESTS[type(event.body)](self, event.token, event.body)
+        elif type(event) is Appended:
+            self._appended(event)
+        elif type(event) is Committed:
+            self._committed(event.high_watermark, event.error)
+        elif type(event) is AppendedElsewhere:
+            ending.marked(self, event.ticket, event.error)
+        elif type(event) is TimerFired:
+            _TIMERS[event.key[0]](self, event.key)
+        return out
+
+    def start(self, store: TransactionStore, now_ms: int) -> Outcome:
+        """Take over what the log has made: what is open may time out, what is decided ends."""
+        self.now_ms = self.began_ms = now_ms
+        out = self.out = Outcome()
+        self.store = store
+        for transaction in store.transactions.values():
+            ending.take_up(self, transaction)
+        expiry.arm(self)
+        return out
+
+    def stop(self) -> Outcome:
+        """The partition moves away: whoever waits is told NOT_COORDINATOR."""
+        out = self.out = Outcome()
+        writes, self.writes = self.writes, {}
+        for write in writes.values():
+            write.failed(client_error(Err.NOT_LEADER_OR_FOLLOWER))
+        self.markers.clear()
+        self.store = TransactionStore()
+        out.timers.clear()  # all of them end with it
+        out.appends.clear()
+        return out
+
+    # answers of the log
+
+    def _appended(self, event: Appended) -> None:
+        write = self.writes.get(event.ticket)
+        if write is None:
+            return
+        if event.error is not Err.NONE:
+            del self.writes[event.ticket]
+            write.failed(client_error(event.error))
+            return
+        self.last_written = event.last_offset
+        self.high_watermark = max(self.high_watermark, event.high_watermark)
+        if event.last_offset < self.high_watermark:
+            del self.writes[event.ticket]
+            self.written(write)
+        else:
+            write.last_offset = event.last_offset
+            if write.awaited:
+                self.arm(("append", event.ticket), self.now_ms + self.settings.append_timeout_ms)
+
+    def _committed(self, high_watermark: int, error: Err) -> None:
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        for write in committed(self.writes, self.high_watermark, self.out):
+            if error is Err.NONE:
+                self.written(write)
+            else:
+                write.failed(client_error(error))
+
+    def _append_timed_out(self, key: TimerKey) -> None:
+        write = self.writes.pop(int(key[1]), None)
+        if write is not None:
+            write.failed(client_error(Err.REQUEST_TIMED_OUT))
+
+
+_REQUESTS: dict[type, Callable[..., None]] = {
+    InitProducerId: opening.init_producer_id,
+    AddPartitions: opening.add_partitions,
+    EndTransaction: ending.end_transaction,
+}
+
+_TIMERS: dict[str | int, Callable[[TransactionShard, TimerKey], None]] = {
+    "append": TransactionShard._append_timed_out,
+    "timeout": ending.timed_out,
+    "markers": ending.try_again,
+    "expire": expiry.expire,
+}

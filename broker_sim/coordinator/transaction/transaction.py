@@ -1,0 +1,88 @@
+"""A transactional id: what the log says of it (`Stored`), and what is on its way (`Transaction`)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NEVER_MS = -1
+LAST_EPOCH = 2**15 - 2
+"""The last epoch that a producer is given: one more is left for the marker that fences it."""
+
+Partition = tuple[str, int]
+
+
+class State(enum.IntEnum):
+    """By the numbers that the log has for them (TransactionState.java)."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def kafka_name(self) -> str:
+        """As in ``CompleteCommit``."""
+        return "".join(map(str.capitalize, self.name.split("_")))
+
+
+DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+"""How it ends is in the log; markers are on their way to its partitions."""
+
+CLOSED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+"""No transaction is open."""
+
+
+class Stored(NamedTuple):
+    """One record of the log. ``client_version`` is the flow of the client that wrote to it last (KIP-890): 0, or 2 where every
+    transaction ends with a new epoch. ``started_ms`` is -1 before the first transaction."""
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: State
+    partitions: tuple[Partition, ...] = ()
+    updated_ms: int = 0
+    started_ms: int = NEVER_MS
+    client_version: int = 0
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A transactional id at its coordinator. ``stored`` is written by the store alone; the rest is working state and is lost with the
+    shard.
+
+    ``last_epoch``: the epoch that its producer had before the one it has, where it may come with it once more (KIP-360).
+    ``last_producer_id`` likewise. ``last_start_ms``: when its last transaction began. ``fenced_epoch``: a fence that the log refused
+    holds all the same: the epoch from which on producers are heard (KAFKA-9666: without it every attempt would bump once more).
+    ``pending``: a transition that is on its way into the log; everything else is told CONCURRENT_TRANSACTIONS meanwhile.
+    """
+
+    transactional_id: str
+    stored: Stored
+    last_epoch: int = NO_EPOCH
+    last_producer_id: int = NO_PRODUCER_ID
+    fenced_epoch: int | None = None
+    pending: Stored | None = None
+    last_start_ms: int = NEVER_MS
+    unmarked: dict[Partition, int | None] = field(default_factory=dict)
+    """Partitions whose marker has not been written, with the ticket of the attempt that is under way."""
+
+    @property
+    def epoch(self) -> int:
+        """The one that producers are measured by."""
+        return self.stored.epoch if self.fenced_epoch is None else self.fenced_epoch
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether its producer id has no epoch left to give."""
+        return self.epoch >= LAST_EPOCH

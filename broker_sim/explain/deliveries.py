@@ -1,0 +1,151 @@
+"""What became of the records of a share group (KIP-932): who had which, how often, who let its lock expire, and what is archived.
+
+    found = deliveries(events, "shippers")     # of every partition that it has read, every record that was delivered
+
+It is read from the journal's events ``delivery`` and ``share``. A record's delivery begins when a member acquires it and ends when the
+member says what became of it, its lock ends or its share session does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Event, items, number, text
+
+__all__ = ["IN_VAIN", "Delivery", "Reader", "SharedPartition", "deliveries", "read"]
+
+IN_VAIN = ("released", "expired", "given back")
+"""How a delivery ends after which a record is to be delivered again, as long as the group's limit allows."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One delivery of a record. ``count``: the how many-th; ``end``: what ended it (`accepted`, `released`, `rejected`, `gap`,
+    `expired`, `given back`, `aborted`, `deleted`), "" while the member has it; ``becomes``: what it was then. ``renewed``: how often
+    its lock began anew; ``letter``: the partition with its dead letter. Times in ms of the brokers' clock."""
+
+    member: str
+    ts_ms: int
+    count: int
+    end: str = ""
+    ended_ms: int | None = None
+    becomes: str = "acquired"
+    renewed: int = 0
+    letter: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class SharedPartition:
+    """A partition as a share group has had it. ``records``: offset -> its deliveries in their order. ``refused``: (when, of which
+    records, the error) where the share coordinator did not take what a member said."""
+
+    log: str
+    start_offset: int | None = None
+    records: dict[int, list[Delivery]] = field(default_factory=dict)
+    loads: list[tuple[int, int]] = field(default_factory=list)  # when, the leader epoch
+    refused: list[tuple[int, int, int, str]] = field(default_factory=list)
+
+    def ends(self) -> Counter[str]:
+        """How deliveries have ended: what by -> how often; "" of those that have not."""
+        return Counter(one.end for deliveries in self.records.values() for one in deliveries)
+
+    def held(self) -> Iterator[tuple[int, Delivery]]:
+        """What members have now: (offset, delivery)."""
+        for offset, all_ in self.records.items():
+            if not all_[-1].end:
+                yield offset, all_[-1]
+
+
+class Reader:
+    """Reads them, event by event. ``partitions`` by their logs; ``names``: what members are called, by their ids."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.partitions: dict[str, SharedPartition] = {}
+        self.names: dict[str, str] = {}
+        self.state, self.epoch, self.size = "", 0, 0
+        self.last_ms = 0
+
+    def take(self, event: Event) -> None:
+        """An event of any kind."""
+        self.last_ms = max(self.last_ms, number(event, "ts_ms") or 0)
+        if text(event, "group") != self.group:
+            return
+        kind = event.get("event")
+        if kind == "epochs":
+            self._epochs(event)
+        elif kind in ("share", "delivery"):
+            log = text(event, "log")
+            if log is not None:
+                partition = self.partitions.setdefault(log, SharedPartition(log))
+                partition.start_offset = (
+                    number(event, "start_offset") if "start_offset" in event else partition.start_offset
+                )
+                (self._share if kind == "share" else self._delivery)(event, partition)
+
+    def _epochs(self, event: Event) -> None:
+        rows = [row for row in items(event, "members") if isinstance(row, Mapping)]
+        clients = Counter(text(row, "client_id") for row in rows)
+        for row in rows:
+            member, client = text(row, "member"), text(row, "client_id")
+            if member is not None:
+                self.names[member] = client if client and clients[client] == 1 else member
+        self.state, self.size = text(event, "state") or "", number(event, "size") or 0
+        self.epoch = number(event, "group_epoch") or 0
+
+    def _share(self, event: Event, partition: SharedPartition) -> None:
+        ts_ms = number(event, "ts_ms") or 0
+        if event.get("action") == "loaded":
+            partition.loads.append((ts_ms, number(event, "leader_epoch") or 0))
+        elif event.get("action") == "dropped":
+            for _, one in list(
+                partition.held()
+            ):  # the next leader finds them free, and counts no delivery that wasn't written
+                one.end, one.ended_ms, one.becomes = "dropped", ts_ms, "available"
+
+    def _delivery(self, event: Event, partition: SharedPartition) -> None:
+        first, last, ts_ms = number(event, "first"), number(event, "last"), number(event, "ts_ms") or 0
+        action, becomes = text(event, "action") or "", text(event, "becomes") or ""
+        if first is None or last is None or last < first or last - first > 1_000_000:
+            return
+        if action == "refused":
+            partition.refused.append((ts_ms, first, last, text(event, "error") or ""))
+            return
+        member, how_often = text(event, "member") or "", number(event, "deliveries") or 0
+        for offset in range(first, last + 1):
+            known = partition.records.setdefault(offset, [])
+            if action == "acquired":
+                known.append(Delivery(member, ts_ms, how_often))
+            elif action == "renewed" and known:
+                known[-1].renewed += 1
+            elif action == "dead letter" and known:
+                known[-1].becomes, known[-1].letter = becomes, text(event, "to") or ""
+            elif action not in ("renewed", "dead letter"):
+                if not known or (known[-1].end and known[-1].end != "dropped"):
+                    known.append(Delivery(member, ts_ms, how_often))  # it was delivered before the journal began
+                known[-1].end, known[-1].ended_ms, known[-1].becomes = action, ts_ms, becomes
+
+    def by_member(self) -> dict[str, dict[str, list[tuple[int, Delivery]]]]:
+        """Member -> partition -> (offset, delivery), in the order of offsets: whoever has had records."""
+        found: dict[str, dict[str, list[tuple[int, Delivery]]]] = {}
+        for log, partition in self.partitions.items():
+            for offset, all_ in sorted(partition.records.items()):
+                for one in all_:
+                    found.setdefault(one.member, {}).setdefault(log, []).append((offset, one))
+        return found
+
+
+def read(events: Iterable[Event], group: str) -> Reader:
+    """All that a journal tells of a share group's records."""
+    reader = Reader(group)
+    for event in events:
+        if isinstance(event, Mapping):
+            reader.take(event)
+    return reader
+
+
+def deliveries(events: Iterable[Event], group: str) -> dict[str, SharedPartition]:
+    """By partition (``orders-0``) what became of every record that the group was given."""
+    return read(events, group).partitions

@@ -1,0 +1,346 @@
+"""What became of transactions: who began them, how they ended and by whom, how long it took, and what they held up meanwhile.
+
+    found = transactions(events)               # every transaction of the journal, and what no coordinator knew of
+
+It is read from the journal's events ``transaction``, ``marker``, ``staged`` and ``stable``; requests say who asked, and what for.
+A reader waits where its last read_committed Fetch begins at the last stable offset while a transaction holds that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker_sim.explain.events import Event, items, names_in, number, table, text
+
+__all__ = [
+    "Found",
+    "Held",
+    "Marker",
+    "Transaction",
+    "Transactions",
+    "concern",
+    "transactions",
+]
+
+WORTH_TELLING_MS = 1000
+"""A reader that waits less than that waits for any transaction, as it is meant to."""
+_FENCING = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE")
+
+
+@dataclass(slots=True)
+class Who:
+    """Who sent a request."""
+
+    api: str
+    client_id: str
+    client_host: str
+    connection: int | None = None
+
+    @property
+    def words(self) -> str:
+        return self.client_id or "a client without an id"
+
+
+@dataclass(slots=True)
+class Marker:
+    """One on its way. ``tries``: how often it was sent; ``error``: the last one."""
+
+    partition: str
+    sent_ms: int
+    written_ms: int | None = None
+    tries: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A last stable offset that did not move. ``transaction``: whose; None where no coordinator knew of one: it hangs. ``readers``: who
+    waited there, by client id, since when. ``ended_by``: the transaction whose marker ended it, or the client that sent one."""
+
+    log: str
+    offset: int
+    from_ms: int
+    producer_id: int | None
+    transaction: Transaction | None = None
+    to_ms: int | None = None
+    readers: dict[str, int] = field(default_factory=dict)
+    ended_by: Transaction | str | None = None
+    order: int = 0
+
+    @property
+    def hangs(self) -> bool:
+        return self.transaction is None
+
+    @property
+    def lost_abort(self) -> bool:
+        """What came too late for its own transaction, which was over, was committed with the next one (KIP-890)."""
+        return self.hangs and isinstance(self.ended_by, Transaction) and self.ended_by.ends == "commit"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction. Times are ms of the brokers' clock; ``begun_ms`` None where the journal begins later. ``ends``: ``commit``,
+    ``abort``, ``fenced``, ``timed out``, "" while it is open."""
+
+    transactional_id: str
+    log: str
+    producer_id: int
+    epoch: int
+    begun_ms: int | None
+    began_by: Who | None = None
+    timeout_ms: int | None = None
+    partitions: list[str] = field(default_factory=list)
+    staged: dict[str, dict[str, int]] = field(default_factory=dict)
+    ends: str = ""
+    decided_ms: int | None = None
+    ended_by: Who | None = None
+    completed_ms: int | None = None
+    markers: dict[str, Marker] = field(default_factory=dict)
+    held: list[Held] = field(default_factory=list)
+    refused: list[tuple[int, str, str]] = field(default_factory=list)  # when, the state that the log refused, its error
+    found_ms: list[int] = field(default_factory=list)  # when another coordinator took it over
+    fenced: list[tuple[int, Who, str]] = field(default_factory=list)  # whom it was no longer theirs, and the error
+    order: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.completed_ms is not None
+
+    def lasted_ms(self, until_ms: int) -> int | None:
+        """From its beginning to its last marker, or to ``until_ms``."""
+        return None if self.begun_ms is None else (self.completed_ms or until_ms) - self.begun_ms
+
+
+@dataclass(slots=True)
+class Found:
+    """All that a journal tells of transactions, in the order in which they began."""
+
+    transactions: list[Transaction]
+    hanging: list[Held]
+    states: dict[str, str]
+    """Transactional id -> Kafka's name of its last state."""
+    first_ms: int
+    last_ms: int
+
+    def of(self, transactional_id: str) -> list[Transaction]:
+        return [one for one in self.transactions if one.transactional_id == transactional_id]
+
+
+class Transactions:
+    """Reads them, event by event."""
+
+    def __init__(self) -> None:
+        self.found: list[Transaction] = []
+        self.hanging: list[Held] = []
+        self.states: dict[str, str] = {}
+        self._open: dict[str, Transaction] = {}
+        self._last: dict[str, Transaction] = {}
+        self._held: dict[str, Held] = {}
+        self._asked: dict[int, tuple[Who, str | None]] = {}
+        self._position: dict[
+            tuple[str, str], tuple[int, int]
+        ] = {}  # of readers: (client id, partition) -> offset, since
+        self._markers_of: Who | None = None
+        self._ts_ms = self._order = 0
+        self._handlers = {
+            "request": self._request,
+            "response": self._response,
+            "transaction": self._transaction,
+            "marker": self._marker,
+            "staged": self._staged,
+            "stable": self._stable,
+        }
+
+    def take(self, event: Event, ts_ms: int, order: int) -> None:
+        """An event of any kind; ``order``: its number in the journal."""
+        handler = self._handlers.get(str(event.get("event")))
+        if handler is not None:
+            self._ts_ms, self._order = ts_ms, order
+            handler(event)
+
+    # who asks
+
+    def _request(self, event: Event) -> None:
+        api, client = text(event, "api") or "?", text(event, "client_id") or ""
+        owner = text(event, "transactional_id")
+        body = table(event, "body")
+        if owner is not None or api == "WriteTxnMarkers":
+            who = Who(api, client, text(event, "client_host") or "", number(event, "connection"))
+            self._asked[number(event, "request") or 0] = who, owner
+            if api == "WriteTxnMarkers":
+                self._markers_of = who
+        elif api == "Fetch" and number(body, "isolation_level") == 1:
+            self._reads(client, body)
+
+    def _reads(self, client: str, body: Event) -> None:
+        for topic in items(body, "topics"):
+            name = text(topic, "topic") if isinstance(topic, Mapping) else None
+            for one in items(topic, "partitions") if name else ():
+                offset, index = number(one, "fetch_offset"), number(one, "partition")
+                log = f"{name}-{index}"
+                if offset is None or self._position.get((client, log), (-1, 0))[0] == offset:
+                    continue
+                self._position[client, log] = offset, self._ts_ms
+                held = self._held.get(log)
+                if held is not None and held.offset == offset:
+                    held.readers.setdefault(client, self._ts_ms)
+
+    def _response(self, event: Event) -> None:
+        asked = self._asked.pop(number(event, "request") or 0, None)
+        error = text(event, "error")
+        if asked is None:
+            return
+        who, owner = asked
+        if who is self._markers_of:
+            self._markers_of = None
+        if owner is None or error not in _FENCING:
+            return
+        last = self._open.get(owner) or self._last.get(owner)
+        if last is not None and last.ends in ("fenced", "timed out"):
+            last.fenced.append((self._ts_ms, who, error))
+
+    def _who(self, event: Event) -> Who | None:
+        asked = self._asked.get(number(table(event, "cause"), "request") or 0)
+        return None if asked is None else asked[0]
+
+    # what the coordinator does
+
+    def _transaction(self, event: Event) -> None:
+        name, action = text(event, "transactional_id"), text(event, "action")
+        if name is None or action is None:
+            return
+        self.states[name] = text(event, "state") or ""
+        current = self._open.get(name)
+        if action == "refused":
+            self.states.pop(name, None) if current is None else None
+            if current is not None:
+                current.refused.append((self._ts_ms, text(event, "state") or "", text(event, "error") or ""))
+            return
+        if action in ("begun", "found") and current is None:
+            current = self._begin(event, name, action)
+        if current is None:
+            if action == "prepared":  # an abort without a transaction: its producer asked for an epoch
+                current = self._begin(event, name, action)
+                current.begun_ms = self._ts_ms
+            else:
+                return
+        if action == "found":
+            current.found_ms.append(self._ts_ms)
+        elif action == "added":
+            current.partitions += [one for one in names_in(event, "partitions") if one not in current.partitions]
+        if action == "prepared" or (action == "found" and not current.ends and "Prepare" in self.states[name]):
+            current.ends = text(event, "ends") or ("commit" if self.states[name] == "PrepareCommit" else "abort")
+            current.decided_ms, current.ended_by = self._ts_ms, self._who(event)
+            current.epoch = current.epoch if current.epoch >= 0 else number(event, "epoch") or 0
+        elif action == "completed":
+            current.completed_ms = self._ts_ms
+            del self._open[name]
+            self._last[name] = current
+
+    def _begin(self, event: Event, name: str, action: str) -> Transaction:
+        started = number(event, "started_ms")
+        made = Transaction(
+            name,
+            text(event, "log") or "",
+            number(event, "producer_id") or 0,
+            number(event, "epoch") or 0,
+            self._ts_ms if action == "begun" else started if started is not None and started >= 0 else None,
+            self._who(event) if action == "begun" else None,
+            number(event, "timeout_ms"),
+            names_in(event, "partitions"),
+            order=self._order,
+        )
+        self.found.append(made)
+        self._open[name] = made
+        for held in self._held.values():  # as it was found: the logs are looked at before their coordinators
+            if held.transaction is None and held.producer_id == made.producer_id and action == "found":
+                self._give(held, made)
+        return made
+
+    def _marker(self, event: Event) -> None:
+        current, partition = self._open.get(text(event, "transactional_id") or ""), text(event, "partition")
+        if current is None or partition is None:
+            return
+        marker = current.markers.setdefault(partition, Marker(partition, self._ts_ms))
+        action = event.get("action")
+        if action == "written":
+            marker.written_ms = self._ts_ms
+        elif action == "failed":
+            marker.error = text(event, "error")
+        marker.tries = max(marker.tries, number(event, "tries") or 0)
+
+    def _staged(self, event: Event) -> None:
+        producer_id, group = number(event, "producer_id"), text(event, "group")
+        if event.get("action") != "staged" or group is None:
+            return
+        current = self._of(producer_id)
+        if current is not None:
+            offsets = {str(log): at for log, at in table(event, "offsets").items() if isinstance(at, int)}
+            current.staged.setdefault(group, {}).update(offsets)
+
+    def _of(self, producer_id: int | None) -> Transaction | None:
+        return next((one for one in self._open.values() if one.producer_id == producer_id), None)
+
+    # what waits for it
+
+    def _stable(self, event: Event) -> None:
+        log, offset = text(event, "log"), number(event, "last_stable_offset")
+        if log is None or offset is None:
+            return
+        before = self._held.pop(log, None)
+        if before is not None:
+            before.to_ms = self._ts_ms
+            ended = self._of(before.producer_id)
+            if ended is not None and ended.ends:
+                before.ended_by = ended
+            elif self._markers_of is not None:
+                before.ended_by = self._markers_of.words
+        if event.get("action") != "held":
+            return
+        producer_id = number(event, "producer_id")
+        held = self._held[log] = Held(log, offset, self._ts_ms, producer_id, order=self._order)
+        for (client, where), (at, _) in self._position.items():
+            if where == log and at == offset:
+                held.readers[client] = self._ts_ms
+        transaction = self._of(producer_id)
+        if transaction is not None and (not transaction.ends or log not in transaction.markers):
+            self._give(held, transaction)
+        else:
+            self.hanging.append(held)
+
+    def _give(self, held: Held, transaction: Transaction) -> None:
+        held.transaction = transaction
+        transaction.held.append(held)
+        if held in self.hanging:
+            self.hanging.remove(held)
+
+
+def concern(
+    found: Transactions, group: str, clients: Iterable[str], until_ms: int
+) -> tuple[list[Transaction], list[Held]]:
+    """What concerns a group: the transactions that commit for it, those whose end its members (``clients``: their client ids) waited
+    for long enough to be told; and the last stable offsets at which they waited, of transactions that hang, too."""
+    ours = set(clients)
+
+    def waited(held: Held) -> bool:
+        return any(
+            name in ours and (held.to_ms or until_ms) - since >= WORTH_TELLING_MS
+            for name, since in held.readers.items()
+        )
+
+    mine = [one for one in found.found if group in one.staged or any(map(waited, one.held))]
+    held = [held for one in mine for held in one.held if waited(held)]
+    return mine, [*held, *filter(waited, found.hanging)]
+
+
+def transactions(events: Iterable[Event]) -> Found:
+    """Every transaction of a journal."""
+    reader, first_ms, last_ms = Transactions(), None, 0
+    for order, event in enumerate(events, 1):
+        if isinstance(event, Mapping):
+            ts_ms = number(event, "ts_ms")
+            last_ms = max(last_ms, ts_ms or 0)
+            first_ms = last_ms if first_ms is None else first_ms
+            reader.take(event, last_ms, order)
+    return Found(reader.found, reader.hanging, reader.states, first_ms or 0, last_ms)

@@ -1,0 +1,136 @@
+"""What is written in a transaction, before it is: its coordinator is asked (KIP-890).
+
+A partition that has nothing of the producer's transaction yet is looked up in it. Clients up to Produce v11 and TxnOffsetCommit v4 have
+added it themselves, and the coordinator says whether it is there (transaction.partition.verification.enable; Kafka up to 3.4 doesn't
+ask). With Produce v12 and TxnOffsetCommit v5 it is added on the way, whatever that setting says. Meanwhile the batch is held back, and
+no later one of its producer may overtake it (`ProducerState.verifying`). Since 4.0 nobody is asked about a producer that the partition
+knows to be fenced; before, nobody is about one with a transaction open in it, of whatever epoch: the append refuses what is fenced.
+Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog.maybeStartTransactionVerification,
+AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from broker_sim.coordinator.transaction.commands import AddPartitions
+from broker_sim.handlers import fenced
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.errors import Err
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Flow(enum.Enum):
+    """What a request's version means."""
+
+    OLD = "a partition that isn't in the transaction is INVALID_TXN_STATE"
+    ABORTABLE = "it is TRANSACTION_ABORTABLE"
+    ADDS = "it is added"
+
+
+class Writer(NamedTuple):
+    """Who writes in a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def ask(
+    ctx: RequestContext,
+    writer: Writer,
+    sequences: Mapping[Place, int],
+    flow: Flow,
+    done: Callable[[Mapping[Place, Err]], None],
+) -> bool:
+    """Ask the coordinator about partitions, given with the sequence number of what is to be written; ``done`` is called with those
+    that are refused. False, and no call, where nobody need be asked.
+    """
+    config, state = ctx.broker.state.config, ctx.broker.state
+    if flow is not Flow.ADDS and not _verifies(ctx):
+        return False
+    by_epoch = config.release >= (4, 0)
+    refused: dict[Place, Err] = {}
+    asked: list[Place] = []
+    for place, sequence in sequences.items():
+        partition = state.partition(*place)
+        if partition is None or partition.leader != ctx.broker.node_id:
+            continue  # refused for that, later
+        producers = partition.log.producers
+        known = producers.entries.get(writer.producer_id)
+        if by_epoch and known is not None and writer.epoch < known.epoch:
+            refused[place] = Err.INVALID_PRODUCER_EPOCH
+        elif not producers.has_open(writer.producer_id, writer.epoch if by_epoch else None):
+            producers.verify(writer.producer_id, writer.epoch, sequence, later_epochs=flow is Flow.ADDS)
+            asked.append(place)
+    if not asked:
+        if refused:
+            done(refused)
+        return bool(refused)
+    backoff_ms = give_up_ms = 0
+    if flow is Flow.ADDS:
+        backoff_ms = config.int("add.partitions.to.txn.retry.backoff.ms")
+        give_up_ms = state.clock.wire.now_ms() + config.int("add.partitions.to.txn.retry.backoff.max.ms")
+    told = done if not refused else lambda more: done({**refused, **more})
+    _Question(ctx, writer, asked, flow, told, backoff_ms, give_up_ms).put()
+    return True
+
+
+def _verifies(ctx: RequestContext) -> bool:
+    config = ctx.broker.state.config
+    return config.release >= (3, 5) and config.bool("transaction.partition.verification.enable")
+
+
+class _Question:
+    """Put to the coordinator, once more after a while where the last transaction's markers are still on their way."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        writer: Writer,
+        places: list[Place],
+        flow: Flow,
+        done: Callable[[Mapping[Place, Err]], None],
+        backoff_ms: int,
+        give_up_ms: int,
+    ) -> None:
+        self.ctx, self.writer, self.places, self.flow, self.done = ctx, writer, places, flow, done
+        self.backoff_ms, self.give_up_ms = backoff_ms, give_up_ms
+
+    def put(self) -> None:
+        writer, coordinators = self.writer, self.ctx.broker.transactions
+        shard = coordinators.leading(writer.transactional_id)
+        if isinstance(shard, Err):
+            self._answered(dict.fromkeys(self.places, shard))
+            return
+        adds = self.flow is Flow.ADDS
+        body = AddPartitions(
+            writer.transactional_id,
+            writer.producer_id,
+            writer.epoch,
+            self.places,
+            verify_only=not adds,
+            client_version=2 if adds else 0,
+        )
+        coordinators.ask(shard, self.ctx, body, self._answered)
+
+    def _answered(self, errors: Mapping[Place, Err]) -> None:
+        wire = self.ctx.broker.state.clock.wire
+        if (
+            self.flow is Flow.ADDS
+            and Err.CONCURRENT_TRANSACTIONS in errors.values()
+            and wire.now_ms() < self.give_up_ms
+        ):
+            wire.call_at_ms(wire.now_ms() + self.backoff_ms, self.put)
+            return
+        self.done({place: self._told(error) for place, error in errors.items() if error is not Err.NONE})
+
+    def _told(self, error: Err) -> Err:
+        if error is Err.TRANSACTION_ABORTABLE and self.flow is Flow.OLD:
+            return Err.INVALID_TXN_STATE
+        # no version of Produce or TxnOffsetCommit says it: producers know what to do about the other one
+        return fenced.told(error, knows=False)

@@ -1,0 +1,182 @@
+"""WriteTxnMarkers (27), versions 0-2: a coordinator ends transactions in the logs of the partitions that this broker leads.
+
+The coordinators here append their markers themselves; this is for who speaks for one, as `kafka-transactions abort` does. v2 tells the
+version of the transaction (KIP-1228): with 2 an epoch is over with its marker, so that must be a later one.
+Answered when every marker is committed, or with REQUEST_TIMED_OUT after request.timeout.ms.
+Source: KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from broker_sim.common.slices import Pace
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.traits import Traits
+from broker_sim.metadata.cluster_state import KafkaError, Partition
+from broker_sim.metadata.topics import leader_partition
+from broker_sim.storage import Origin, StorageError
+from kafka_wire.errors import Err
+from kafka_wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafka_wire.record_batch import ControlType, control_batch
+
+_EPOCHS_END = 2
+"""The version of transactions from which on each has an epoch of its own."""
+
+
+_PIECE = 100
+"""Markers that are written before others are served."""
+
+
+class _NoRecordError(Exception):
+    """A marker of no producer, or of no epoch: Kafka's record builder throws, and the whole request fails with it, those behind it
+    unwritten."""
+
+
+def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | None:
+    response: WriteTxnMarkersResponse | None = ctx.in_pieces(_written(ctx, request))
+    return response
+
+
+def _written(
+    ctx: RequestContext, request: WriteTxnMarkersRequest
+) -> Generator[None, None, WriteTxnMarkersResponse | None]:
+    answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
+    waiting: list[tuple[Partition, int, WritableTxnMarkerPartitionResult]] = []
+    pace = Pace(_PIECE)
+    for marker in request.markers:
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                if pace.full():
+                    yield
+                row = WritableTxnMarkerPartitionResult(index)
+                answers.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = row
+                try:
+                    partition, offset = _write(ctx, marker, topic.name, index)
+                except _NoRecordError:
+                    return (yield from _all_failed(request))
+                except (KafkaError, StorageError) as refused:
+                    row.error_code = refused.error
+                    continue
+                if offset >= partition.high_watermark:
+                    waiting.append((partition, offset, row))
+            if pace.full():
+                yield
+    response = yield from _response(answers)
+    if waiting:
+        return _Uncommitted(ctx, response, waiting).start()
+    return response
+
+
+def _all_failed(request: WriteTxnMarkersRequest) -> Generator[None, None, WriteTxnMarkersResponse]:
+    """Of a producer's markers the last stands, and one without topics is told of (WriteTxnMarkersRequest.getErrorResponse)."""
+    answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
+    pace = Pace(_PIECE)
+    for marker in request.markers:
+        topics = answers[marker.producer_id] = {}
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                if pace.full():
+                    yield
+                row = WritableTxnMarkerPartitionResult(index, Err.UNKNOWN_SERVER_ERROR)
+                topics.setdefault(topic.name, {})[index] = row
+    return (yield from _response(answers))
+
+
+def _response(
+    answers: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]],
+) -> Generator[None, None, WriteTxnMarkersResponse]:
+    """Kafka gathers errors by producer id and partition: of what is named twice the last stands, of what names no partition nothing."""
+    response = WriteTxnMarkersResponse()
+    pace = Pace(_PIECE)
+    for producer_id, topics in answers.items():
+        rows: list[WritableTxnMarkerTopicResult] = []
+        response.markers.append(WritableTxnMarkerResult(producer_id, rows))
+        for name, partitions in topics.items():
+            if pace.full():
+                yield
+            rows.append(WritableTxnMarkerTopicResult(name, list(partitions.values())))
+    return response
+
+
+def _write(ctx: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> tuple[Partition, int]:
+    """Append a marker; where, and its offset. Raises KafkaError, StorageError, _NoRecordError."""
+    state = ctx.broker.state
+    partition = leader_partition(state, ctx.broker.node_id, topic, index)
+    if -1 in (marker.producer_id, marker.producer_epoch):
+        raise _NoRecordError
+    if len(partition.isr) < state.min_isr(partition):
+        raise KafkaError(Err.NOT_ENOUGH_REPLICAS)
+    known = partition.log.producers.entries.get(marker.producer_id)
+    if known is not None and marker.transaction_version >= _EPOCHS_END and marker.producer_epoch <= known.epoch:
+        raise KafkaError(Err.INVALID_PRODUCER_EPOCH)
+    now_ms = state.clock.now_ms()
+    batch = control_batch(
+        ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+        now_ms,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+    )
+    return partition, partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR).last_offset
+
+
+class _Uncommitted:
+    """Markers that are in their logs and not below the high watermark."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        response: WriteTxnMarkersResponse,
+        waiting: list[tuple[Partition, int, WritableTxnMarkerPartitionResult]],
+    ) -> None:
+        self.ctx, self.response, self.waiting = ctx, response, waiting
+        self.partitions = [partition for partition, _, _ in waiting]
+
+    def start(self) -> WriteTxnMarkersResponse | None:
+        """The response where they have been committed meanwhile; else it is given later."""
+        self.waiting = list(self._still())
+        if not self.waiting:
+            return self.response
+        clock = self.ctx.broker.state.clock
+        timeout_ms = self.ctx.broker.state.config.int("request.timeout.ms")
+        self.timer = clock.call_at_ms(clock.now_ms() + timeout_ms, self._timed_out)
+        for partition in self.partitions:
+            partition.add_waiter(self._look)
+        self.ctx.on_disconnect(self._stop)
+        return None
+
+    def _look(self) -> None:
+        self.waiting = list(self._still())
+        if not self.waiting:
+            self._stop()
+            self.ctx.reply(self.response)
+
+    def _still(self) -> Iterator[tuple[Partition, int, WritableTxnMarkerPartitionResult]]:
+        for one in self.waiting:
+            partition, offset, row = one
+            if partition.leader != self.ctx.broker.node_id:
+                row.error_code = Err.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else Err.NOT_LEADER_OR_FOLLOWER
+            elif partition.high_watermark <= offset:
+                yield one
+
+    def _timed_out(self) -> None:
+        for _, _, row in self.waiting:
+            row.error_code = Err.REQUEST_TIMED_OUT
+        self._stop()
+        self.ctx.reply(self.response)
+
+    def _stop(self) -> None:
+        self.timer.cancel()
+        for partition in self.partitions:
+            partition.remove_waiter(self._look)
+
+
+TRAITS = Traits()

@@ -1,0 +1,45 @@
+"""ShareGroupHeartbeat (76, KIP-932), version 1."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker_sim.coordinator.epochs.refused import Refused
+from broker_sim.coordinator.share.group import ShareGroup
+from broker_sim.coordinator.share.heartbeat import check
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate
+from broker_sim.handlers.share_groups import are_off
+from kafka_wire.errors import Err
+from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+def handle(ctx: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
+    """Whether there are share groups, the request's form, the gate; then the group."""
+    if are_off(ctx, request.group_id):
+        return ShareGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION)
+    runtime = ctx.broker.runtime
+    try:
+        check(request, runtime.settings)
+    except Refused as refused:
+        return ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.words)
+    shard = gate(ctx, request.group_id)
+    if isinstance(shard, Err):
+        return ShareGroupHeartbeatResponse(error_code=shard)
+    known = shard.groups.get(request.group_id)
+    before = None if known is None else known.version
+
+    def response(answer: ShareGroupHeartbeatResponse) -> ShareGroupHeartbeatResponse:
+        group = shard.groups.get(request.group_id)
+        if (
+            isinstance(group, ShareGroup)
+            and group.version == before
+            and answer.error_code == Err.NONE
+            and request.member_epoch > 0
+            and group.is_settled
+        ):
+            ctx.repeats = partial(runtime.unchanged, shard, request.group_id, request.member_id)
+        return answer
+
+    runtime.submit(shard, ctx, request, response)
+    return None

@@ -1,0 +1,352 @@
+"""ShareFetch (78, KIP-932), versions 1 and 2: what the member says of records that it had is done first, then it is given others.
+
+A fetch is answered at once with records, an error or max_wait_ms 0; else it is parked: its partitions call it when records have come or
+are free again, one timer ends it, and in between nothing runs. Partitions of a session take turns in being the first. v2 may renew
+locks (KIP-1222), which fetches nothing, and may ask for no more records than it wants (KIP-1206).
+
+Source: KafkaApis.handleShareFetchRequest, SharePartitionManager, DelayedShareFetch, ShareFetchUtils (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from broker_sim.coordinator.share_partition.partition import Acquired
+from broker_sim.coordinator.share_partition.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    SessionKey,
+    ShareSession,
+    TopicPartition,
+)
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
+from broker_sim.handlers.share_groups import are_off, current_leaders
+from broker_sim.metadata.cluster_state import Partition
+from broker_sim.runtime.share_partitions import LivePartition
+from broker_sim.storage import StorageError
+from broker_sim.storage.errors import OffsetOutOfRange
+from kafka_wire import record_batch
+from kafka_wire.errors import Err
+from kafka_wire.messages.k78_share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+_EXACTLY = 1
+"""The acquire mode in which a fetch gets no more records than it asks for."""
+
+_CHUNK = 65_536
+"""Bytes of a log that are looked at first."""
+
+
+def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | None:
+    """Whether there are share groups, the session; then acknowledgements and records."""
+    group_id = request.group_id or ""
+    if are_off(ctx, group_id):
+        return ShareFetchResponse(error_code=Err.UNSUPPORTED_VERSION)
+    member = member_of(ctx, request.member_id)
+    if member is None:
+        return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+    wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
+    if request.is_renew_ack and any(wants):
+        return ShareFetchResponse(error_code=Err.INVALID_REQUEST)
+    session = _session(ctx, request, SessionKey(group_id, member))
+    if isinstance(session, Err):
+        return ShareFetchResponse(error_code=session)
+    shares = ctx.broker.shares
+    acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
+    for topic in request.topics:
+        for one in topic.partitions:
+            if one.acknowledgement_batches:
+                at = TopicPartition(topic.topic_id, one.partition_index)
+                acknowledging.add(at, one.acknowledgement_batches)
+    fetch = ShareFetch(ctx, request, session, member, acknowledging)
+    acknowledging.then(fetch.start)
+    return None
+
+
+def _session(ctx: RequestContext, request: ShareFetchRequest, key: SessionKey) -> ShareSession | Err:
+    """The session of a request, a new one where it asks for that."""
+    sessions, epoch = ctx.broker.shares.sessions(ctx.broker), request.share_session_epoch
+    asked = [
+        TopicPartition(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions
+    ]
+    if epoch == INITIAL_EPOCH:
+        if any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions):
+            return Err.INVALID_REQUEST
+        session = sessions.open(key, ctx.connection)
+        if not isinstance(session, Err):
+            session.update(asked, ())
+            if any(one.topic_id not in ctx.broker.state.topics_by_id for one in asked):
+                return Err.UNKNOWN_SERVER_ERROR  # Kafka falls over a topic without a name
+        return session
+    session = sessions.resume(key, epoch)
+    if not isinstance(session, Err) and epoch != FINAL_EPOCH:
+        forgotten = [
+            TopicPartition(topic.topic_id, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(asked, forgotten)
+    return session
+
+
+@dataclass(slots=True)
+class _Got:
+    """What a partition gives."""
+
+    error: Err = Err.NONE
+    records: bytes = b""
+    acquired: list[Acquired] = field(default_factory=list)
+
+
+class ShareFetch:
+    """One fetch, from its acknowledgements to its answer."""
+
+    __slots__ = ("acknowledging", "asked", "ctx", "member", "parked", "request", "session", "timer")
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        member: str,
+        acknowledging: Acknowledging,
+    ) -> None:
+        self.ctx, self.request, self.session, self.member = ctx, request, session, member
+        self.acknowledging = acknowledging
+        self.parked: list[tuple[LivePartition, Partition]] = []
+        self.asked = self._in_turn()
+
+    def _in_turn(self) -> list[TopicPartition]:
+        """The session's partitions, each request beginning with another."""
+        listed = list(self.session.partitions)
+        if not listed:
+            return listed
+        turn = max(self.request.share_session_epoch, 0) % len(listed)
+        return listed[turn:] + listed[:turn]
+
+    def start(self) -> None:
+        """What is acknowledged is answered: answer, or wait for records."""
+        request = self.request
+        if request.share_session_epoch == FINAL_EPOCH:
+            self.ctx.broker.shares.end_session(self.ctx.broker, self.session)
+            self._reply({at: _Got() for at in self.asked})
+            return
+        if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
+            self._reply({})
+            return
+        got = self._acquire(last=request.max_wait_ms <= 0)
+        if got is not None:
+            self._reply(got)
+            return
+        clock = self.ctx.broker.state.clock.wire  # a poll goes on while the broker's time stands still
+        self.timer = clock.call_at_ms(clock.now_ms() + request.max_wait_ms, self._time_is_up)
+        self._wait()
+        self.ctx.on_disconnect(self._stop)
+
+    # acquiring
+
+    def _acquire(self, *, last: bool) -> dict[TopicPartition, _Got] | None:
+        """What the partitions give; None where that is nothing yet, and this isn't the ``last`` look."""
+        shares, broker, request = self.ctx.broker.shares, self.ctx.broker, self.request
+        found: dict[TopicPartition, _Got] = {}
+        ready: list[tuple[TopicPartition, LivePartition]] = []
+        for at in self.asked:
+            live = shares.of(broker, self.session.key.group_id, at)
+            if isinstance(live, Err):
+                found[at] = _Got(live)
+            elif live.error is not Err.NONE:
+                found[at] = _Got(live.error)
+            elif live.share is not None and live.share.may_acquire:
+                ready.append((at, live))
+        if ready and not last and not found and self._too_little(ready):
+            return None
+        left = request.max_records
+        each = max(1, request.max_bytes // max(1, len(ready)))
+        for at, live in ready:
+            if left <= 0:
+                break
+            got = self._acquire_of(live, each, left)
+            if got.acquired or got.error is not Err.NONE:
+                found[at] = got
+                left -= sum(one.last - one.first + 1 for one in got.acquired)
+        return found if found or last else None
+
+    def _too_little(self, ready: Sequence[tuple[TopicPartition, LivePartition]]) -> bool:
+        """Whether what is new has less than the bytes that are asked for, and nothing comes again."""
+        wanted, size = self.request.min_bytes, 0
+        if wanted <= 1:
+            return False
+        for _, live in ready:
+            share = live.share
+            assert share is not None
+            offset = share.fetch_offset()
+            if offset < share.next_offset:
+                return False
+            size += len(self._read(live, offset, wanted))
+            if size >= wanted:
+                return False
+        return True
+
+    def _read(self, live: LivePartition, offset: int, limit: int) -> bytes:
+        """What the log has from ``offset`` on, up to ``limit`` bytes: no more than the records that may be acquired lie in, as nobody
+        looks at the rest. (Kafka reads all there is, and copies none of it.)"""
+        partition = live.partition
+        end = partition.last_stable_offset if live.read_committed else partition.high_watermark
+        if offset >= end:
+            return b""
+        size = min(limit, _CHUNK)
+        while True:
+            data = partition.log.read(offset, size, up_to_offset=end)
+            last = offset
+            for _, header in record_batch.batches(data):
+                last = header.last_offset
+            if size >= limit or last + 1 >= end or last - offset + 1 >= self.request.max_records:
+                return data
+            size = min(limit, 4 * size)
+
+    def _acquire_of(self, live: LivePartition, limit: int, left: int) -> _Got:
+        shares, share, request = self.ctx.broker.shares, live.share, self.request
+        assert share is not None
+        share.limits = shares.limits(live.key.group_id)
+        offset = share.fetch_offset()
+        try:
+            data = self._read(live, offset, limit)
+        except OffsetOutOfRange:
+            shares.write(live, share.log_starts_at(live.partition.log_start_offset))
+            return _Got()
+        except StorageError as problem:
+            return _Got(problem.error)
+        if not data:
+            return _Got()
+        heads = list(record_batch.batches(data))
+        acquired = shares.acquire(
+            live,
+            self.member,
+            [(header.base_offset, header.last_offset) for _, header in heads],
+            batch_size=request.batch_size,
+            max_records=left,
+            exactly=request.share_acquire_mode == _EXACTLY,
+            request=getattr(self.ctx, "request_id", 0),
+        )
+        if live.read_committed and acquired:
+            acquired = self._without_aborted(live, acquired, heads, offset, len(data))
+        if not acquired:
+            return _Got()
+        first, last = acquired[0].first, acquired[-1].last
+        begins = next(at for at, header in heads if header.last_offset >= first)
+        ends = next((at for at, header in heads if header.base_offset > last), len(data))
+        return _Got(Err.NONE, data[begins:ends], acquired)
+
+    def _without_aborted(
+        self,
+        live: LivePartition,
+        acquired: list[Acquired],
+        heads: Sequence[tuple[int, record_batch.BatchHeader]],
+        offset: int,
+        size: int,
+    ) -> list[Acquired]:
+        """Records of aborted transactions are for nobody."""
+        aborted = {one.producer_id: one.first_offset for one in live.partition.log.aborted_within(offset, size)}
+        ranges = [
+            (header.base_offset, header.last_offset)
+            for _, header in heads
+            if header.is_transactional
+            and not header.is_control
+            and aborted.get(header.producer_id, header.last_offset + 1) <= header.last_offset
+        ]
+        if not ranges:
+            return acquired
+        share = live.share
+        assert share is not None
+        self.ctx.broker.shares.write(live, share.archive(ranges))
+        return [part for one in acquired for part in _outside(one, ranges)]
+
+    # waiting
+
+    def _wait(self) -> None:
+        for at in self.asked:
+            live = self.ctx.broker.shares.of(self.ctx.broker, self.session.key.group_id, at)
+            if isinstance(live, LivePartition):
+                live.waiters[self._look] = None
+                live.partition.add_waiter(self._look)
+                self.parked.append((live, live.partition))
+
+    def _look(self) -> None:
+        """Something has changed: answer if that is enough."""
+        got = self._acquire(last=False)
+        if got is not None:
+            self._finish(got)
+        elif any(live.error is not Err.NONE for live, _ in self.parked):
+            self._unpark()
+            self._wait()  # it was dropped, and is there anew
+
+    def _time_is_up(self) -> None:
+        self._finish(self._acquire(last=True) or {})
+
+    def _finish(self, got: dict[TopicPartition, _Got]) -> None:
+        self._stop()
+        self._reply(got)
+
+    def _unpark(self) -> None:
+        parked, self.parked = self.parked, []
+        for live, partition in parked:
+            live.waiters.pop(self._look, None)
+            partition.remove_waiter(self._look)
+
+    def _stop(self) -> None:
+        self.timer.cancel()
+        self._unpark()
+
+    # answering
+
+    def _reply(self, got: dict[TopicPartition, _Got]) -> None:
+        """Partitions with records or errors, those of which something was acknowledged, and those that were in no answer yet."""
+        session, told = self.session, self.acknowledging.told
+        rows: dict[TopicPartition, PartitionData] = {}
+        for at in [*self.asked, *(at for at in told if at not in session.partitions)]:
+            one = got.get(at, _Got())
+            if session.partitions.get(at) and at not in got and at not in told:
+                continue
+            if at in session.partitions:
+                session.partitions[at] = True
+            row = rows[at] = PartitionData(at.partition, one.error, records=one.records)
+            row.acquired_records = [AcquiredRecords(*acquired) for acquired in one.acquired]
+            if at in told:
+                row.acknowledge_error_code, row.acknowledge_error_message = told[at].error, told[at].words
+        leaders, nodes = current_leaders(self.ctx, [at for at, row in rows.items() if row.error_code])
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for at, row in rows.items():
+            if at in leaders:
+                row.current_leader = LeaderIdAndEpoch(leaders[at].leader, leaders[at].leader_epoch)
+            topics.setdefault(at.topic_id, ShareFetchableTopicResponse(at.topic_id)).partitions.append(row)
+        self.ctx.reply(
+            ShareFetchResponse(
+                acquisition_lock_timeout_ms=self.ctx.broker.shares.lock_ms(session.key.group_id),
+                responses=list(topics.values()),
+                node_endpoints=[NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes],
+            )
+        )
+
+
+def _outside(one: Acquired, ranges: Sequence[tuple[int, int]]) -> list[Acquired]:
+    """What of acquired records lies in none of the ranges, which are in order."""
+    left: list[Acquired] = []
+    begin = one.first
+    for first, last in ranges:
+        if last < begin or first > one.last:
+            continue
+        if first > begin:
+            left.append(Acquired(begin, first - 1, one.deliveries))
+        begin = last + 1
+    if begin <= one.last:
+        left.append(Acquired(begin, one.last, one.deliveries))
+    return left

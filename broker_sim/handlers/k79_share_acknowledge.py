@@ -1,0 +1,59 @@
+"""ShareAcknowledge (79, KIP-932), versions 1 and 2. v2 may renew locks (KIP-1222), and says how long they hold."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.share_partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, TopicPartition
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.share_acknowledging import Acknowledging, member_of
+from broker_sim.handlers.share_groups import are_off, current_leaders
+from kafka_wire.errors import Err
+from kafka_wire.messages.k79_share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+
+def handle(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | None:
+    """Whether there are share groups, the session; then each partition's acknowledgements."""
+    group_id = request.group_id or ""
+    if are_off(ctx, group_id):
+        return ShareAcknowledgeResponse(error_code=Err.UNSUPPORTED_VERSION)
+    member = member_of(ctx, request.member_id)
+    if member is None:
+        return ShareAcknowledgeResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+    shares = ctx.broker.shares
+    if request.share_session_epoch == INITIAL_EPOCH:
+        return ShareAcknowledgeResponse(error_code=Err.INVALID_SHARE_SESSION_EPOCH)
+    session = shares.sessions(ctx.broker).resume(SessionKey(group_id, member), request.share_session_epoch)
+    if isinstance(session, Err):
+        return ShareAcknowledgeResponse(error_code=session)
+    acknowledging = Acknowledging(ctx, group_id, member, renews=request.is_renew_ack and shares.renews(group_id))
+    for topic in request.topics:
+        for one in topic.partitions:
+            acknowledging.add(TopicPartition(topic.topic_id, one.partition_index), one.acknowledgement_batches)
+
+    def finished() -> None:
+        if request.share_session_epoch == FINAL_EPOCH:
+            shares.end_session(ctx.broker, session)
+        topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+        for at, told in acknowledging.told.items():
+            row = PartitionData(at.partition, told.error, told.words)
+            topics.setdefault(at.topic_id, ShareAcknowledgeTopicResponse(at.topic_id)).partitions.append(row)
+            leader = leaders.get(at)
+            if leader is not None:
+                row.current_leader = LeaderIdAndEpoch(leader.leader, leader.leader_epoch)
+        ctx.reply(
+            ShareAcknowledgeResponse(
+                acquisition_lock_timeout_ms=shares.lock_ms(group_id),
+                responses=list(topics.values()),
+                node_endpoints=[NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes],
+            )
+        )
+
+    leaders, nodes = current_leaders(ctx, [at for at, told in acknowledging.told.items() if told.error])
+    acknowledging.then(finished)
+    return None

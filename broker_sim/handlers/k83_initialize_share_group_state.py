@@ -1,0 +1,28 @@
+"""InitializeShareGroupState (83, KIP-932), version 0."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.share_state.commands import Initialize, Result
+from broker_sim.handlers import share_states
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.messages.k83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+
+def handle(ctx: RequestContext, request: InitializeShareGroupStateRequest) -> None:
+    """Make each partition's state."""
+
+    def row(index: int, result: Result) -> PartitionResult:
+        return PartitionResult(index, result.error, result.words)
+
+    share_states.answer(
+        ctx,
+        request,
+        lambda key, one: Initialize(key, one.state_epoch, one.start_offset),
+        row,
+        lambda topics: InitializeShareGroupStateResponse([InitializeStateResult(*one) for one in topics]),
+    )

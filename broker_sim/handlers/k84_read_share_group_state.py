@@ -1,0 +1,30 @@
+"""ReadShareGroupState (84, KIP-932), version 0."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.share_state.commands import Found, Read
+from broker_sim.handlers import share_states
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.messages.k84_read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+
+def handle(ctx: RequestContext, request: ReadShareGroupStateRequest) -> None:
+    """Tell each partition's state."""
+
+    def row(index: int, found: Found) -> PartitionResult:
+        batches = [StateBatch(*batch) for batch in found.batches]
+        return PartitionResult(index, found.error, found.words, found.state_epoch, found.start_offset, batches)
+
+    share_states.answer(
+        ctx,
+        request,
+        lambda key, one: Read(key, one.leader_epoch),
+        row,
+        lambda topics: ReadShareGroupStateResponse([ReadStateResult(*one) for one in topics]),
+    )

@@ -1,0 +1,37 @@
+"""WriteShareGroupState (85, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.share_state.batches import StateBatch
+from broker_sim.coordinator.share_state.commands import Result, Write
+from broker_sim.coordinator.share_state.state import ShareKey
+from broker_sim.handlers import share_states
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.messages.k85_write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+
+def handle(ctx: RequestContext, request: WriteShareGroupStateRequest) -> None:
+    """Write down what has become of each partition's records."""
+
+    def command(key: ShareKey, one: PartitionData) -> Write:
+        batches = [
+            StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in one.state_batches
+        ]
+        return Write(key, one.state_epoch, one.leader_epoch, one.start_offset, batches, one.delivery_complete_count)
+
+    def row(index: int, result: Result) -> PartitionResult:
+        return PartitionResult(index, result.error, result.words)
+
+    share_states.answer(
+        ctx,
+        request,
+        command,
+        row,
+        lambda topics: WriteShareGroupStateResponse([WriteStateResult(*one) for one in topics]),
+    )

@@ -1,0 +1,36 @@
+"""ReadShareGroupStateSummary (87, KIP-932), versions 0 and 1. v1 says how many records beyond the start offset are done with."""
+
+from __future__ import annotations
+
+from broker_sim.coordinator.share_state.commands import Summarize, Summary
+from broker_sim.handlers import share_states
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.messages.k87_read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+
+def handle(ctx: RequestContext, request: ReadShareGroupStateSummaryRequest) -> None:
+    """Tell where the group is in each partition."""
+
+    def row(index: int, found: Summary) -> PartitionResult:
+        return PartitionResult(
+            index,
+            found.error,
+            found.words,
+            found.state_epoch,
+            found.leader_epoch,
+            found.start_offset,
+            found.complete_count,
+        )
+
+    share_states.answer(
+        ctx,
+        request,
+        lambda key, one: Summarize(key, one.leader_epoch),
+        row,
+        lambda topics: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*one) for one in topics]),
+    )

@@ -1,0 +1,25 @@
+"""AlterShareGroupOffsets (91, KIP-932), version 0."""
+
+from __future__ import annotations
+
+from broker_sim.handlers.context import RequestContext
+from broker_sim.handlers.groups import gate, waits_for_timers
+from broker_sim.handlers.share_groups import NO_SUCH_VERSION, are_off
+from kafka_wire.errors import Err
+from kafka_wire.messages.k91_alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+
+
+def handle(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
+    """The gate; then the group."""
+    if waits_for_timers(ctx, request):
+        return None
+    if are_off(ctx, request.group_id):
+        return AlterShareGroupOffsetsResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=NO_SUCH_VERSION)
+    shard = gate(ctx, request.group_id)
+    if isinstance(shard, Err):
+        return AlterShareGroupOffsetsResponse(error_code=shard)
+    ctx.broker.runtime.submit(shard, ctx, request)
+    return None

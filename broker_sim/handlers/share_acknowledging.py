@@ -1,0 +1,111 @@
+"""Acknowledgements of records, in a ShareFetch or in a ShareAcknowledge: their form, and what becomes of each partition's.
+
+Source: KafkaApis.validateAcknowledgementBatches and handleAcknowledgements, SharePartitionManager.acknowledge (4.x).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker_sim.coordinator.share_partition.partition import RENEW, Acknowledgement, Refusal
+from broker_sim.coordinator.share_partition.sessions import TopicPartition
+from broker_sim.handlers.context import RequestContext
+from kafka_wire.errors import Err
+
+_IDS_ARE_FREE = (4, 2)
+"""The first release for which a member id is any text: before, it is a uuid, and two texts of one uuid are one member."""
+
+_UUID_BYTES = 16
+
+
+class Batch(Protocol):
+    """What a request says of records."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+@dataclass(slots=True)
+class Told:
+    """What is answered for one partition's acknowledgements."""
+
+    error: Err = Err.NONE
+    words: str | None = None
+
+
+def member_of(ctx: RequestContext, member_id: str | None) -> str | None:
+    """By what a member is known to partitions' leaders; None where 4.1 falls over its id."""
+    if member_id is None or ctx.broker.state.config.release >= _IDS_ARE_FREE:
+        return member_id
+    try:
+        raw = base64.urlsafe_b64decode(member_id + "=" * (-len(member_id) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return raw.hex() if len(raw) == _UUID_BYTES else None
+
+
+def is_well_formed(batches: Sequence[Batch], *, renews: bool) -> bool:
+    """Whether they are in order, and say one thing of all their records or one of each."""
+    before = -1
+    for batch in batches:
+        if batch.first_offset > batch.last_offset or batch.first_offset < before:
+            return False
+        before = batch.last_offset
+        types = batch.acknowledge_types
+        if not types or (len(types) > 1 and len(types) != batch.last_offset - batch.first_offset + 1):
+            return False
+        if any(not 0 <= kind <= (RENEW if renews else RENEW - 1) for kind in types):
+            return False
+    return True
+
+
+class Acknowledging:
+    """The acknowledgements of one request; ``finished`` is called when all of them are answered."""
+
+    def __init__(self, ctx: RequestContext, group_id: str, member: str, *, renews: bool) -> None:
+        self._ctx, self._group_id, self._member, self._renews = ctx, group_id, member, renews
+        self.told: dict[TopicPartition, Told] = {}
+        self._waiting = 1
+        self._finished: Callable[[], object] | None = None
+
+    def add(self, at: TopicPartition, batches: Sequence[Batch]) -> None:
+        """What is said of a partition's records."""
+        told = self.told[at] = Told()
+        if not is_well_formed(batches, renews=self._renews):
+            told.error = Err.INVALID_REQUEST
+            return
+        shares, broker = self._ctx.broker.shares, self._ctx.broker
+        live = shares.of(broker, self._group_id, at)
+        if isinstance(live, Err):
+            told.error = live
+            return
+        if live.share is None:
+            told.error = live.error or Err.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        said = [Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
+        moved = live.share.acknowledge(self._member, said, shares.clock.now_ms())
+        if isinstance(moved, Refusal):
+            told.error, told.words = moved
+            return
+        self._waiting += 1
+
+        def written(error: Err) -> None:
+            told.error = error
+            self._one_less()
+
+        shares.write(live, moved, written, getattr(self._ctx, "request_id", 0))
+
+    def then(self, finished: Callable[[], object]) -> None:
+        """Nothing is added any more; call ``finished`` when all is answered, which may be now."""
+        self._finished = finished
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._waiting -= 1
+        if not self._waiting and self._finished is not None:
+            self._finished()

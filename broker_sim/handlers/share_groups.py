@@ -1,0 +1,45 @@
+"""What the handlers of share groups' APIs have in common."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from broker_sim.common.text import short
+from broker_sim.coordinator.share_partition.sessions import TopicPartition
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata.cluster_state import Broker, Partition
+
+log = logging.getLogger("broker_sim.coordinator")
+
+_WORDS = (
+    "share groups are switched off: in 4.1, where they are a preview, set group.coordinator.rebalance.protocols to "
+    "classic,consumer,share"
+)
+
+NO_SUCH_VERSION = "The version of API is not supported."
+"""What the two requests that change a share group's offsets are told where there are none; the others hear the error alone."""
+
+
+def are_off(ctx: RequestContext, group_id: str | None) -> bool:
+    """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
+    if ctx.broker.state.config.has_share_groups:
+        return False
+    client = "none" if ctx.client_id is None else short(ctx.client_id)
+    log.warning("client id %s, group %s: %s", client, short(group_id or ""), _WORDS)
+    return True
+
+
+def current_leaders(
+    ctx: RequestContext, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, Partition], list[Broker]]:
+    """Of partitions that are asked for in vain, those that another broker leads, and these brokers: clients go there (KIP-951)."""
+    state, found = ctx.broker.state, {}
+    for at in partitions:
+        topic = state.topics_by_id.get(at.topic_id)
+        if topic is not None and 0 <= at.partition < len(topic.partitions):
+            partition = topic.partitions[at.partition]
+            if partition.leader != ctx.broker.node_id:
+                found[at] = partition
+    leaders = dict.fromkeys(partition.leader for partition in found.values())
+    return found, [state.brokers[node] for node in leaders if node in state.brokers]

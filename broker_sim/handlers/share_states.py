@@ -1,0 +1,116 @@
+"""The requests for the share coordinator (83-87): one after the other of the partitions that they name, each at its own shard.
+
+Brokers send them to one another (CLUSTER_ACTION); without an authorizer anybody may. Source: KafkaApis, ShareCoordinatorService (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from broker_sim.common.slices import Pace
+from broker_sim.coordinator.share_state.commands import (
+    Command,
+    Delete,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+    failed,
+)
+from broker_sim.coordinator.share_state.state import ShareKey
+from broker_sim.handlers.context import RequestContext
+from broker_sim.runtime.share_state_coordinator import coordinator_key
+from kafka_wire.errors import Err
+
+
+class Topic(Protocol):
+    """A topic in such a request."""
+
+    topic_id: bytes
+    partitions: list[Any]
+
+
+class Request(Protocol):
+    """Such a request."""
+
+    group_id: str
+
+    @property
+    def topics(self) -> Sequence[Topic]: ...
+
+
+_DOES: dict[type, str] = {
+    Initialize: "initialize share group state",
+    Read: "read share group state",
+    Write: "write share group state",
+    Delete: "delete share group state",
+    Summarize: "read share group state summary",
+}
+
+_PIECE = 200
+"""Partitions whose shard is asked before others are served."""
+
+
+def answer(
+    ctx: RequestContext,
+    request: Request,
+    command: Callable[[ShareKey, Any], Command],
+    row: Callable[[int, Any], Any],
+    response: Callable[[list[tuple[bytes, list[Any]]]], object],
+) -> None:
+    """Ask the shard of each partition; ``command`` makes what it is asked, ``row`` what is told of its answer, ``response`` of all."""
+    if not request.group_id:
+        ctx.reply(response([]))  # who names no group is told nothing at all (4.1.0)
+        return
+    ctx.in_pieces(_ask_all(ctx, request, command, row, response))
+
+
+def _ask_all(
+    ctx: RequestContext,
+    request: Request,
+    command: Callable[[ShareKey, Any], Command],
+    row: Callable[[int, Any], Any],
+    response: Callable[[list[tuple[bytes, list[Any]]]], object],
+) -> Generator[None, None, None]:
+    topics: list[tuple[bytes, list[Any]]] = [
+        (topic.topic_id, [None] * len(topic.partitions)) for topic in request.topics
+    ]
+    waiting = 1
+    pace = Pace(_PIECE)
+
+    def done() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            ctx.reply(response(_by_id(topics)))
+
+    def told(rows: list[Any], at: int, index: int, result: Any) -> None:
+        rows[at] = row(index, result)
+        done()
+
+    for topic, (_, rows) in zip(request.topics, topics, strict=True):
+        for at, one in enumerate(topic.partitions):
+            if pace.full():
+                yield
+            waiting += 1
+            key = ShareKey(request.group_id, topic.topic_id, one.partition)
+            asked, answered = command(key, one), partial(told, rows, at, one.partition)
+            # where there are no share groups nobody coordinates their state, and that is all that is said (4.1.0)
+            shard = ctx.broker.share_states.locate(ctx.broker, coordinator_key(key))
+            if isinstance(shard, Err):
+                words = f"Unable to {_DOES[type(asked)]}: {shard.text}" if shard is Err.NOT_COORDINATOR else None
+                answered(failed(asked, shard, words))
+            else:
+                ctx.broker.share_states.command(shard, asked, answered)
+    done()
+
+
+def _by_id(topics: list[tuple[bytes, list[Any]]]) -> list[tuple[bytes, list[Any]]]:
+    """As Kafka answers, from maps: a topic or partition that is named twice is there once, one without partitions is not."""
+    found: dict[bytes, dict[int, Any]] = {}
+    for topic_id, rows in topics:
+        for row in rows:
+            found.setdefault(topic_id, {})[row.partition] = row
+    return [(topic_id, list(rows.values())) for topic_id, rows in found.items()]

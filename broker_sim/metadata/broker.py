@@ -1,0 +1,41 @@
+"""A broker as the cluster's state knows it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what the layers above hang onto a broker
+    from broker_sim.handlers.fetch_session import FetchSessions
+    from broker_sim.metadata.cluster_state import ClusterState
+    from broker_sim.runtime.group_coordinator import GroupCoordinator
+    from broker_sim.runtime.share_partitions import SharePartitions
+    from broker_sim.runtime.share_state_coordinator import ShareStateCoordinator
+    from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
+
+__all__ = ["Broker"]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Broker:
+    """One broker of the cluster, with what the layers above hang onto it."""
+
+    node_id: int
+    host: str
+    port: int
+    state: ClusterState = dataclasses.field(repr=False)
+    rack: str | None = None
+    alive: bool = True
+    runtime: GroupCoordinator = dataclasses.field(init=False, repr=False)
+    """The group coordinators of the cluster, attached with the server."""
+    transactions: TransactionCoordinator = dataclasses.field(init=False, repr=False)
+    """Its transaction coordinators, likewise."""
+    share_states: ShareStateCoordinator = dataclasses.field(init=False, repr=False)
+    """Its share coordinators, likewise."""
+    shares: SharePartitions = dataclasses.field(init=False, repr=False)
+    """What share groups have of the partitions that brokers lead, likewise."""
+    on_closed: list[Callable[[Broker, object], object]] = dataclasses.field(default_factory=list, repr=False)
+    """Called when a connection is gone."""
+    fetch_sessions: FetchSessions | None = dataclasses.field(default=None, repr=False)
+    """Made by the first Fetch that wants a session."""

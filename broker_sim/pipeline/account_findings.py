@@ -1,0 +1,503 @@
+"""What is told of a cluster without a journal besides its generations: members that fell silent, offsets that were set from outside or
+stand still, partitions that moved, transactions that stayed open.
+
+Rules:
+1. Each sentence says how sure it is, and which records and lines show it. What fits two causes is told with neither.
+2. Nothing here looks at names or at a cluster's size. Thresholds come from Kafka's own timers: a session, a commit's timeout, a
+   transaction's timeout.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import count, times
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import LONG_MS, Finding, by_group
+from broker_sim.pipeline.log_findings import is_orderly
+from broker_sim.pipeline.phrases import at_of, named, records_of, short_member, when
+
+__all__ = ["ABOUT_ACCOUNTS", "lost_members"]
+
+FEW = 3
+"""More than that of one group are told as churn of one."""
+
+
+def lost_members(row: Row) -> list[str]:
+    """Client ids of members whose sessions ran out, as far as a rebalance tells: it began with it, or waited for them."""
+    if row["cause"] == "session timeout":
+        names = list(row["who_clients"] or ())
+        return [name or short_member(member) for name, member in zip(names, row["who"] or (), strict=False)]
+    if row["source"] != "journal" and row["timed_out"]:
+        return [short_member(member) for member in row["timed_out"]]
+    return []
+
+
+def _lost(facts: Facts) -> Iterable[Finding]:
+    """Members that fell silent: somebody crashed or was cut off."""
+    for group, rows in by_group(facts.rebalances):
+        lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
+        if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
+            continue  # that many are told as a group that rebalances often, or loses its members
+        first, who = lost[0]
+        ms = at_of(first)
+        said = first["started_ms"] if first["cause"] == "session timeout" else None
+        words = (
+            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or ms or 0)}, and the group"
+            f" rebalanced"
+        )
+        back = _returned(first, rows, set(who))
+        if back == "same":
+            words += f"; {named(who)} had come back by then, under another id, and waited for its own session"
+        elif back == "later":
+            words += "; it came back later"
+        if first["size_after"] == 0:
+            words += "; nobody was left"
+        if len(lost) > 1:
+            words += (
+                f". So {times(len(lost) - 1)} more until {when(at_of(lost[-1][0]) or 0)}:"
+                f" {named(name for _, names in lost[1:] for name in names)}"
+            )
+        sure = "likely" if first["cause_certainty"] == "likely" else "certain"
+        advice = "It crashed, was killed, cut off, or had no time to send heartbeats: it did not say goodbye."
+        if sure == "likely":
+            advice += " Told by its last commit: a session and no more before the group went on without it."
+        yield Finding(
+            "lost",
+            "warn",
+            105 + len(lost),
+            f"{words}.",
+            advice,
+            group,
+            first["coordinator_partition"],
+            said or ms,
+            at_of(lost[-1][0]),
+            sure,
+            records_of(row for row, _ in lost),
+            tuple(line for row, _ in lost for line in row["evidence_lines"] or ()),
+        )
+
+
+def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
+    """Whether a client that was lost is there again in the same generation, or in a later one."""
+    after = {short_member(member) for member in row["members_after"] or ()} - {
+        short_member(one) for one in row["who"] or ()
+    }
+    mine = {short_member(member) for member in row["members_after"] or ()}
+    if row["size_after"] and who <= (mine or after):
+        return "same"
+    later = [each for each in rows if (at_of(each) or 0) > (at_of(row) or 0)]
+    joined = {short_member(member) for each in later for member in each["members_after"] or ()}
+    return "later" if who <= joined else None
+
+
+def _polled(facts: Facts) -> Iterable[Finding]:
+    """Members that left as their application did not poll."""
+    for group, rows in by_group(facts.rebalances):
+        late = [row for row in rows if row["cause"] == "poll timeout" and at_of(row) is not None]
+        if not late:
+            continue
+        first = late[0]
+        clients = [name or "a member" for row in late for name in row["who_clients"] or ()]
+        words = (
+            f"{named(clients)} of {group} did not poll for max.poll.interval.ms, and left at {when(at_of(first) or 0)}"
+        )
+        if len(late) > 1:
+            words += f"; so {times(len(late))} in all"
+        yield Finding(
+            "poll",
+            "warn",
+            108 + len(late),
+            f"{words}.",
+            "Its application takes longer for what one poll gives it than it may: fewer records a poll (max.poll.records), faster"
+            " work, or a"
+            " longer max.poll.interval.ms. What it was working on is given to others, too.",
+            group,
+            first["coordinator_partition"],
+            at_of(first),
+            at_of(late[-1]),
+            first["cause_certainty"] or "likely",
+            records_of(late),
+            tuple(line for row in late for line in row["evidence_lines"] or ()),
+        )
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+def _resets(facts: Facts) -> Iterable[Finding]:
+    for row in facts.resets:
+        where = f"{row['topic']}-{row['partition']}"
+        what = f"Offsets of {row['group']} were set from outside at {when(row['at_ms'])}: {count(row['partitions'], 'partition')}"
+        if row["from_offset"] is not None:
+            what += f", {where} from {row['from_offset']:,} to {row['to_offset']:,}"
+        ends = []
+        if row["back"]:
+            ends.append(f"{count(row['back'], 'record')} {'is' if row['back'] == 1 else 'are'} read again")
+        if row["skipped"]:
+            ends.append(f"{count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
+        words = f"{what}; {' and '.join(ends) or 'nothing is read again, or skipped'}"
+        yield Finding(
+            "reset",
+            "warn" if row["back"] or row["skipped"] else "note",
+            400 + min(row["back"] + row["skipped"], 10_000) / 200,
+            f"{words}.",
+            "The group had no members: kafka-consumer-groups --reset-offsets does that, an admin client, or a consumer that uses"
+            " assign()"
+            " under the group's name. Was it meant?",
+            row["group"],
+            row["log_partition"],
+            row["at_ms"],
+            None,
+            "certain",
+            ((row["log_partition"], row["log_offset"]),),
+        )
+
+
+def _stalled(facts: Facts) -> Iterable[Finding]:
+    """Partitions that stand still: one finding for each group, of the one that stood longest."""
+    groups: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    for row in facts.stalls:
+        if not _explained(facts, row):
+            groups[row["group"], row["generations"] >= FEW].append(row)
+    for (group, again), rows in groups.items():
+        worst = max(rows, key=lambda row: (row["pending"] or 0, row["stalled_ms"]))
+        where = f"{worst['topic']}-{worst['partition']}"
+        until = f"until {when(worst['to_ms'])}" if worst["to_ms"] is not None else "to the end of what was read"
+        words = (
+            f"{where} of {group} stood at {worst['offset']:,} from {when(worst['from_ms'])} {until}"
+            f" ({duration_text(worst['stalled_ms'])})"
+        )
+        if worst["pending"]:
+            words += f", {count(worst['pending'], 'record')} behind"
+        if len(rows) > 1:
+            words += f"; so did {count(len(rows) - 1, 'other partition')}"
+        evidence = tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None)
+        at = (group, worst["log_partition"], worst["from_ms"], worst["to_ms"])
+        if again:
+            words += f", while the group began {count(worst['generations'], 'generation')}"
+            died = _died(facts, group, worst)
+            if died:
+                words += f", {died} of them as a member fell silent"
+            # members that leave in order are restarted by somebody; those that die there die of something
+            sure = died >= FEW or (worst["pending"] is not None and not _restarted(facts, group, worst))
+            yield Finding(
+                "poison",
+                "bad" if sure else "note",
+                310 if sure else 75,
+                f"{words}.",
+                "So it looks where each consumer dies of the record at that offset, comes back and reads it again: look at that"
+                " record, and"
+                " at what the consumers logged last. Skip it (a reset by one), or make the application bear it.",
+                *at,
+                "likely" if sure else "possible",
+                evidence,
+            )
+        elif worst["members"] and worst["pending"]:
+            others = "while other partitions moved on" if worst["moved"] else "and none of its partitions moved"
+            words += f", {others}; the group did not rebalance" if not worst["generations"] else f", {others}"
+            yield Finding(
+                "stalled",
+                "warn",
+                160 + min(worst["stalled_ms"] / 10_000, 60),
+                f"{words}.",
+                "Whoever has that partition works on one record, retries it, is paused, or waits for something: look at that member.",
+                *at,
+                "certain" if worst["moved"] else "likely",
+                evidence,
+            )
+
+
+def _died(facts: Facts, group: str, row: Row) -> int:
+    """How many rebalances of a group in a stall began with, or waited for, a session that ran out."""
+    to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
+    mine = [each for each in facts.rebalances if each["group"] == group and lost_members(each)]
+    return sum(row["from_ms"] <= (at_of(each) or 0) <= to_ms for each in mine)
+
+
+def _restarted(facts: Facts, group: str, row: Row) -> bool:
+    """Whether the group's members went and came back once in a stall, as in a release. Who dies of a record comes back more often."""
+    to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
+    run = [
+        each
+        for each in facts.rebalances
+        if each["group"] == group and row["from_ms"] - LONG_MS <= (at_of(each) or 0) <= to_ms + LONG_MS
+    ]
+    return bool(run) and is_orderly(run)
+
+
+def _explained(facts: Facts, row: Row) -> bool:
+    """Whether something else is told of that time: nothing could be committed, a transaction held the offsets, a member was lost, or
+    nobody was there."""
+    to_ms = row["to_ms"] if row["to_ms"] is not None else row["from_ms"] + row["stalled_ms"]
+    for stuck in facts.stuck:
+        open_ = stuck["to_ms"] is None or row["from_ms"] < stuck["to_ms"]
+        if stuck["log_partition"] == row["log_partition"] and stuck["from_ms"] < to_ms and open_:
+            return True
+    for one in facts.moves:
+        gone_ms = one["after_ms"] if one["after_ms"] is not None else one["at_ms"]
+        mine = one["log_partition"] == row["log_partition"] and gone_ms is not None
+        if mine and gone_ms <= to_ms and (one["at_ms"] or gone_ms) >= row["from_ms"]:
+            return True
+    for one in facts.transactions:
+        over = one["to_ms"] is not None and one["to_ms"] <= row["from_ms"]
+        if row["group"] in (one["groups"] or ()) and one["from_ms"] < to_ms and not over:
+            return True
+    for each in facts.rebalances:
+        gone = lost_members(each) or each["cause"] == "poll timeout"
+        if each["group"] == row["group"] and gone and row["from_ms"] <= (at_of(each) or 0) <= to_ms + LONG_MS:
+            return bool(row["generations"] < FEW)
+    return row["members"] is False and bool(row["generations"] < FEW)
+
+
+# ------------------------------------------------------------------------------------------------ partitions, transactions
+
+
+def _moved(facts: Facts) -> Iterable[Finding]:
+    """Moves of coordinators: those at one time together, for a broker that stops moves all that it leads."""
+    together: list[list[Row]] = []
+    clean = (row for row in facts.moves if row["at_ms"] is not None and not row["unclean"])
+    for row in sorted(clean, key=lambda row: (_stayed(row), row["at_ms"])):
+        near = together and row["at_ms"] - together[-1][-1]["at_ms"] <= 10_000
+        if near and _stayed(row) == _stayed(together[-1][-1]):
+            together[-1].append(row)
+        else:
+            together.append([row])
+    for rows in together:
+        if _stayed(rows[0]):
+            yield _elected_again(rows)
+            continue
+        partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
+        first = rows[0]
+        which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+        words = (
+            f"{which} went to {'another leader' if len(partitions) == 1 else 'other leaders'} at {when(first['at_ms'])}"
+        )
+        if first["node"] is not None:
+            words += f", broker {named(str(row['node']) for row in rows if row['node'] is not None)}"
+        if first["to_epoch"] is not None:
+            words += f" (epoch {first['to_epoch']})"
+        groups = [name for name, row in facts.states.items() if row["log_partition"] in partitions]
+        if groups:
+            words += f"; the coordinator of {named(groups)} moved with {'it' if len(partitions) == 1 else 'them'}"
+        loaded = max((row["loaded_ms"] or 0 for row in rows), default=0)
+        if loaded >= 1000:
+            words += f"; it was loaded for {duration_text(loaded)}"
+        yield Finding(
+            "moved",
+            "note",
+            68,
+            f"{words}.",
+            "Clients find the new coordinator by themselves; commits and rebalances wait meanwhile. A broker was restarted, was"
+            " lost, or"
+            " leadership was moved.",
+            None,
+            partitions[0] if len(partitions) == 1 else None,
+            first["at_ms"],
+            rows[-1]["at_ms"],
+            "certain",
+            tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None),
+            tuple(line for row in rows for line in (row["evidence_lines"] or ())[:2]),
+        )
+
+
+def _stayed(row: Row) -> bool:
+    """Whether the broker that led was elected again."""
+    return row["node"] is not None and row["node"] == row["from_node"]
+
+
+def _elected_again(rows: list[Row]) -> Finding:
+    """Partitions at one time whose leaders went on in a new epoch."""
+    partitions = list(dict.fromkeys(row["log_partition"] for row in rows))
+    which = named([f"__consumer_offsets-{each}" for each in partitions], 12)
+    who = named(str(row["node"]) for row in rows)
+    return Finding(
+        "epoch",
+        "note",
+        12,
+        f"{which} got a new leader epoch at {when(rows[0]['at_ms'])}; broker {who} leads on, and so the groups' coordinator stayed.",
+        "Under 3.x each change of the in-sync replicas by the controller does that: another broker was fenced, or came back.",
+        None,
+        partitions[0] if len(partitions) == 1 else None,
+        rows[0]["at_ms"],
+        rows[-1]["at_ms"],
+        "certain",
+        tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None),
+        tuple(line for row in rows for line in (row["evidence_lines"] or ())[:2]),
+    )
+
+
+def _unclean(facts: Facts) -> Iterable[Finding]:
+    """What brokers say of elections outside of the in-sync replicas: one finding for each offsets partition, or other topic."""
+    topics: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
+    for row in facts.marks:
+        if row["what"] == "unclean" and row["topic"] is not None:
+            ours = row["topic"] == "__consumer_offsets"
+            topics[row["topic"], row["partition"] if ours else None].append(row)
+    for (topic, index), rows in topics.items():
+        partitions = list(dict.fromkeys(row["partition"] for row in rows))
+        which = named([f"{topic}-{each}" for each in partitions], 6)
+        words = f"{which} got a leader from outside of the in-sync replicas at {when(rows[0]['ts_ms'])}"
+        groups = [] if index is None else [name for name, row in facts.states.items() if row["log_partition"] == index]
+        if index is None:
+            words += ": records that only the others had are lost"
+            advice = "Consumers that were ahead go back to where the logs part."
+        else:
+            words += (
+                f": what only the others had is lost, commits of {named(groups) if groups else 'its groups'} among it"
+            )
+            advice = "Its groups go on from older offsets where they next ask for them, and read again what was committed since then."
+        yield Finding(
+            "unclean",
+            "bad",
+            720,
+            f"{words}.",
+            f"unclean.leader.election.enable allows it, or somebody asked for it (kafka-leader-election). {advice}",
+            groups[0] if len(groups) == 1 else None,
+            index,
+            rows[0]["ts_ms"],
+            None,
+            "certain",
+            (),
+            tuple(f"{row['file']}:{row['line']}" for row in rows),
+        )
+
+
+_IN_SPITE = ("fenced", "timed out")
+"""Ends that a producer has not asked for."""
+
+
+def _held_up(row: Row) -> str:
+    """Where readers waited, who, and for how long."""
+    if not row["held"] or (row["held_ms"] or 0) < 1000:
+        return ""
+    words = f"; it held {named(row['held'])} for {duration_text(row['held_ms'])}"
+    return words + (f", where {named(row['readers'])} waited" if row["readers"] else "")
+
+
+def _markers_took(row: Row) -> str:
+    if row["decided_ms"] is None:
+        return ""
+    if row["to_ms"] is None:
+        return f"; its end was decided at {when(row['decided_ms'])}, and not all of its markers are written"
+    late_ms = row["to_ms"] - row["decided_ms"]
+    return (
+        f"; its last marker was written {duration_text(late_ms)} after its end was decided" if late_ms >= 1000 else ""
+    )
+
+
+def _hanging(row: Row, who: str, where: str, lasted: str) -> Finding:
+    words = f"{who[:1].upper()}{who[1:]} wrote to {where} in a transaction of which no coordinator knows"
+    if row["lost_abort"]:
+        words += (
+            f", at {when(row['from_ms'])}: it came when its own was aborted, and was committed with the next one at"
+            f" {when(row['to_ms'])}"
+        )
+    elif row["to_ms"] is None:
+        words += (
+            f": it hangs since {when(row['from_ms'])} ({lasted}), and read_committed consumers get nothing behind it"
+        )
+    else:
+        words += f": it hung from {when(row['from_ms'])} to {when(row['to_ms'])} ({lasted})"
+        words += f", until {row['ended_by']} sent a marker" if row["ended_by"] else ", until a marker ended it"
+    sure = "certain" if row["source"] == "journal" or row["end"] is None else "likely"
+    weight = 820 if row["lost_abort"] else 810 if row["to_ms"] is None else 300
+    return Finding(
+        "transaction",
+        "bad" if row["lost_abort"] or row["to_ms"] is None else "warn",
+        weight + min((row["open_ms"] or 0) / 1000, 90),
+        f"{words}{_held_up(row)}.",
+        "Brokers before 4.0 take a record that comes too late for its transaction (KIP-890): 4.x with transaction.version 2 refuses it."
+        " What hangs is found and ended by kafka-transactions find-hanging, and abort; no coordinator does it.",
+        None,
+        None,
+        row["from_ms"],
+        row["to_ms"],
+        sure,
+    )
+
+
+def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
+    began = f" of {row['began_by']}" if row["began_by"] else ""
+    words = f"The transaction{began} of {who} in {where}, begun at {when(row['from_ms'])}, was aborted after {lasted}"
+    if row["ends"] == "fenced":
+        by = f" by {row['ended_by']}" if row["ended_by"] else ""
+        words += f"{by}, as a producer came with the same transactional.id: what was its producer is fenced"
+        advice = "As it should be, where its process was replaced. Two that live have one transactional.id: each fences the other."
+    else:
+        words += ", as its time was over"
+        if row["timeout_ms"] is not None:
+            words += f" ({duration_text(row['timeout_ms'])})"
+        advice = "Its producer hung, died, or works for longer on one transaction than transaction.timeout.ms allows."
+    if row["groups"]:
+        words += f"; offsets of {named(row['groups'])} were dropped with it"
+    slow = (row["held_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
+    return Finding(
+        "transaction",
+        "warn" if slow else "note",
+        (150 if slow else 60) + min((row["open_ms"] or 0) / 1000, 40),
+        f"{words}{_markers_took(row)}{_held_up(row)}.",
+        advice,
+        row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
+        row["log_partition"],
+        row["from_ms"],
+        row["to_ms"],
+        "certain" if row["source"] == "journal" or row["ends"] == "timed out" else "likely",
+        ()
+        if row["log_offset"] is None or row["log_partition"] is None
+        else ((row["log_partition"], row["log_offset"]),),
+        tuple(row["evidence_lines"] or ()),
+    )
+
+
+def _transactions(facts: Facts) -> Iterable[Finding]:
+    for row in facts.transactions:
+        who = row["transactional_id"] or f"producer {row['producer_id']}"
+        where = named(row["partitions"] or ())
+        lasted = duration_text(row["open_ms"] or 0)
+        if row["hangs"]:
+            yield _hanging(row, who, where, lasted)
+            continue
+        if row["ends"] in _IN_SPITE and row["end"] is not None:
+            yield _ended_for_it(row, who, where, lasted)
+            continue
+        if row["end"] is None:
+            words = f"The transaction of {who} is open since {when(row['from_ms'])} ({lasted})"
+        else:
+            words = (
+                f"The transaction of {who} was open from {when(row['from_ms'])} to {when(row['to_ms'])} ({lasted}), and was"
+                f" {row['end']}"
+            )
+        if where:
+            words += f": read_committed consumers of {where} {'get' if row['end'] is None else 'got'} nothing behind it"
+        over = row["end"] is None and row["timeout_ms"] is not None and row["open_ms"] > row["timeout_ms"] + 15_000
+        if over:
+            words += f", though its timeout of {duration_text(row['timeout_ms'])} is over"
+        if row["groups"]:
+            words += f"; offsets of {named(row['groups'])} wait in it"
+        words += _markers_took(row) + _held_up(row)
+        yield Finding(
+            "transaction",
+            "bad" if over or row["end"] is None else "warn",
+            (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
+            f"{words}.",
+            "Its producer hangs, or died: the coordinator aborts what is open for longer than transaction.timeout.ms. One that is"
+            " open beyond"
+            " that is to be aborted by hand: kafka-transactions find-hanging, and abort.",
+            row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
+            row["log_partition"],
+            row["from_ms"],
+            row["to_ms"],
+            "certain",
+            ()
+            if row["log_offset"] is None or row["log_partition"] is None
+            else ((row["log_partition"], row["log_offset"]),),
+            tuple(row["evidence_lines"] or ()),
+        )
+
+
+ABOUT_ACCOUNTS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    *(_lost, _polled, _resets, _stalled, _moved, _unclean, _transactions),
+)

@@ -1,0 +1,158 @@
+"""A database in memory that stands where a SparkSession would: reads the pipeline's sources, keeps frames, writes Parquet.
+
+    session = Session()
+    log = session.read.format("consumer_offsets").load("DIR")
+    coordinator_hotspots(log).collect()
+
+Rules:
+1. Sources are decoded by the readers that Spark's sources are made of, in this process.
+2. The database is this session's alone, and forgotten with it. It uses the threads that the machine has; queries come one at a time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from broker_sim.common.text import UsageError
+from broker_sim.pipeline import files
+from broker_sim.pipeline.duck.frames import Frame
+from broker_sim.pipeline.journal_events import batches as batches_of
+from broker_sim.pipeline.journal_events import rows_in
+from broker_sim.pipeline.journal_files import whole
+from broker_sim.pipeline.offset_logs import find_logs, share_out
+from broker_sim.pipeline.schemas import OFFSET_LOG, SKIPPED, Table
+from broker_sim.pipeline.segments import Skipped, read_offsets
+from broker_sim.pipeline.tables.events import EVENTS
+
+__all__ = ["DuckMissing", "Reader", "Session", "is_installed"]
+
+NEEDED = ("duckdb", "pyarrow", "numpy")
+_numbers = count(1)
+
+
+class DuckMissing(UsageError):
+    """DuckDB, pyarrow or NumPy is not installed; one line."""
+
+
+def is_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+
+
+def need_duckdb() -> None:
+    """Raises DuckMissing."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DuckMissing(f"{' and '.join(missing)} not installed; this needs: pip install 'broker-sim[pipeline]'")
+
+
+class Session:
+    """See the module. Raises DuckMissing."""
+
+    def __init__(self) -> None:
+        need_duckdb()
+        import duckdb
+
+        self.connection: Any = duckdb.connect(":memory:")
+        self._do("SET TimeZone = 'UTC'")
+        self.version: str = duckdb.__version__
+
+    def of_arrow(self, table: Any) -> Frame:
+        """A frame of a pyarrow.Table (or record batches of one schema), copied into the database."""
+        name = f"t{next(_numbers)}"
+        self.connection.register("arriving", table)
+        self._do(f"CREATE TABLE {name} AS SELECT * FROM arriving")
+        self.connection.unregister("arriving")
+        return Frame(self, f"SELECT * FROM {name}", table.schema.names)
+
+    def of_batches(self, batches: Iterable[Any], schema: Any) -> Frame:
+        """As `of_arrow`, batch by batch: no more than one of them is in memory besides the database."""
+        import pyarrow
+
+        frame = self.of_arrow(pyarrow.Table.from_batches([], schema))
+        name = frame.body.rpartition(" ")[2]
+        for batch in batches:
+            self.connection.register("arriving", pyarrow.Table.from_batches([batch], schema))
+            self._do(f"INSERT INTO {name} SELECT * FROM arriving")
+            self.connection.unregister("arriving")
+        return frame
+
+    def kept(self, frame: Frame) -> Frame:
+        """The frame, computed."""
+        name = f"t{next(_numbers)}"
+        self._do(f"CREATE TABLE {name} AS {frame.sql()}")
+        return Frame(self, f"SELECT * FROM {name}", frame.columns)
+
+    @property
+    def read(self) -> Reader:
+        return Reader(self)
+
+    def written(self, frame: Frame, where: str) -> Frame:
+        """The frame, computed, and as one Parquet file in a folder of this machine (a path or a `file:` address). Raises UsageError."""
+        kept = self.kept(frame)
+        folder = Path(files.local_path(where) or where)
+        place = str(folder / "part-00000.parquet").replace("'", "''")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._do(f"COPY ({kept.sql()}) TO '{place}' (FORMAT parquet, COMPRESSION snappy)")
+        except OSError as error:
+            raise UsageError(f"{folder}: {error.strerror or error}") from None
+        return kept
+
+    def _do(self, statement: str) -> None:
+        """To its end: a result that nobody has read keeps a connection of DuckDB 2 busy."""
+        self.connection.execute(statement).fetchall()
+
+    def stop(self) -> None:
+        self.connection.close()
+
+
+class Reader:
+    """``session.read.format("consumer_offsets").option("runId", "friday").load("DIR")``, as Spark has it: the same formats, of whose
+    options those that choose what is read (`runId`, `body`)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._format, self._options = session, "", {"body": "true"}
+
+    def format(self, name: str) -> Reader:
+        self._format = name
+        return self
+
+    def option(self, name: str, value: str) -> Reader:
+        self._options[name] = value
+        return self
+
+    def load(self, path: str) -> Frame:
+        """Raises UsageError."""
+        run_id = self._options.get("runId")
+        body = self._options["body"] == "true"
+        if self._format == "sim_journal":
+            table, batches = EVENTS, batches_of(rows_in(whole([path], run_id), body), EVENTS)
+        else:
+            table, batches = {"consumer_offsets": _offsets, "consumer_offsets_skipped": _skipped}[self._format](
+                path, run_id
+            )
+        return self._session.of_batches(batches, table.arrow())
+
+
+def _offsets(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
+    slices = [one for share in share_out(find_logs([path], run_id).logs, 1) for one in share]
+    read = (read_offsets(one.path, start=one.start, end=one.end, run_id=one.run_id) for one in slices)
+    return OFFSET_LOG, chain.from_iterable(read)
+
+
+def _skipped(path: str, run_id: str | None) -> tuple[Table, Iterator[Any]]:
+    found = find_logs([path], run_id)
+    told = [(run_id, one) for one in found.skipped]
+    for part in (one for share in share_out(found.logs, 1) for one in share):
+        mine: list[Skipped] = []
+        for _ in read_offsets(
+            part.path, start=part.start, end=part.end, table=OFFSET_LOG.only(["log_offset"]), skipped=mine.append
+        ):
+            pass
+        told += [(part.run_id, one) for one in mine]
+    rows = [dict(zip(SKIPPED.names, (run, *one), strict=True)) for run, one in told]
+    return SKIPPED, batches_of(rows, SKIPPED)

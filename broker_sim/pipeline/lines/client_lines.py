@@ -1,0 +1,211 @@
+"""Lines of consumers: Java's (2.x to 4.4, classic and KIP-848), librdkafka's, aiokafka's, kafka-python's; and of applications that log
+what a client's call raised, where they name the error as librdkafka's bindings and the Python clients do.
+
+Sources: ConsumerCoordinator.java, AbstractCoordinator.java, CommitRequestManager.java, AbstractHeartbeatRequestManager.java,
+SubscriptionState.java; rdkafka_cgrp.c, rdkafka_request.c; aiokafka's group_coordinator.py and fetcher.py.
+"""
+
+from __future__ import annotations
+
+from broker_sim.pipeline.lines.said import Forms, form
+
+__all__ = ["CLIENT", "JAVA", "KINDS", "RDKAFKA"]
+
+JAVA = (
+    r"\[(?:Consumer|Producer|AdminClient) (?:instanceId=(?P<instance>[^,\]]+), )?clientId=(?P<client_id>[^,\]]*)(?:,"
+    r" groupId=(?P<group>[^\]]*))?\]"
+)
+"""Whose line it is: Java's way."""
+RDKAFKA = r"\|(?P<client_id>[^|#]*)#consumer-\d+\|"
+"""And librdkafka's."""
+
+_TP = r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)"
+
+KINDS = {
+    "commit failed": "a commit was answered with an error, or not at all",
+    "coordinator lost": "the coordinator did not answer, or said that it is none",
+    "coordinator found": "a coordinator was found",
+    "poll timeout": "the application did not poll for max.poll.interval.ms: the client leaves the group",
+    "session lost": "the coordinator does not know the member any more, or did not answer for the session's time",
+    "fenced instance": "another client came with the same group.instance.id",
+    "rejoins": "the client joins again, and why",
+    "leaves": "the client leaves, and why",
+    "synced": "it has its assignment of a generation",
+    "seek": "the application sets its position",
+    "reset": "the position is set by auto.offset.reset, as no committed offset stands or it is out of range",
+    "out of range": "the position is outside of the log",
+    "truncated": "the log was truncated below the position",
+    "no offset": "no committed offset was found",
+    "unstable": "a committed offset waits for a transaction, or for replication",
+}
+"""Each kind of client's line, and what it tells."""
+
+CLIENT = Forms(
+    [
+        form(
+            "commit failed",
+            rf"Offset commit failed on partition {_TP} at offset (?P<offset>\d+): (?P<detail>.*?)(?: \([\w.$]+\))?$",
+            "Offset commit failed on partition",
+        ),
+        form(
+            "commit failed",
+            r"Synchronous auto-commit of offsets .* failed: (?P<detail>.*)$",
+            "ynchronous auto-commit of offsets",
+            "failed",
+        ),
+        form(
+            "commit failed",
+            r"Auto-commit of offsets .* (?P<detail>timed out) before completion",
+            "Auto-commit of offsets ",
+        ),
+        form(
+            "commit failed",
+            r"(?:Asynchronous auto-commit|Offset commit with offsets) .*failed:? ?(?P<detail>.*)$",
+            "Asynchronous auto-commit",
+            "failed",
+        ),
+        form("commit failed", r"Offset commit with offsets .* failed(?P<detail>.*)$", "Offset commit with offsets"),
+        form(
+            "commit failed",
+            r"Timeout of \d+ms expired before (?P<detail>successfully committing offsets)",
+            "expired before successfully committing",
+        ),
+        form(
+            "commit failed",
+            r"OffsetCommit failed for (?P<topic>\S+) \[(?P<partition>\d+)\] at offset (?P<offset>\d+) in join-state \S+:"
+            r" (?P<detail>.*)$",
+            "OffsetCommit failed for ",
+            "join-state",
+        ),
+        form(
+            "commit failed",
+            r"Offset commit \(.*?\) failed for \d+/\d+ partition\(s\) in join-state \S+: (?P<detail>.*)$",
+            "Offset commit (",
+        ),
+        form(
+            "commit failed",
+            r"OffsetCommit failed for group (?P<group>.+?) (?:on partition \S+ )?(?:with offset \S+: |due to |because group is |- )"
+            r"(?P<detail>.*?)(?:, will .*)?$",
+            "OffsetCommit failed for group",
+        ),
+        form("commit failed", r"OffsetCommit failed(?: with [^:]*)?: ?(?P<detail>.*)$", "OffsetCommit failed"),
+        form("commit failed", r"Auto offset commit failed: (?P<detail>.*)$", "Auto offset commit failed"),
+        form(
+            "commit failed",
+            r"Group (?P<group>.+?) failed to commit partition .*?topic='(?P<topic>[^']+)', partition=(?P<partition>\d+).*? at offset"
+            r" .*?: (?P<detail>\w+)",
+            "failed to commit partition",
+        ),
+        form(
+            "commit failed",
+            r"OffsetCommit for group (?P<group>.+?) failed(?: due to)?:? (?P<detail>.*)$",
+            "OffsetCommit for group",
+            "failed",
+        ),
+        form("commit failed", r"Offset commit failed: (?P<detail>.*)$", "Offset commit failed"),
+        form(
+            "commit failed",
+            r"[Cc]ommit.*(?:KafkaError\{code=(?P<detail>\w+)|(?P<detail2>KafkaTimeoutError|RequestTimedOutError|NotEnoughReplicas\w*Error|\w*CoordinatorNotAvailableError))",
+            "ommit",
+            "Error",
+        ),
+        form(
+            "coordinator lost",
+            r"Group coordinator .*? is unavailable or invalid due to cause: (?P<detail>.*?)(?:\.\s*isDisconnected.*|\."
+            r" Rediscovery.*)?$",
+            "Group coordinator ",
+            "is unavailable or invalid",
+        ),
+        form(
+            "coordinator lost",
+            r"Marking the coordinator dead \(node \S+?\) ?for group (?P<group>[^:]+?)(?:: (?P<detail>.*?))?\.?$",
+            "Marking the coordinator dead",
+        ),
+        form(
+            "coordinator lost",
+            r"(?P<detail>has been disconnected from the group coordinator) for",
+            "disconnected from the group coordinator",
+        ),
+        form(
+            "coordinator found",
+            r"Discovered (?:group )?coordinator \S+(?:.* for group (?P<group>.+))?",
+            "Discovered ",
+            "oordinator",
+        ),
+        form(
+            "poll timeout",
+            r"(?P<detail>[Cc]onsumer poll timeout has expired|longer than the configured max\.poll\.interval\.ms)",
+            "poll",
+            "max.poll.interval.ms",
+        ),
+        form("poll timeout", r"(?P<detail>[Cc]onsumer poll timeout has expired)", "onsumer poll timeout has expired"),
+        form(
+            "poll timeout",
+            r"(?P<detail>Application maximum poll interval \(\d+ms\) exceeded by \d+ms)",
+            "Application maximum poll interval",
+        ),
+        form("session lost", r"(?P<detail>session timed out.*?)(?:: revoking.*)?$", "session timed out"),
+        form(
+            "session lost",
+            r"Attempt to heartbeat with .* failed due to (?P<detail>\w+), resetting generation",
+            "Attempt to heartbeat with",
+        ),
+        form("session lost", r"Resetting generation .*due to: (?P<detail>.*)$", "Resetting generation "),
+        form(
+            "session lost",
+            r"(?P<detail>Heartbeat failed.*(?:generation id is not|member_id was not recognized).*)$",
+            "Heartbeat failed",
+        ),
+        form("session lost", r"(?P<detail>Heartbeat session expired)", "Heartbeat session expired"),
+        form("fenced instance", r"group\.?[ _]?instance[. _]id \S+ (?P<detail>.*fenced.*)$", "instance", "fenced"),
+        form(
+            "leaves",
+            r"Member (?P<member>\S+) sending LeaveGroup request to coordinator .*? due to (?P<detail>.*?)(?: \([\w.$]+\))?$",
+            "sending LeaveGroup request",
+        ),
+        form("leaves", r"(?P<detail>LeaveGroup request succeeded)", "LeaveGroup request succeeded"),
+        form(
+            "rejoins",
+            r"Request joining group due to: (?P<detail>.*?)(?: \([\w.$]+\))?$",
+            "Request joining group due to",
+        ),
+        form(
+            "synced",
+            r"Successfully synced group in generation Generation\{generationId=(?P<generation>-?\d+), memberId='(?P<member>[^']*)'",
+            "Successfully synced group in generation",
+        ),
+        form(
+            "synced",
+            r"Successfully synced group (?P<group>.+) with generation (?P<generation>\d+)",
+            "Successfully synced group",
+        ),
+        form("seek", rf"Seeking to offset (?P<offset>\d+) for partition {_TP}", "Seeking to offset"),
+        form(
+            "seek",
+            rf"Seeking to (?P<detail>earliest|latest|EARLIEST|LATEST|beginning|end) offset of partition {_TP}",
+            "Seeking to ",
+        ),
+        form(
+            "reset",
+            rf"Resetting offset for partition {_TP} to position FetchPosition\{{offset=(?P<offset>\d+)",
+            "Resetting offset for partition",
+        ),
+        form(
+            "out of range",
+            rf"[Ff]etch (?:position|offset).*?(?:offset=)?(?P<offset>\d+)?.* is out of range for partition .*?{_TP}",
+            "is out of range for partition",
+        ),
+        form(
+            "out of range",
+            r"(?P<topic>\S+) \[(?P<partition>\d+)\]: offset reset \(at offset (?P<offset>\d+).*(?P<detail>out of range)",
+            "out of range",
+        ),
+        form(
+            "truncated",
+            rf"Truncation detected for partition {_TP} at offset .*?(?:offset=)?(?P<offset>\d+)",
+            "Truncation detected for partition",
+        ),
+        form("no offset", rf"Found no committed offset for partition {_TP}", "Found no committed offset"),
+        form("unstable", r"still have unstable offsets(?P<detail>)", "still have unstable offsets"),
+    ]
+)

@@ -1,0 +1,263 @@
+"""Files of log lines, and the rows of one.
+
+    for row in rows_of(LineFile("server.log", "broker")): ...
+
+Rules:
+1. Whoever names a file wants it read: one that can't be, that is none of text, or in which no line is known, is told. In a folder those
+   with names of logs are taken (`server.log`, `server.log.2026-03-29-10`, `x.log.gz`, `kafka.out`), and such as say nothing of groups
+   are no matter; Kafka's segments, called `.log` too, are passed over. An empty file has been read.
+2. A line that says nothing known is no row. One that says something and has no moment has none in its row.
+3. Bytes that are no UTF-8 are replaced; a line is cut at 64 KiB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.common.text import UsageError
+from broker_sim.pipeline.files import Source, entry, expand, inside, listing
+from broker_sim.pipeline.lines import broker_lines, client_lines
+from broker_sim.pipeline.lines.said import Forms
+from broker_sim.pipeline.lines.stamps import Stamp, stamp
+
+__all__ = ["LineFile", "find", "rows_of"]
+
+_NAMED = re.compile(r".*\.(?:log|out|err|txt)(?:[.-][\w.:-]*)?(?:\.gz)?$")
+_LONGEST = 1 << 16
+_TEXT = 400
+_BLOCK = 1 << 20
+_ASIDE = ("instance",)
+_ISR_MIN = re.compile(r"insufficient to satisfy the min\.isr requirement of (\d+) for partition (\S+?),? ?")
+_TRACE = re.compile(r"^\s*(?:Caused by: )?([\w.$]+(?:Exception|Error)): ?(.*)")
+_NODE = re.compile(broker_lines.NODE)
+_PLACE = re.compile(broker_lines.PLACE)
+_CLIENTS = tuple(re.compile(pattern) for pattern in (client_lines.JAVA, client_lines.RDKAFKA))
+
+
+@dataclass(frozen=True, slots=True)
+class LineFile:
+    """``source``: ``broker`` or ``client``; ``named``: by its own name, and not as one of a folder."""
+
+    path: str
+    source: str
+    size: int = 0
+    named: bool = False
+
+
+def find(names: Iterable[str], source: str) -> list[LineFile]:
+    """The files of these names: files, folders with all that is below them, wildcards. Raises UsageError where there is none."""
+    found: dict[str, LineFile] = {}
+    for name in names:
+        roots = [(one, there) for one in expand(name) if (there := entry(one)) is not None]
+        if not roots:
+            raise UsageError(f"--{source}-log {name}: there is no such file or folder")
+        before = len(found)
+        for path, there in roots:
+            below = _below(path) if there.is_dir else [(path, there.size)]
+            found |= {each: LineFile(each, source, size, not there.is_dir) for each, size in below}
+        if len(found) == before:
+            raise UsageError(
+                f"--{source}-log {name}: no file of a log is in it (*.log, *.out, *.txt, also .gz or rolled)"
+            )
+    return list(found.values())
+
+
+def _below(folder: str) -> Iterator[tuple[str, int]]:
+    for one in listing(folder):
+        path = inside(folder, one.name)
+        if one.is_dir:
+            yield from _below(path)
+        elif _NAMED.fullmatch(one.name) and not _is_segment(one.name):
+            yield path, one.size
+
+
+def _is_segment(name: str) -> bool:
+    return re.fullmatch(r"\d{20}\.(?:log|index|timeindex)", name) is not None
+
+
+# ------------------------------------------------------------------------------------------------ lines
+
+
+def rows_of(file: LineFile) -> Iterator[dict[str, Any]]:
+    """Rows of `tables.log_lines` without run and moment for people; what can't be read is one of `what` ``unread``."""
+    told = 0
+    try:
+        rows = _broker_rows(file) if file.source == "broker" else _client_rows(file)
+        for row in rows:
+            told += 1
+            yield {"source": file.source, "file": file.path, **row}
+    except (OSError, EOFError, UsageError, _NotText) as error:
+        yield _unread(file, str(error) if isinstance(error, UsageError | _NotText) else f"it can't be read: {error}")
+        return
+    if not told and file.named and file.size:
+        yield _unread(file, f"no line of it says anything that a {file.source}'s log is known to say")
+
+
+def _unread(file: LineFile, why: str) -> dict[str, Any]:
+    return {"source": file.source, "file": file.path, "line": 0, "what": "unread", "detail": why}
+
+
+class _NotText(Exception):
+    """The file is something else."""
+
+
+class _Raw(io.RawIOBase):
+    """A `Source` as a stream."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.source.read(self.at, len(buffer))
+        buffer[: len(data)] = data
+        self.at += len(data)
+        return len(data)
+
+
+def _lines(file: LineFile) -> Iterator[tuple[int, str]]:
+    """(number, line). Raises OSError, UsageError, _NotText."""
+    with Source(file.path) as source:
+        raw: Any = io.BufferedReader(_Raw(source), _BLOCK)
+        if raw.peek(2)[:2] == b"\x1f\x8b":
+            raw = gzip.GzipFile(fileobj=raw)
+        number = 0
+        while line := raw.readline(_LONGEST):
+            number += 1
+            if number == 1 and b"\0" in line[:512]:
+                raise _NotText("it is no text")
+            whole = line
+            while len(whole) == _LONGEST and not whole.endswith(b"\n"):  # the rest of a line that is too long
+                whole = raw.readline(_LONGEST)
+            yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _row(number: int, line: str, at: Stamp | None, what: str, columns: dict[str, Any]) -> dict[str, Any]:
+    row = {
+        "line": number,
+        "ts_ms": None if at is None else at.ts_ms,
+        "level": None if at is None else at.level,
+        "what": what,
+        "text": line[:_TEXT],
+    }
+    return row | {name: value for name, value in columns.items() if value is not None and name in _COLUMNS}
+
+
+_COLUMNS = frozenset(
+    [
+        "node",
+        "group",
+        "generation",
+        "member",
+        "instance",
+        "client_id",
+        "topic",
+        "partition",
+        "epoch",
+        "offset",
+        "number",
+        "detail",
+    ]
+)
+
+
+def _said(forms: Forms, line: str, at: Stamp | None) -> tuple[str, dict[str, Any]] | None:
+    found = forms.said(line[at.rest :] if at is not None else line)
+    return None if found is None else (found[0], dict(found[1]))
+
+
+def _broker_rows(file: LineFile) -> Iterator[dict[str, Any]]:
+    """A refused append's reason is the next line, the exception: that row waits for it."""
+    waiting: dict[str, Any] | None = None
+    for number, line in _lines(file):
+        known = broker_lines.BROKER.may_say(line)
+        if waiting is not None:
+            trace = _TRACE.match(line)
+            if trace is not None:
+                waiting["detail"] = f"{trace[1].rpartition('.')[2]}: {trace[2]}"[:_TEXT]
+                least = _ISR_MIN.search(line)
+                if least is not None:
+                    waiting["number"] = int(least[1])
+            yield waiting
+            waiting = None
+        if not known:
+            continue
+        at = stamp(line)
+        found = _said(broker_lines.BROKER, line, at)
+        if found is None:
+            continue
+        what, columns = found
+        place, node = _PLACE.search(line), _NODE.search(line)
+        if place is not None and columns.get("partition") is None:
+            columns["topic"], columns["partition"] = place["topic"], int(place["partition"])
+        if node is not None and columns.get("node") is None:
+            columns["node"] = int(node["node"] or node["node2"])
+        if columns.get("partition") is not None and columns.get("topic") is None:
+            columns["topic"] = "__consumer_offsets"
+        row = _row(number, line, at, what, columns)
+        if what == "refused" and "detail" not in row:
+            waiting = row
+        else:
+            yield row
+    if waiting is not None:
+        yield waiting
+
+
+def _client_rows(file: LineFile) -> Iterator[dict[str, Any]]:
+    """All of a file are held until it ends: what it tells of groups may come late (rule 3 of the table)."""
+    rows = []
+    groups: dict[str | None, dict[str, None]] = {}
+    last: Stamp | None = None
+    for number, line in _lines(file):
+        if not client_lines.CLIENT.may_say(line):
+            if "groupId=" in line or "group" in line:
+                _noticed(line, groups)
+            last = stamp(line) or last
+            continue
+        at = stamp(line) or last
+        found = _said(client_lines.CLIENT, line, stamp(line))
+        who = _noticed(line, groups)
+        if found is None:
+            continue
+        what, columns = found
+        named = columns.get("group")
+        if named is not None:
+            groups.setdefault(who.get("client_id"), {})[named] = None
+        rows.append(_row(number, line, at, what, {**who, **{k: v for k, v in columns.items() if v is not None}}))
+        last = at
+    every = list(dict.fromkeys(group for known in groups.values() for group in known))
+    for row in rows:
+        if "group" not in row:
+            mine = list(groups.get(row.get("client_id"), ())) or every
+            if len(mine) == 1:
+                row["group"] = mine[0]
+        yield row
+
+
+_GROUP = re.compile(
+    r"[Gg]roup \"(?P<group>[^\"]+)\"|[Jj]oined group '(?P<group2>[^']+)'|group\.id['\"]?[:=]\s*['\"]?(?P<group3>[^\s'\",]+)"
+)
+
+
+def _noticed(line: str, groups: dict[str | None, dict[str, None]]) -> dict[str, Any]:
+    """Whose line it is, noting which client has which group."""
+    who: dict[str, Any] = {}
+    for pattern in _CLIENTS:
+        found = pattern.search(line)
+        if found is not None:
+            who = {name: text for name, text in found.groupdict().items() if text}
+            break
+    if "group" not in who:
+        group = _GROUP.search(line)
+        if group is not None:
+            who["group"] = group["group"] or group["group2"] or group["group3"]
+    if "group" in who:
+        groups.setdefault(who.get("client_id"), {})[who["group"]] = None
+    return who

@@ -1,0 +1,64 @@
+"""What a line of a log may say, as patterns: a kind's name, words that such a line must have, and what is taken out of it.
+
+Rules:
+1. A pattern is told a line's words without its moment. It takes its first match; the order of a list decides.
+2. Groups of a pattern are columns of the table `log_lines`. What a column is in one kind of line it is in all.
+3. Ids are anybody's: a group's id may have blanks. So a pattern names the words behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Form", "Forms", "form"]
+
+NUMBERS = frozenset({"generation", "partition", "epoch", "number", "offset", "node"})
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``what``: the kind of line; ``words``: all of them are in it."""
+
+    what: str
+    words: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def form(what: str, pattern: str, *words: str) -> Form:
+    """``words``: as literal as they stand in the line."""
+    return Form(what, words, re.compile(pattern))
+
+
+class Forms:
+    """Several, tried in order. One search for any of their words spares the rest for the lines that say nothing of interest."""
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self.forms = tuple(forms)
+        self._any = re.compile("|".join(sorted({re.escape(one.words[0]) for one in self.forms}, reverse=True)))
+
+    def may_say(self, line: str) -> bool:
+        """Whether it is worth a closer look."""
+        return self._any.search(line) is not None
+
+    def said(self, words: str) -> tuple[str, Mapping[str, str | int | None]] | None:
+        """(kind, columns), None for a line of no kind that is known."""
+        for one in self.forms:
+            if all(word in words for word in one.words):
+                found = one.pattern.search(words)
+                if found is not None:
+                    # `detail2` is `detail` in another place of the same line
+                    return one.what, {
+                        name.rstrip("2"): _value(name, text)
+                        for name, text in found.groupdict().items()
+                        if text is not None
+                    }
+        return None
+
+
+def _value(name: str, text: str | None) -> str | int | None:
+    if text is None or name not in NUMBERS:
+        return text
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

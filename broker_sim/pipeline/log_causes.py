@@ -1,0 +1,280 @@
+"""Why a rebalance began, where no journal says so: from a broker's lines, which tell it outright, or from what members committed.
+
+Rules:
+1. A broker's line is certain. ``Preparing to rebalance`` gives the reason and the moment at which the window opened; what a member said
+   when it left (KIP-800) stands there, or in 4.x in a line of its own just before.
+2. From the log alone: a commit is a sign of life, for the coordinator begins a member's session anew at each of them
+   (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
+   the window closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
+   session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
+   as their rebalance timeout, most likely stopped polling, upon which a client leaves by itself. What fits neither is not said.
+3. With an eager protocol members commit, give up all they have, and rejoin. Where they had committed regularly, the first of them that
+   fell silent shows how long the group waited, and the one that committed last, for whom.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sim.explain.generations import Generation, StoredMember
+
+__all__ = [
+    "CERTAIN",
+    "LIKELY",
+    "POSSIBLE",
+    "Progress",
+    "Windows",
+    "cause_of_reason",
+    "departures",
+    "poll_ran_out",
+    "waiting",
+]
+
+CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
+
+SLACK_MS = 5000
+"""Others notice a rebalance at their next heartbeat: three seconds by default, and a little more."""
+REGULAR = 4
+"""So many commits of a partition show its rhythm."""
+
+Progress = Mapping[str, list[int]]
+"""``orders-0`` -> [first ms, last ms, commits, last offset] since the group's record before."""
+
+_MEMBER = re.compile(
+    r"(?:Adding new member|[Rr]emoving member|Updating metadata for(?: static)? member|Leader|for \(|Removing|static"
+    r" member|Member|\(member: )"
+    r" ?(?P<member>[^\s,;()]+)"
+)
+_SAID = re.compile(r"client reason: (.*)$")
+_ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
+
+
+def poll_ran_out(words: str | None) -> bool:
+    """Whether a client said that its application did not poll: Java's words, and librdkafka's."""
+    return words is not None and ("poll timeout has expired" in words or "max poll interval exceeded" in words)
+
+
+def cause_of_reason(reason: str) -> tuple[str, list[str], str | None]:
+    """(cause, members, error) of what a broker gives as its reason: GroupCoordinator.scala, GroupMetadataManager.java."""
+    found = _MEMBER.search(reason)
+    who = [] if found is None else [found["member"]]
+    said = _SAID.search(reason)
+    why = "" if said is None else said[1]
+    if "on heartbeat expiration" in reason:
+        return "session timeout", who, None
+    if "LeaveGroup" in reason:
+        return ("poll timeout" if poll_ran_out(why) else "leave"), who, None
+    if "pending sync request expiration" in reason:
+        return "sync failed", who, None
+    if "storing group assignment" in reason:
+        error = _ERROR.search(reason)
+        return "sync failed", who, None if error is None else error[1]
+    if reason.startswith("Freshly-loaded"):
+        return "load", [], None
+    if "Updating metadata" in reason or "re-joining" in reason:
+        changed = "metadata" in why or "subscription" in why
+        return ("metadata change" if changed else "rejoin"), who, None
+    if "Adding new member" in reason or "joining group during" in reason or "static member" in reason:
+        return "join", who, None
+    return "unknown", who, None
+
+
+# ------------------------------------------------------------------------------------------------ broker's lines
+
+
+@dataclass(slots=True)
+class Window:
+    """A rebalance as a broker's lines tell it. ``old``: the generation before it."""
+
+    old: int
+    started_ms: int
+    reason: str
+    lines: list[str]
+    partition: int | None = None
+    closed_ms: int | None = None
+    generation: int | None = None
+    size: int | None = None
+    assigned_ms: int | None = None
+    emptied: bool = False
+    late: list[str] = field(default_factory=list)
+    """members that did not rejoin in time."""
+    said: dict[str, str] = field(default_factory=dict)
+    """member -> what it said when it left."""
+
+
+class Windows:
+    """Reads the lines about one group, in order. Several brokers may tell of it: who coordinates it tells."""
+
+    def __init__(self) -> None:
+        self.found: list[Window] = []
+        self._left: dict[str, tuple[int, str, str]] = {}
+        self._polls: list[tuple[int, str, str]] = []
+        self._gone: dict[str, tuple[str, str]] = {}
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """A row of `tables.rebalances.TOLD` that is a broker's line."""
+        what, ts_ms, at, detail = row["what"], row["ts_ms"], row["at"], row.get("detail") or ""
+        last = self.found[-1] if self.found else None
+        if what == "poll timeout":
+            self._polls.append((ts_ms, detail, at))
+        elif what in ("fenced", "modern left"):
+            self._gone[row.get("cause_members") or ""] = (detail, at)
+        elif what == "preparing":
+            window = Window(row["generation"] or 0, ts_ms, detail, [at], row.get("coordinator_partition"))
+            for member, (left_ms, why, where) in self._left.items():
+                if member in detail and 0 <= ts_ms - left_ms <= SLACK_MS:
+                    window.said[member] = why
+                    window.lines.insert(0, where)
+            self.found.append(window)
+        elif what in ("left", "session timeout"):
+            member = row.get("cause_members") or ""
+            self._left[member] = (ts_ms, detail if what == "left" else "", at)
+            if last is not None and last.closed_ms is None and what == "left":
+                last.said[member] = detail
+            if last is not None and ts_ms - last.started_ms <= 100:
+                last.lines.append(at)  # 3.4 tells why it prepares before it tells who left
+                if what == "left":
+                    last.said.setdefault(member, detail)
+            elif last is not None and last.closed_ms is None and what == "session timeout":
+                last.late.append(member)  # it was awaited until then
+                last.lines.append(at)
+        elif last is not None:
+            self._of_last(last, what, row)
+
+    def _of_last(self, last: Window, what: str, row: Mapping[str, Any]) -> None:
+        generation = row.get("generation")
+        if what == "closed" and generation == last.old + 1:
+            last.closed_ms, last.generation, last.size = row["ts_ms"], generation, row.get("size_after")
+            last.lines.append(row["at"])
+        elif what == "assigned" and generation == last.generation:
+            last.assigned_ms = row["ts_ms"]
+        elif what == "empty" and generation == last.old + 1:
+            last.closed_ms, last.generation, last.size, last.emptied = row["ts_ms"], generation, 0, True
+            last.lines.append(row["at"])
+        elif what == "not rejoined":
+            last.late += re.findall(r"[\w.#-]{30,}", row.get("detail") or "")
+            last.lines.append(row["at"])
+
+    def why_gone(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of a KIP-848, share or streams group with what a broker's line says of a member that is gone: that its session ran out,
+        that it did not give up its partitions in time, or that it left."""
+        said = [self._gone[name] for name in row["who"] or () if name in self._gone]
+        if row["cause"] != "gone" or not said:
+            return row
+        detail, at = said[0]
+        cause = "session timeout" if "session" in detail else "poll timeout" if "transition" in detail else "leave"
+        return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}
+
+    def late_poll(self, clients: Iterable[str | None], from_ms: int | None, to_ms: int | None) -> str | None:
+        """The line of one of these clients that says that its application did not poll in time, between two moments."""
+        wanted = {client for client in clients if client}
+        for ts_ms, client, at in self._polls:
+            # librdkafka's lines of an application without client.id all have one name
+            near = (from_ms is None or from_ms - SLACK_MS <= ts_ms) and (to_ms is None or ts_ms <= to_ms + SLACK_MS)
+            if near and client in wanted:
+                return at
+        return None
+
+    def of(self, generation: int, stored_ms: int | None) -> Window | None:
+        """The one that led to a generation, the nearest where a group began anew. Rule: its moment is before the record's."""
+        fits = [
+            one
+            for one in self.found
+            if one.old + 1 == generation and (stored_ms is None or one.started_ms <= stored_ms + SLACK_MS)
+        ]
+        return fits[-1] if fits else None
+
+
+# ------------------------------------------------------------------------------------------------ what was committed
+
+
+def _last_commit(member: StoredMember, seen: Progress) -> tuple[int, int | None] | None:
+    """(last ms, rhythm in ms or None where it can't be told) of what a member has."""
+    mine = [seen[name] for name in member.assigned if name in seen]
+    if not mine:
+        return None
+    last = max(mine, key=lambda each: each[1])
+    rhythms = [(each[1] - each[0]) // (each[2] - 1) for each in mine if each[2] >= REGULAR]
+    return last[1], min(rhythms) if rhythms else None
+
+
+def departures(one: Generation, seen: Progress) -> tuple[str, str, list[str]] | None:
+    """(cause, certainty, members) where members are gone, None where what was committed does not tell. ``seen``: what was committed in
+    the generation before, or earlier."""
+    if one.old is None or one.closed_ms is None:
+        return None
+    stay = {member.member for member in one.new}
+    gone = [member for member in one.old if member.member not in stay]
+    back = {member.client_id for member in one.new} if one.new else set()
+    told: list[tuple[str, str, str]] = []
+    for member in gone:
+        if member.instance is not None and any(other.instance == member.instance for other in one.new):
+            continue  # the same static member
+        known = _last_sign(member, seen, one.before_stored_ms)
+        if known is None or not member.session_ms:
+            return None
+        found = _departure(member, known, one.closed_ms, member.client_id in back)
+        if found is None:
+            return None
+        told.append((*found, member.member))
+    if not told:
+        return None
+    causes = {cause for cause, _, _ in told}
+    if len(causes) > 1:
+        return None
+    sure = CERTAIN if all(each[1] == CERTAIN for each in told) else LIKELY
+    return told[0][0], sure, [member for _, _, member in told]
+
+
+def _last_sign(member: StoredMember, seen: Progress, since_ms: int | None) -> tuple[int, int | None] | None:
+    """As `_last_commit`; but a member's SyncGroup is a sign of life, too, which it sent when its generation was stored."""
+    known = _last_commit(member, seen)
+    if since_ms is not None and (known is None or known[0] < since_ms):
+        return since_ms, None
+    return known
+
+
+def _departure(
+    member: StoredMember, known: tuple[int, int | None], closed_ms: int, returned: bool
+) -> tuple[str, str] | None:
+    last_ms, rhythm_ms = known
+    session_ms, poll_ms = member.session_ms or 0, member.rebalance_ms or 0
+    silent_ms = closed_ms - last_ms
+    if silent_ms < session_ms:
+        # its session began again with its last commit: it can't have run out
+        return "leave", CERTAIN
+    if rhythm_ms is None:
+        # it never committed: a session after its generation began, with the same client back in its place, it did not say goodbye
+        return ("session timeout", LIKELY) if returned and silent_ms <= session_ms + SLACK_MS else None
+    if rhythm_ms * 3 > session_ms:
+        return None  # it was silent for long at other times, too
+    slack_ms = rhythm_ms + session_ms // 3 + SLACK_MS
+    by_session = silent_ms - session_ms
+    by_poll = abs(silent_ms - poll_ms) if poll_ms > session_ms else None
+    if by_poll is not None and by_poll <= slack_ms and (by_poll < by_session or by_session > slack_ms):
+        return "poll timeout", LIKELY
+    return ("session timeout", LIKELY) if by_session <= slack_ms else None
+
+
+def waiting(one: Generation, seen: Progress) -> tuple[int, list[str]] | None:
+    """(ms, clients): how long those who stayed had not committed when the window closed, and who committed last; None where that is no
+    sign of waiting: nobody's rhythm is known, or the first silent one was silent for no longer than usual."""
+    if one.old is None or one.closed_ms is None:
+        return None
+    stayed = {member.member for member in one.new}
+    found = []
+    for member in one.old:
+        known = _last_commit(member, seen) if member.member in stayed else None
+        if known is not None and known[1] is not None:
+            found.append((known[0], known[1], member.client_id or member.member))
+    if len(found) < 2:
+        return None
+    first_ms, rhythm_ms, _ = min(found)
+    waited_ms = one.closed_ms - first_ms
+    last_ms, _, last = max(found)
+    if waited_ms < 3 * rhythm_ms or one.closed_ms - last_ms > waited_ms // 2:
+        return None
+    return max(waited_ms - rhythm_ms, 0), [last]

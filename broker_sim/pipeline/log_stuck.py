@@ -1,0 +1,387 @@
+"""Offsets partitions that took nothing, or committed nothing, as logs show it: pure functions over signs, no Spark.
+
+What a follower does that hangs, and what shows it (measured on real brokers):
+
+* While it is still in the ISR (replica.lag.time.max.ms, 30 s), appends go on and nothing is committed: each commit waits for
+  offsets.commit.timeout.ms (5 s) and fails. The log has all records; of a client that commits every second it has one each five to ten.
+* Then the leader shrinks the ISR, and says up to where all had been replicated: its high watermark. The record there is the first that
+  waited, and its time is when the period began.
+* With fewer in-sync replicas than min.insync.replicas, 3.x refuses appends (the broker's log has each, the offsets log is silent), 4.x
+  takes them and commits none (no broker's line for it, but the ISR line says ``under-min-isr``). With enough of them all is well again.
+* Clients say so each time: a commit timed out, or the coordinator is not available.
+
+Rules:
+1. A period is what signs of one partition tell that are near each other. A line of a broker or of two groups' clients is certain; one
+   group's clients alone are likely, for their network may be at fault; the log's rhythm alone is likely where two groups at least of
+   the partition slowed down together while other partitions' groups did not, and a hint for one group.
+2. Slowing down counts where the offsets jumped afterwards: the consumers had read on. A group that has nothing to commit takes up again
+   with its usual step.
+3. Under 4.x a coordinator that can't commit answers no heartbeat either, so that sessions run out: a pause in which the group
+   rebalanced shows nothing by itself, but one that began with a period of another partition belongs to the same matter, for a follower
+   that hangs has replicas of many.
+4. Where the partition got another leader epoch, it moved: what clients say then is no stuck partition.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from broker_sim.pipeline.log_causes import CERTAIN, LIKELY, POSSIBLE
+
+__all__ = ["TIMED_OUT_MS", "Stretch", "paces_of", "periods_of", "stretches_of"]
+
+TIMED_OUT_MS = 5000
+"""offsets.commit.timeout.ms: an attempt that timed out began so long before."""
+APART_MS = 30_000
+"""Signs farther apart belong to two periods: a client tries at least each 10 s."""
+TOGETHER_MS = 15_000
+"""Groups that slow down together begin and end within so much: a try of each, and its timeout."""
+
+_MOVED = re.compile(r"NotLeader|only for the leader|NotCoordinator|not the correct coordinator")
+_REFUSED = re.compile(r"NotEnoughReplicas|NOT_ENOUGH_REPLICAS|n-sync replicas")
+
+JUMP = 3
+BETWEEN_MS = 2000
+"""So far apart pauses of one group may be to be one: two members' tries."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A group that committed far more slowly than usual, from one commit to another. ``shows``: whether that is a sign by itself: its
+    offsets jumped at the end, by more than three usual steps at once."""
+
+    log_partition: int
+    group: str
+    from_ms: int
+    to_ms: int
+    from_offset: int
+    to_offset: int
+    shows: bool
+
+
+MARKED = "marked"
+"""Of a pause in which the group rebalanced, or had no members."""
+REGULAR = 15
+"""So many pauses show a group's pace."""
+LEAST_MS, UNUSUAL = 4000, 3
+"""A pause is unusual from so many ms on, and so many times as long as nine of ten of its group's."""
+
+
+def paces_of(rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> Iterator[dict[str, Any]]:
+    """The unusual pauses of one group, and then its pace, as rows of `stuck_in_logs.SIGNS`; nothing of one that commits seldom.
+    ``rows``, in order: log offset, ms, and partition and offset of a commit, or None for a record that tells who is in the group. What
+    is committed at one moment is one commit."""
+    moments, places, steps, after = array("q"), array("q"), array("q"), array("b")
+    offsets: dict[str, int] = {}
+    marked = True
+    for place, ts_ms, name, offset in rows:
+        if name is None or offset is None:
+            marked = True
+            continue
+        if ts_ms is None:
+            continue
+        step = abs(offset - offsets.get(name, offset))
+        offsets[name] = offset
+        if moments and ts_ms == moments[-1] and not marked:
+            places[-1] = place
+            steps[-1] += step
+        else:
+            moments.append(ts_ms)
+            places.append(place)
+            steps.append(step)
+            after.append(not marked)
+        marked = False
+    numbers = [at for at in range(1, len(moments)) if after[at]]
+    if len(numbers) < REGULAR:
+        return
+    pauses = sorted(moments[at] - moments[at - 1] for at in numbers)
+    least_ms = max(LEAST_MS, UNUSUAL * pauses[len(pauses) * 9 // 10])
+    usual = sorted(steps[at] for at in numbers)[len(numbers) // 2]
+    for at in range(1, len(moments)):
+        if moments[at] - moments[at - 1] >= least_ms:
+            yield {
+                "sort": 1,
+                "detail": None if after[at] else MARKED,
+                "number": at,
+                "from_ms": moments[at - 1],
+                "to_ms": moments[at],
+                "from_offset": places[at - 1],
+                "to_offset": places[at],
+                "advance": steps[at],
+                "usual": usual,
+            }
+    yield {"sort": 2, "from_ms": moments[0], "to_ms": moments[-1]}
+
+
+def stretches_of(pauses: Iterable[Row]) -> list[Stretch]:
+    """From unusually long pauses of groups (log_partition, group, from_ms, to_ms, from_offset, to_offset, advance, usual, detail), in
+    order: those that follow each other are one, for several members try at the pace of the timeout, each for itself."""
+    found = []
+    for (log_partition, group), rows in groupby(pauses, key=lambda row: (row["log_partition"], row["group"])):
+        run: list[Row] = []
+        for row in [*rows, None]:
+            if run and (row is None or row["from_ms"] - run[-1]["to_ms"] > BETWEEN_MS):
+                found.append(_stretch(log_partition, group, run))
+                run = []
+            if row is not None:
+                run.append(row)
+    return found
+
+
+def _stretch(log_partition: int, group: str, run: list[Row]) -> Stretch:
+    plain = [row for row in run if row["detail"] != MARKED]
+    jumped = max(row["advance"] for row in run) > JUMP * max(run[0]["usual"], 1)
+    # a group that rebalanced meanwhile had its reason to pause, unless it tried again and again before
+    shows = jumped and (len(plain) == len(run) or len(plain) > 1)
+    first, last = run[0], run[-1]
+    return Stretch(
+        log_partition, group, first["from_ms"], last["to_ms"], first["from_offset"], last["to_offset"], shows
+    )
+
+
+@dataclass(slots=True)
+class _Period:
+    log_partition: int
+    from_ms: int
+    to_ms: int | None
+    last_ms: int
+    attempts: int = 0
+    errors: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
+    of_broker: bool = False
+    found_ms: int | None = None
+    """when a client found its coordinator again, behind the last failure."""
+    under: bool = False
+    """fewer in-sync replicas than are asked for, as far as is known."""
+    evidence: str = ""
+
+
+def periods_of(signs: Iterable[Row], pauses: Iterable[Row], paces: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Rows of `STUCK_PARTITIONS` but for their moments for people. ``signs``: lines about partitions, with log_partition, what
+    (`refused`, `ISR shrinks`, `ISR grows`, `ISR`, `commit failed`, ..; `epoch`: the first record of another leader), ts_ms, offset,
+    waits_ms (when the record at that offset was written), number, detail, group, at. ``pauses``: see `stretches_of`, in order, those of
+    `MARKED` as well. ``paces``: log_partition and group of those that commit regularly, from_ms, to_ms."""
+    stretches, paces = stretches_of(pauses), list(paces)
+    by_partition: dict[int, list[Row]] = defaultdict(list)
+    for sign in signs:
+        by_partition[sign["log_partition"]].append(sign)
+    told: list[_Period] = []
+    for log_partition, mine in by_partition.items():
+        told += _of_lines(log_partition, sorted(mine, key=lambda row: row["ts_ms"]))
+    told += _joined(told, stretches, paces)
+    rhythms = list(_of_rhythm([one for one in stretches if one.shows], paces))
+    for period in told:
+        end_ms = period.to_ms if period.to_ms is not None else period.last_ms
+        for other in rhythms:
+            if (
+                other.log_partition == period.log_partition
+                and other.from_ms <= end_ms
+                and period.from_ms <= other.last_ms
+            ):
+                period.groups |= other.groups
+                period.records += other.records
+    for period in rhythms:
+        if not any(
+            one.log_partition == period.log_partition
+            and one.from_ms <= period.last_ms
+            and period.from_ms <= (one.to_ms if one.to_ms is not None else one.last_ms)
+            for one in told
+        ):
+            told.append(period)
+    for period in sorted(told, key=lambda one: (one.from_ms, one.log_partition)):
+        yield _row(period)
+
+
+def _row(period: _Period) -> dict[str, Any]:
+    if period.evidence == "together":
+        certainty = LIKELY
+    elif period.evidence:
+        certainty = LIKELY if len(period.groups) > 1 else POSSIBLE
+    else:
+        certainty = CERTAIN if period.of_broker or len(period.groups) > 1 else LIKELY
+    return {
+        "log": f"__consumer_offsets-{period.log_partition}",
+        "log_partition": period.log_partition,
+        "from_ms": period.from_ms,
+        "to_ms": period.to_ms,
+        "last_ms": period.last_ms,
+        "attempts": period.attempts or None,
+        "errors": sorted(period.errors),
+        "groups": sorted(period.groups) or None,
+        "evidence": period.evidence or ("broker log" if period.of_broker else "client log"),
+        "certainty": certainty,
+        "evidence_lines": list(dict.fromkeys(period.lines))[:20],
+        "evidence_offsets": sorted(set(period.records))[:20],
+    }
+
+
+# ------------------------------------------------------------------------------------------------ lines
+
+
+def _of_lines(log_partition: int, signs: list[Row]) -> list[_Period]:
+    found: list[_Period] = []
+    open_: _Period | None = None
+    for sign in signs:
+        what, ts_ms = sign["what"], sign["ts_ms"]
+        if open_ is not None and not open_.under and ts_ms - TIMED_OUT_MS > open_.last_ms + APART_MS:
+            found.append(open_)
+            open_ = None
+        began_ms = _begins(sign)
+        if what == "epoch":
+            if open_ is not None and not open_.of_broker and open_.last_ms + APART_MS >= ts_ms:
+                open_ = None  # it moved
+        elif what in ("coordinator found", "synced"):
+            if open_ is not None and open_.found_ms is None:
+                open_.found_ms = ts_ms
+        elif began_ms is not None:
+            if open_ is None:
+                open_ = _Period(log_partition, began_ms, None, ts_ms)
+            open_.found_ms = None
+            open_.from_ms = min(open_.from_ms, began_ms)
+            open_.last_ms = max(open_.last_ms, ts_ms)
+            _add(open_, sign)
+        elif open_ is not None and what in ("ISR grows", "ISR"):
+            under = "under-min-isr" in (sign["detail"] or "")
+            if under:
+                open_.under = True
+                open_.lines.append(sign["at"])
+            elif what == "ISR grows" or "," in (sign["detail"] or ""):
+                # 3.4 tells no more than who is in: more than one is taken for enough
+                open_.to_ms, open_.under = ts_ms, False
+                open_.lines.append(sign["at"])
+                found.append(open_)
+                open_ = None
+    if open_ is not None:
+        found.append(open_)
+    for one in found:
+        if one.to_ms is None and not one.under:
+            one.to_ms = one.found_ms
+    return [one for one in found if one.of_broker or one.attempts > 1]
+
+
+def _joined(told: list[_Period], stretches: list[Stretch], paces: list[Row]) -> list[_Period]:
+    """Rule 3: groups of the same partition are added to a period, those of others make periods of their own, where all of a partition's
+    groups slowed down."""
+    found: list[_Period] = []
+    begun: dict[tuple[int, int], list[Stretch]] = defaultdict(list)
+    for one in stretches:
+        for number, period in enumerate(told):
+            end_ms = period.to_ms if period.to_ms is not None else period.last_ms
+            if abs(one.from_ms - period.from_ms) > TIMED_OUT_MS or one.to_ms < end_ms - TIMED_OUT_MS:
+                continue
+            if one.log_partition == period.log_partition:
+                period.groups.add(one.group)
+                period.records.append(one.from_offset)
+            else:
+                begun[number, one.log_partition].append(one)
+            break
+    known = {period.log_partition for period in told}
+    for (number, log_partition), mine in begun.items():
+        from_ms, until = min(one.from_ms for one in mine), max(one.to_ms for one in mine)
+        there = {
+            row["group"] for row in paces if row["log_partition"] == log_partition and _spans(row, from_ms, from_ms)
+        }
+        hit = {one.group for one in mine}
+        if log_partition in known or not there <= hit:
+            continue
+        known.add(log_partition)
+        period = _Period(log_partition, from_ms, until, until, groups=hit, evidence="together")
+        period.records = [one.from_offset for one in mine]
+        period.lines = told[number].lines[:4]
+        found.append(period)
+    return found
+
+
+def _begins(sign: Row) -> int | None:
+    """Since when nothing was committed, where a sign says that something was not; else None."""
+    if sign["what"] == "refused":
+        # who leads no more refuses, too: that is a move
+        return None if _MOVED.search(sign["detail"] or "") else int(sign["ts_ms"])
+    if sign["what"] == "ISR shrinks":
+        waits = sign["number"] is not None and sign["offset"] is not None and sign["number"] > sign["offset"]
+        return (
+            None
+            if not waits
+            else int(sign["ts_ms"] if sign["waits_ms"] is None else min(sign["waits_ms"], sign["ts_ms"]))
+        )
+    if sign["what"] in ("commit failed", "coordinator lost"):
+        # what timed out is told as COORDINATOR_NOT_AVAILABLE, too (GroupMetadataManager.scala, GroupCoordinatorService.java)
+        at_once = _REFUSED.search(sign["detail"] or "") is not None
+        return int(sign["ts_ms"]) - (0 if at_once else TIMED_OUT_MS)
+    return None
+
+
+def _add(period: _Period, sign: Row) -> None:
+    period.lines.append(sign["at"])
+    if sign["what"] == "ISR shrinks":
+        period.of_broker = True
+        if sign["offset"] is not None:
+            period.records.append(sign["offset"])
+        return
+    period.attempts += 1
+    if sign["what"] == "refused":
+        period.of_broker = period.under = True
+    if sign["group"] is not None:
+        period.groups.add(sign["group"])
+    if sign["detail"]:
+        period.errors.add(sign["detail"][:120])
+
+
+# ------------------------------------------------------------------------------------------------ rhythm
+
+
+def _of_rhythm(stretches: list[Stretch], paces: list[Row]) -> Iterator[_Period]:
+    """Periods in which groups of one partition slowed down together, while some group elsewhere kept its pace."""
+    by_partition: dict[int, list[Stretch]] = defaultdict(list)
+    for one in sorted(stretches, key=lambda each: (each.from_ms, each.group)):
+        by_partition[one.log_partition].append(one)
+    for log_partition, mine in by_partition.items():
+        while mine:
+            first = mine[0]
+            together = [
+                one
+                for one in mine
+                if abs(one.from_ms - first.from_ms) <= TOGETHER_MS and abs(one.to_ms - first.to_ms) <= TOGETHER_MS
+            ]
+            mine[:] = [one for one in mine if one not in together]
+            from_ms, to_ms = max(one.from_ms for one in together), min(one.to_ms for one in together)
+            there = {
+                row["group"] for row in paces if row["log_partition"] == log_partition and _spans(row, from_ms, to_ms)
+            }
+            elsewhere = {
+                (row["log_partition"], row["group"])
+                for row in paces
+                if row["log_partition"] != log_partition and _spans(row, from_ms, to_ms)
+            }
+            slowed = {
+                (one.log_partition, one.group)
+                for one in stretches
+                if one.log_partition != log_partition and one.from_ms < to_ms and from_ms < one.to_ms
+            }
+            hit = {one.group for one in together}
+            if from_ms >= to_ms or not elsewhere - slowed or len(hit) * 2 < len(there):
+                continue
+            yield _Period(
+                log_partition,
+                min(one.from_ms for one in together),
+                max(one.to_ms for one in together),
+                max(one.to_ms for one in together),
+                groups=hit,
+                records=[offset for one in together for offset in (one.from_offset, one.to_offset)],
+                evidence="rhythm",
+            )
+
+
+def _spans(row: Row, from_ms: int, to_ms: int) -> bool:
+    """Whether a group was there before and after."""
+    return bool(row["from_ms"] <= from_ms and to_ms <= row["to_ms"])

@@ -1,0 +1,175 @@
+"""Groups whose coordinator assigns: KIP-848 consumers, share and streams groups, as their records in `__consumer_offsets` tell them.
+
+Rules:
+1. A rebalance is a group epoch. It begins with the record that raises it, so its moment is exact, and is over once each member's
+   current assignment has reached it; nobody stands still meanwhile but the partitions that move. One that is overtaken by the next is
+   `failed` here as elsewhere: it was never Stable.
+2. Who came and who went stands in the members' records just before. A leave and a session that ran out write the same tombstone. A
+   static member that comes back under another id neither came nor went.
+3. Records name members by themselves; what they had been given names topics by their ids, which the log alone does not resolve.
+
+Source: GroupMetadataManager.java, GroupCoordinatorRecordHelpers.java of 4.1;
+ConsumerGroupMember.java (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["RECORDS", "ModernGroup"]
+
+RECORDS = r"^(Consumer|Share|Streams)Group(Metadata|MemberMetadata|CurrentMemberAssignment)$"
+"""Types of the records that are read, as a regular expression."""
+_TYPE = re.compile(RECORDS)
+_AWAY = -2
+"""Member epoch of a static member that has left for a while."""
+_STABLE = {"Consumer": 0, "Share": 0, "Streams": 1}
+"""A member's state STABLE as records have it: streams groups count from 1 (StreamsGroup's MemberState.java)."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """A group epoch. ``waits``: members that have not reached it."""
+
+    epoch: int
+    before: int | None
+    started_ms: int | None
+    place: int | None
+    kind: str
+    old: list[str]
+    new: list[str]
+    clients: dict[str, str | None]
+    waits: set[str]
+    ended_ms: int | None = None
+    end: str | None = None
+    left_ms: int | None = None
+    last: list[str] = field(default_factory=list)
+    """who reached it last."""
+
+
+class ModernGroup:
+    """Reads the records of one group, in order."""
+
+    def __init__(self) -> None:
+        self.found: list[_Epoch] = []
+        self._members: dict[str, tuple[str | None, str | None]] = {}
+        self._before: dict[str, tuple[str | None, str | None]] = {}
+        self._epochs: dict[str, int] = {}
+        self._epoch: int | None = None
+
+    def take(self, row: Row) -> None:
+        """A row of `tables.rebalances.TOLD` with the record's type as its ``what``."""
+        kind = _TYPE.match(row["what"])
+        if kind is None:
+            return
+        if kind[2] == "MemberMetadata":
+            self._member(row)
+        elif kind[2] == "Metadata":
+            self._raised(row, kind[1].lower())
+        else:
+            self._reached(row, _STABLE[kind[1]])
+
+    def _member(self, row: Row) -> None:
+        member = row["cause_members"]
+        if row["detail"] is None:
+            self._members.pop(member, None)
+            self._epochs.pop(member, None)
+        else:
+            value = json.loads(row["detail"])
+            self._members[member] = (value.get("clientId"), value.get("instanceId"))
+
+    def _raised(self, row: Row, kind: str) -> None:
+        open_ = self.found[-1] if self.found else None
+        if row["generation"] is None:  # the group ceased to be, or became a classic one
+            if open_ is not None and open_.end is None:
+                open_.end, open_.ended_ms = "dead", row["ts_ms"]
+            self._before, self._epoch = {}, None
+            return
+        if row["generation"] == self._epoch:
+            return
+        if open_ is not None:
+            if open_.end is None:
+                open_.end, open_.ended_ms = "failed", row["ts_ms"]
+            open_.left_ms = row["ts_ms"]
+        clients = {name: each[0] for name, each in (self._before | self._members).items()}
+        waits = {name for name in self._members if self._epochs.get(name) != _AWAY}
+        one = _Epoch(
+            row["generation"],
+            self._epoch if self._epoch is not None else (0 if row["generation"] == 1 else None),
+            row["ts_ms"],
+            row["place"],
+            kind,
+            list(self._before),
+            list(self._members),
+            clients,
+            waits,
+        )
+        if not self._members:
+            one.end, one.ended_ms = "empty", row["ts_ms"]
+        self.found.append(one)
+        self._before, self._epoch = dict(self._members), row["generation"]
+
+    def _reached(self, row: Row, settled: int) -> None:
+        member = row["cause_members"]
+        if row["detail"] is None:
+            self._done(member, row)
+            return
+        value = json.loads(row["detail"])
+        self._epochs[member] = value["memberEpoch"]
+        stable = value.get("state", settled) == settled
+        if value["memberEpoch"] == _AWAY or (
+            self._epoch is not None and value["memberEpoch"] >= self._epoch and stable
+        ):
+            self._done(member, row)
+
+    def _done(self, member: str, row: Row) -> None:
+        one = self.found[-1] if self.found else None
+        if one is None or one.end is not None or member not in one.waits:
+            return
+        one.waits.discard(member)
+        one.last = [member]
+        if not one.waits:
+            one.end, one.ended_ms = "stable", row["ts_ms"]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Rows of `tables.rebalances.REBALANCES`."""
+        for one in self.found:
+            came = [name for name in one.new if name not in one.old]
+            gone = [name for name in one.old if name not in one.new]
+            who = came or gone
+            lasted = (
+                None if None in (one.started_ms, one.ended_ms) else max((one.ended_ms or 0) - (one.started_ms or 0), 0)
+            )
+            cause = "unknown" if came and gone else "join" if came else "gone" if gone else "metadata change"
+            yield {
+                "generation": one.epoch,
+                "generation_before": one.before,
+                "started_ms": one.started_ms,
+                "ended_ms": one.ended_ms,
+                "end": one.end,
+                "completing_ms": lasted,
+                "stable_ms": None
+                if one.left_ms is None or one.end != "stable"
+                else max(one.left_ms - (one.ended_ms or 0), 0),
+                "cause": cause,
+                "cause_certainty": None if cause in ("gone", "unknown") else "certain",
+                "who": who,
+                "who_clients": [one.clients.get(name) for name in who],
+                "size_before": len(one.old),
+                "size_after": len(one.new),
+                "members_before": one.old,
+                "members_after": one.new,
+                "from_empty": not one.old,
+                "whole": one.before is not None,
+                "missing_before": None if one.before is None else max(one.epoch - one.before - 1, 0),
+                "waited_for": [one.clients.get(name) or name for name in one.last] if lasted else None,
+                "kind": one.kind,
+                "source": "log",
+                "log_offset": one.place,
+            }

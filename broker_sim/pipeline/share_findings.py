@@ -1,0 +1,166 @@
+"""What is told of share groups (KIP-932): records that were given up, that came back again and again, and places set from outside.
+
+Rules:
+1. `__share_group_state` has outcomes and counts, and no acquisitions. Why a record came back is told as far as its time shows it: as a
+   member went; and one that waited for seconds before it was delivered again was not released by an application that goes on reading,
+   for such a record is delivered again at once.
+2. A record that was released once and then taken is what share groups are for: a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import count, times
+from broker_sim.pipeline.facts import Facts, Row
+from broker_sim.pipeline.finding import Finding, by_group
+from broker_sim.pipeline.phrases import at_of, when
+
+__all__ = ["ABOUT_SHARES"]
+
+WAITED_MS = 5000
+"""A record that came back and was not delivered again for so long had its holder silent: nobody else read that partition."""
+NEAR_MS = 15_000
+"""A member whose session runs out is gone so long after it lost its connection, and with it what it had acquired, or longer."""
+OFTEN = 3
+"""Records that come back so often are on their way to be given up."""
+
+
+def _archived(facts: Facts) -> Iterable[Finding]:
+    """Records that nobody gets any more: given up, a warning; rejected, a note."""
+    for group, rows in by_group([row for row in facts.deliveries if row["outcome"] == "archived"]):
+        worn = [row for row in rows if (row["deliveries"] or 0) > 1]
+        for some, given_up in ((worn, True), ([row for row in rows if row not in worn], False)):
+            if not some:
+                continue
+            first = min(some, key=lambda row: row["last_ms"])
+            records = sum(row["records"] or 0 for row in some)
+            example = _where(first)
+            if given_up:
+                most = max(row["deliveries"] for row in some)
+                words = (
+                    f"{group} gave up {count(records, 'record')} after {times(most).replace(' times', ' deliveries')}: {example} at"
+                    f" {when(first['last_ms'])}"
+                )
+                advice = (
+                    "Each of its consumers released it, let its lock run out, or died of it, until group.share.delivery.count.limit:"
+                    " look at that record, and at what the consumers logged. Nobody gets it any more,"
+                    " unless the start offset is set back."
+                )
+            else:
+                words = f"{group} rejected {count(records, 'record')}: {example} at {when(first['last_ms'])}"
+                advice = "Its application said so (REJECT): nobody gets them any more. Was that meant?"
+            if len(some) > 1:
+                words += f", and {count(len(some) - 1, 'place')} more until {when(max(row['last_ms'] for row in some))}"
+            yield Finding(
+                "archived",
+                "warn" if given_up else "note",
+                520 + min(records, 100) if given_up else 60,
+                f"{words}.",
+                advice,
+                group,
+                _home(facts, group),
+                first["first_ms"],
+                max(row["last_ms"] for row in some),
+            )
+
+
+def _redelivered(facts: Facts) -> Iterable[Finding]:
+    """Records that came back and were taken in the end, or still wait."""
+    for group, rows in by_group([row for row in facts.deliveries if row["returns"] and row["outcome"] != "archived"]):
+        rows.sort(key=lambda row: row["first_ms"])
+        left = [row for row in rows if _went(facts, group, row["first_ms"])]
+        slow = [row for row in rows if row not in left and _waited(row, facts) >= WAITED_MS]
+        again = [row for row in rows if row["returns"] >= OFTEN]
+        first = (slow or again or rows)[0]
+        records = sum(row["records"] or 0 for row in rows)
+        in_places = "" if len(rows) == 1 else f", in {count(len(rows), 'place')}"
+        words = (
+            f"{count(records, 'record')} of {group} came back to be delivered again"
+            f"{in_places}: {_where(first)} at {when(first['first_ms'])}"
+        )
+        if again:
+            words += f", {times(max(row['returns'] for row in again))}"
+        if slow:
+            words += f"; it waited {duration_text(_waited(first, facts))} until it was taken, and no member had gone"
+        elif left:
+            words += f"; {'a member went then' if len(left) == len(rows) else 'at some of them a member went'}"
+        open_ = [row for row in rows if row["outcome"] is None]
+        if open_:
+            words += f"; {count(sum(row['records'] or 0 for row in open_), 'record')} of them still wait at the end"
+        advice = (
+            "Its lock ran out, so it looks (group.share.record.lock.duration.ms): its consumer worked on what it had acquired for"
+            " longer, and what it acknowledges then is refused. Fewer records a poll, faster work, a longer lock, or RENEW."
+            if slow
+            else "Released by its consumer, by a session that was closed, or by a lock that ran out: it"
+            " is processed twice, at least in part."
+        )
+        yield Finding(
+            "redelivered",
+            "warn" if slow or again else "note",
+            150 + min(len(slow) + len(again), 40) if slow or again else 58,
+            f"{words}.",
+            advice,
+            group,
+            _home(facts, group),
+            first["first_ms"],
+            max(row["last_ms"] for row in rows),
+            "likely" if slow else "certain",
+        )
+
+
+def _set(facts: Facts) -> Iterable[Finding]:
+    for row in facts.deliveries:
+        if row["outcome"] != "reset":
+            continue
+        by = row["to_offset"] - row["from_offset"]
+        what = "are read again" if by < 0 else "are skipped"
+        yield Finding(
+            "reset",
+            "warn",
+            400 + min(abs(by), 10_000) / 200,
+            f"The start offset of {row['group']} on {_topic(row)} was set from outside at {when(row['first_ms'])}: from"
+            f" {row['from_offset']:,} to {row['to_offset']:,}; {count(abs(by), 'record')} {what}.",
+            "kafka-share-groups --reset-offsets does that, or an admin client (AlterShareGroupOffsets). Was it meant?",
+            row["group"],
+            _home(facts, row["group"]),
+            row["first_ms"],
+        )
+
+
+def _waited(row: Row, facts: Facts) -> int:
+    """How long records that came back waited, to the end of what was read where they still do."""
+    until_ms = row["last_ms"] if row["outcome"] is not None else (facts.to_ms or row["last_ms"])
+    waited_ms: int = max(until_ms - row["first_ms"], 0) // max(row["returns"], 1)
+    return waited_ms
+
+
+def _went(facts: Facts, group: str, at_ms: int) -> bool:
+    """Whether the group lost a member then, or soon after."""
+    for row in facts.rebalances:
+        if row["group"] != group or row["cause"] not in ("gone", "leave", "session timeout", "unknown"):
+            continue
+        gone_ms = at_of(row)
+        if gone_ms is not None and at_ms - 2000 <= gone_ms <= at_ms + NEAR_MS:
+            return True
+    return False
+
+
+def _home(facts: Facts, group: str) -> int | None:
+    """Its partition of `__consumer_offsets`."""
+    state = facts.states.get(group)
+    return None if state is None else state["log_partition"]
+
+
+def _topic(row: Row) -> str:
+    return f"{row['topic'] or 'topic ' + row['topic_id']}-{row['partition']}"
+
+
+def _where(row: Row) -> str:
+    if row["records"] == 1:
+        return f"offset {row['from_offset']:,} of {_topic(row)}"
+    return f"offsets {row['from_offset']:,} to {row['to_offset'] - 1:,} of {_topic(row)}"
+
+
+ABOUT_SHARES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_archived, _redelivered, _set)

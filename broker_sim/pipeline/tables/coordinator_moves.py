@@ -1,0 +1,136 @@
+"""The table coordinator_moves: partitions of `__consumer_offsets` that went to another leader, and with them their groups' coordinator.
+
+Rules:
+1. A batch carries the epoch of the leader that wrote it. Epochs rise with each election, also where the same broker is elected again.
+   So the first record of a higher epoch shows that there was a move, at the latest then; the last one of the epoch before, at the
+   earliest.
+2. Brokers' lines (elected, loaded) tell the exact moment, who it was, and how long the load took. A move that no record shows, as
+   nobody wrote, is told by lines alone.
+3. The first election of a partition is none.
+4. Under 3.x a broker that leads already is elected anew where the ISR changes: `node` is then `from_node`, and the groups' coordinator
+   stays where it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["COORDINATOR_MOVES", "coordinator_moves"]
+
+COORDINATOR_MOVES = Table(
+    "coordinator_moves",
+    (
+        RUN_ID,
+        Column("log_partition", INT, "partition of `__consumer_offsets`; never null", "both"),
+        *moment("at", "when it was elected, by a broker's line; else the first record of the epoch", "both"),
+        *moment("after", "the last record of the epoch before; null where there is none", "offset_log"),
+        Column("from_epoch", INT, "leader epoch before; null where only lines tell", "offset_log"),
+        Column("to_epoch", INT, "leader epoch now; never null", "both"),
+        Column("log_offset", LONG, "the first record of it; null where only lines tell", "offset_log"),
+        Column("gap_ms", LONG, "from the last record before to the first after", "offset_log"),
+        Column("node", INT, "the broker that was elected", "broker log"),
+        Column(
+            "from_node",
+            INT,
+            "the broker that was elected before, as far as lines tell; `node` itself where it leads on in a new epoch",
+            "broker log",
+        ),
+        Column("loaded_ms", LONG, "how long it read the partition", "broker log"),
+        Column(
+            "unclean",
+            BOOLEAN,
+            "whether a broker's line says that it was elected outside of the in-sync replicas",
+            "broker log",
+        ),
+        Column("evidence_lines", ListOf(STRING), "lines that tell of it, FILE:LINE", "broker log"),
+    ),
+    "One row for each time at which a partition of `__consumer_offsets` got another leader epoch.",
+)
+
+_WHERE = ["run_id", "log_partition"]
+_NEAR_MS = 60_000
+
+
+@on_its_engine
+def coordinator_moves(log: DataFrame, lines: DataFrame) -> DataFrame:
+    """COORDINATOR_MOVES of an offset_log and of LOG_LINES (which may be empty)."""
+    told = log.where(
+        f.col("leader_epoch").isNotNull() & (f.col("leader_epoch") >= 0) & f.col("record_ts_ms").isNotNull()
+    )
+    epochs = told.groupBy(*_WHERE, "leader_epoch").agg(
+        f.min("log_offset").alias("log_offset"),
+        f.min_by("record_ts_ms", "log_offset").alias("first_ms"),
+        f.max_by("record_ts_ms", "log_offset").alias("last_ms"),
+    )
+    in_turn = Window.partitionBy(*_WHERE).orderBy("leader_epoch")
+    moves = (
+        epochs.withColumn("from_epoch", f.lag("leader_epoch").over(in_turn))
+        .withColumn("after_ms", f.lag("last_ms").over(in_turn))
+        .where(f.col("from_epoch").isNotNull())
+        .withColumnRenamed("leader_epoch", "to_epoch")
+    )
+    said = _said(lines)
+    both = moves.join(said, [*_WHERE, "to_epoch"], "full")
+    at_ms = f.coalesce("said_ms", "first_ms")
+    return COORDINATOR_MOVES.conform(
+        both.where(f.col("from_epoch").isNotNull() | (f.col("to_epoch") > 0)).select(
+            *_WHERE,
+            *moments("at", at_ms),
+            *moments("after", f.col("after_ms")),
+            "from_epoch",
+            "to_epoch",
+            "log_offset",
+            (f.col("first_ms") - f.col("after_ms")).alias("gap_ms"),
+            "node",
+            "from_node",
+            "loaded_ms",
+            f.coalesce("unclean", f.lit(False)).alias("unclean"),
+            "evidence_lines",
+        )
+    )
+
+
+def _said(lines: DataFrame) -> DataFrame:
+    """By partition and epoch: when a broker was elected, who, and how long its load took."""
+    mine = lines.where(
+        (f.col("source") == "broker") & (f.col("topic") == "__consumer_offsets") & f.col("partition").isNotNull()
+    ).withColumn("at", f.concat_ws(":", "file", "line"))
+    # 3.4 tells the epoch where it begins to load, and not where it has loaded
+    in_order = Window.partitionBy("run_id", "partition", "file").orderBy("ts_ms", "line")
+    epoch = f.last(f.when(f.col("what").isin("loading", "elected"), f.col("epoch")), ignorenulls=True).over(in_order)
+    led = mine.where(f.col("what").isin("elected", "loading", "loaded")).withColumn(
+        "to_epoch", f.coalesce("epoch", epoch)
+    )
+    found = (
+        led.where(f.col("to_epoch").isNotNull())
+        .groupBy("run_id", f.col("partition").alias("log_partition"), "to_epoch")
+        .agg(
+            f.min("ts_ms").alias("said_ms"),
+            f.max("node").alias("node"),
+            f.max(f.when(f.col("what") == "loaded", f.col("number"))).alias("loaded_ms"),
+            f.array_sort(f.collect_set("at")).alias("evidence_lines"),
+        )
+    )
+    found = found.withColumn("from_node", f.lag("node").over(Window.partitionBy(*_WHERE).orderBy("to_epoch")))
+    unclean = mine.where(f.col("what") == "unclean").select(
+        "run_id", f.col("partition").alias("log_partition"), f.col("ts_ms").alias("unclean_ms")
+    )
+    near = found.join(unclean, _WHERE, "left").withColumn(
+        "near", f.coalesce(f.abs(f.col("said_ms") - f.col("unclean_ms")) <= _NEAR_MS, f.lit(False))
+    )
+    return near.groupBy(*_WHERE, "to_epoch").agg(
+        f.first("said_ms").alias("said_ms"),
+        f.first("node").alias("node"),
+        f.first("from_node").alias("from_node"),
+        f.first("loaded_ms").alias("loaded_ms"),
+        f.first("evidence_lines").alias("evidence_lines"),
+        f.max("near").alias("unclean"),
+    )

@@ -1,0 +1,118 @@
+"""The table offset_stalls: committed offsets that stood still although there was more to read, or while their group began again and
+again.
+
+Rules:
+1. A stall lasts from the window of `lag` in which an offset was reached to the one in which it moved on, or to the log's end. It is
+   long where it is ten times as long as the partition's moves usually are apart, and ten seconds.
+2. There was more to read where the data topic's log ended behind the offset halfway through; that is known where the topic's own
+   folders, or a journal, are there. A member that commits the same offset all night, with nothing behind it, is no stall.
+3. Without ends there was more to read where the offset jumped afterwards, by five of its usual steps at once. And a stall is one if the
+   group began three generations in it: a record that each consumer dies of looks like that. So does a partition to which nobody
+   writes, in a group that is restarted: `pending` is null then.
+4. Spark brings a group's windows and states together; `pipeline.log_stalls` reads them. A group has 240 windows a partition at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.log_stalls import stalls_of
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.groups import sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["OFFSET_STALLS", "offset_stalls"]
+
+OFFSET_STALLS = Table(
+    "offset_stalls",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id", "offset_log"),
+        Column("topic", STRING, "topic", "offset_log"),
+        Column("partition", INT, "partition", "offset_log"),
+        Column("log_partition", INT, "partition of `__consumer_offsets`", "offset_log"),
+        Column("log_offset", LONG, "of the commit that reached the offset", "offset_log"),
+        Column("offset", LONG, "where it stood still: the next record to be read", "offset_log"),
+        *moment("from", "when it was reached: the window's begin", "lag"),
+        *moment("to", "when it went on, likewise; null if it did not", "lag"),
+        Column("stalled_ms", LONG, "how long, or until the log's last record", "lag"),
+        Column("commits", LONG, "how often the same offset was committed again", "lag"),
+        Column("generations", LONG, "generations of the group that began meanwhile", "offset_log"),
+        Column(
+            "pending",
+            LONG,
+            "records behind it at the end of the stall, or read at once afterwards; null where neither is known",
+            "both",
+        ),
+        Column("moved", LONG, "other partitions of the group whose offsets moved in its second half", "lag"),
+        Column(
+            "members", BOOLEAN, "whether the group had members all the time; null if that isn't known", "offset_log"
+        ),
+    ),
+    "One row for each stretch of time in which a committed offset stood still although it should not have.",
+)
+
+_TOLD = Table(
+    "told",
+    (
+        RUN_ID,
+        OFFSET_STALLS["group"],
+        Column("sort", INT, "0 a state of the group, 1 a window of lag"),
+        Column("place", LONG, "their order"),
+        OFFSET_STALLS["log_partition"],
+        OFFSET_STALLS["topic"],
+        OFFSET_STALLS["partition"],
+        *(
+            Column(name, LONG, "as in lag or groups")
+            for name in (
+                "at_ms",
+                "members",
+                "generation",
+                "window_start_ms",
+                "window_ms",
+                "committed",
+                "end",
+                "commits",
+            )
+        ),
+        OFFSET_STALLS["log_offset"],
+        Column("end_ms", LONG, "the log's last record"),
+    ),
+)
+_FOUND = OFFSET_STALLS.only(name for name in OFFSET_STALLS.names if name not in ("from", "to"))
+
+
+@on_its_engine
+def offset_stalls(log: DataFrame, lag: DataFrame) -> DataFrame:
+    """OFFSET_STALLS of an offset_log and of the table LAG that is made of it."""
+    ends = log.groupBy("run_id").agg(f.max("record_ts_ms").alias("end_ms"))
+    states = sizes(log).withColumn("sort", f.lit(0)).withColumn("place", f.col("log_offset"))
+    windows = lag.withColumn("sort", f.lit(1)).withColumn("place", f.col("window_start_ms"))
+    told = _TOLD.conform(states).unionByName(_TOLD.conform(windows)).drop("end_ms").join(f.broadcast(ends), "run_id")
+    told = told.select(*_TOLD.names)
+    in_order = told.repartition("run_id", "group").sortWithinPartitions("run_id", "group", "sort", "place")
+    found = in_order.mapInArrow(_batches, _FOUND.schema_for(in_order))
+    for name in ("from", "to"):
+        found = found.withColumn(name, moments(name, f.col(f"{name}_ms"))[0])
+    return OFFSET_STALLS.conform(found)
+
+
+def _batches(batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow
+
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for (run_id, group), mine in groupby(rows, key=lambda row: (row["run_id"], row["group"])):
+        all_ = list(mine)
+        states = [row for row in all_ if row["sort"] == 0]
+        home = next((row["log_partition"] for row in states), None)
+        found = stalls_of((row for row in all_ if row["sort"] == 1), states, all_[0]["end_ms"])
+        stalls = [{"run_id": run_id, "group": group, "log_partition": home, **one} for one in found]
+        if stalls:
+            yield pyarrow.RecordBatch.from_pylist(stalls, _FOUND.arrow())

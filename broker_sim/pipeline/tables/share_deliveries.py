@@ -1,0 +1,82 @@
+"""The table share_deliveries: records of share groups (KIP-932) that came back, were given up, or whose place was set from outside.
+
+Rules:
+1. `pipeline.share_logs` reads `__share_group_state`; what names its topics has is told by other logs: a share group's own
+   ShareGroupStatePartitionMetadata, a commit that carries a topic's id. A topic that none of them knows is told by its id.
+2. Most records are delivered once and acknowledged: they are no row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SEEN", "SHARE_DELIVERIES", "share_deliveries", "topic_names"]
+
+_STATE = "share_group_state"
+
+SHARE_DELIVERIES = Table(
+    "share_deliveries",
+    (
+        RUN_ID,
+        Column("group", STRING, "share group; never null", _STATE),
+        Column("topic", STRING, "topic; null where no log tells the name of its id", "offset_log"),
+        Column("topic_id", STRING, "its id, as Kafka prints it", _STATE),
+        Column("partition", INT, "partition of it", _STATE),
+        Column("from_offset", LONG, "the first record; of a `reset` the start offset before", _STATE),
+        Column("to_offset", LONG, "the one behind the last; of a `reset` the start offset now", _STATE),
+        Column("records", LONG, "to_offset - from_offset; null for a `reset`", _STATE),
+        Column("returns", INT, "how often they came back to be delivered again", _STATE),
+        Column("deliveries", INT, "how often they were delivered in all, as far as Kafka counts it", _STATE),
+        Column(
+            "outcome",
+            STRING,
+            "`acknowledged`, `archived` (rejected, or delivered as often as they may be: nobody gets them any more), `passed` (the"
+            " start offset went over them), `reset` (the start offset was set from outside); null: they wait to be delivered again",
+            _STATE,
+        ),
+        *moment(
+            "first", "when they came back for the first time; where they never did, when they were archived", _STATE
+        ),
+        *moment("last", "when the outcome was written; while there is none, when they came back last", _STATE),
+        Column("log_partition", INT, "partition of `__share_group_state`", "folder name"),
+        Column("log_offset", LONG, "of the first record there that tells of it", _STATE),
+    ),
+    "One row for records of a share group that follow each other and came back, were archived or passed over together.",
+)
+
+SEEN = Table(
+    "shares_seen",
+    tuple(SHARE_DELIVERIES[name] for name in SHARE_DELIVERIES.names if name not in ("first", "last")),
+    "The same, without the moments for people.",
+)
+
+
+@on_its_engine
+def share_deliveries(seen: DataFrame) -> DataFrame:
+    """SHARE_DELIVERIES of SEEN, which `share_logs.rows_of_shares` and `topic_names` make."""
+    dated = seen.withColumn("first", moments("first", f.col("first_ms"))[0])
+    return SHARE_DELIVERIES.conform(dated.withColumn("last", moments("last", f.col("last_ms"))[0]))
+
+
+@on_its_engine
+def topic_names(log: DataFrame) -> dict[str, str]:
+    """Topic id -> name, as far as an offset_log tells them."""
+    told = log.where((f.col("record_type") == "ShareGroupStatePartitionMetadata") & f.col("detail").isNotNull())
+    found: dict[str, str] = {}
+    for row in told.select("detail").distinct().collect():
+        value: Mapping[str, Any] = json.loads(row["detail"])
+        for name in ("initializingTopics", "initializedTopics", "deletingTopics"):
+            found |= {one["topicId"]: one["topicName"] for one in value.get(name) or ()}
+    commits = log.where(f.col("topic_id").isNotNull()).select("topic_id", "topic").distinct()
+    found |= {row["topic_id"]: row["topic"] for row in commits.collect()}
+    return found

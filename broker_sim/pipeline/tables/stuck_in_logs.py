@@ -1,0 +1,190 @@
+"""What logs without a journal tell of stuck offsets partitions: signs brought together by Spark, read by `pipeline.log_stuck`.
+
+Rules:
+1. Signs are few beside commits: lines about offsets partitions, clients' failed commits, and pauses of groups that are unusually long.
+   They are brought to one task a run; what is many stays with Spark.
+2. A pause is unusual where it is three times as long as nine of ten pauses of its group, and four seconds: offsets.commit.timeout.ms
+   less a little. A group whose pace is that of the timeout (auto.commit.interval.ms, 5 s by default) shows nothing by its rhythm.
+3. A pause in which the group rebalanced, or had no members, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.log_stuck import paces_of, periods_of
+from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, STRING, Column, ListOf, Table
+from broker_sim.pipeline.tables.groups import sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SIGNS", "stuck_in_logs"]
+
+STUCK = (
+    "timed out|TimedOut|TIMED_OUT|oordinator is not available|oordinator not"
+    " available|COORDINATOR_NOT_AVAILABLE|CoordinatorNotAvailable"
+    "|NotEnoughReplicas|NOT_ENOUGH_REPLICAS|n-sync replicas|committing offsets"
+)
+"""What clients are told where the coordinator could not commit, a regular expression."""
+
+SIGNS = Table(
+    "signs",
+    (
+        RUN_ID,
+        Column("sort", INT, "0 a line, 1 a pause, 2 a group's pace"),
+        Column("log_partition", INT, "partition of `__consumer_offsets`"),
+        Column("group", STRING, "group id"),
+        Column("what", STRING, "kind of line"),
+        Column("ts_ms", LONG, "when it was written"),
+        Column("offset", LONG, "of `ISR shrinks`: the high watermark"),
+        Column("waits_ms", LONG, "when the record there was written"),
+        Column("number", LONG, "as in log_lines; of a pause its place among those of the group"),
+        Column("detail", STRING, "as in log_lines"),
+        Column("at", STRING, "FILE:LINE"),
+        Column("from_ms", LONG, "of a pause: the commit before it; of a pace the first commit"),
+        Column("to_ms", LONG, "of a pause: the commit behind it; of a pace the last commit"),
+        Column("from_offset", LONG, "log offset of the commit before"),
+        Column("to_offset", LONG, "log offset of the commit behind"),
+        Column("advance", LONG, "by how much the commit behind it moved the group's offsets"),
+        Column("usual", LONG, "by how much commits move them usually"),
+    ),
+    "What may show that a partition was stuck.",
+)
+
+PERIODS = Table(
+    "periods",
+    (
+        RUN_ID,
+        *(Column(name, STRING, "as in stuck_partitions") for name in ("log", "evidence", "certainty")),
+        Column("log_partition", INT, "likewise"),
+        *(Column(name, LONG, "likewise") for name in ("from_ms", "to_ms", "last_ms", "attempts")),
+        *(Column(name, ListOf(STRING), "likewise") for name in ("errors", "groups", "evidence_lines")),
+        Column("evidence_offsets", ListOf(LONG), "likewise"),
+    ),
+)
+
+
+@on_its_engine
+def stuck_in_logs(log: DataFrame, lines: DataFrame) -> DataFrame:
+    """PERIODS of an offset_log and of LOG_LINES (which may be empty)."""
+    signs = SIGNS.conform(_signs(log, lines)).unionByName(_pauses(log))
+    in_order = signs.repartition("run_id").sortWithinPartitions(
+        "run_id", "sort", "log_partition", "group", "number", "ts_ms"
+    )
+    found = in_order.mapInArrow(_batches, PERIODS.schema_for(in_order))
+    return _with_ends(found, log)
+
+
+def _signs(log: DataFrame, lines: DataFrame) -> DataFrame:
+    at = f.concat_ws(":", "file", "line").alias("at")
+    of_partition = lines.where(
+        f.col("what").isin("refused", "ISR shrinks", "ISR grows", "ISR")
+        & (f.col("topic") == "__consumer_offsets")
+        & f.col("ts_ms").isNotNull()
+    ).select("run_id", f.col("partition").alias("log_partition"), "what", "ts_ms", "offset", "number", "detail", at)
+    first = log.select(
+        "run_id", "log_partition", f.col("log_offset").alias("offset"), f.col("record_ts_ms").alias("waits_ms")
+    )
+    of_broker = of_partition.join(
+        first.join(
+            f.broadcast(of_partition.select("run_id", "log_partition", "offset").distinct()),
+            ["run_id", "log_partition", "offset"],
+        ),
+        ["run_id", "log_partition", "offset"],
+        "left",
+    )
+    homes = (
+        log.where(f.col("group").isNotNull())
+        .groupBy("run_id", "group")
+        .agg(f.max("log_partition").alias("log_partition"))
+    )
+    failed = lines.where(
+        f.col("what").isin("commit failed", "coordinator lost")
+        & f.col("ts_ms").isNotNull()
+        & f.col("detail").rlike(STUCK)
+    )
+    of_clients = failed.join(homes, ["run_id", "group"]).select(
+        "run_id", "log_partition", "group", "what", "ts_ms", "detail", at
+    )
+    back = lines.where(f.col("what").isin("coordinator found", "synced") & (f.col("source") == "client"))
+    back = back.where(f.col("ts_ms").isNotNull()).join(homes, ["run_id", "group"])
+    back = back.select("run_id", "log_partition", "group", "what", "ts_ms", at)
+    epochs = (
+        log.where((f.col("leader_epoch") > 0) & f.col("record_ts_ms").isNotNull())
+        .groupBy("run_id", "log_partition", "leader_epoch")
+        .agg(f.min("record_ts_ms").alias("ts_ms"))
+        .select("run_id", "log_partition", "ts_ms", f.lit("epoch").alias("what"))
+    )
+    signs = of_broker.unionByName(of_clients, allowMissingColumns=True).unionByName(back, allowMissingColumns=True)
+    return signs.unionByName(epochs, allowMissingColumns=True).withColumn("sort", f.lit(0))
+
+
+def _pauses(log: DataFrame) -> DataFrame:
+    """Pauses that are unusual, and the paces of groups that commit regularly, as SIGNS: `pipeline.log_stuck` reads each group once."""
+    where = ["run_id", "log_partition", "group"]
+    commits = log.where((f.col("kind") == "commit") & f.col("record_ts_ms").isNotNull()).select(
+        *where,
+        "log_offset",
+        f.col("record_ts_ms").alias("ts_ms"),
+        f.concat_ws("-", "topic", f.col("partition").cast("string")).alias("name"),
+        "committed_offset",
+    )
+    marks = sizes(log).select(*where, "log_offset", f.col("at_ms").alias("ts_ms"))
+    both = commits.unionByName(marks, allowMissingColumns=True)
+    in_order = both.repartition(*where).sortWithinPartitions(*where, "log_offset")
+    return in_order.mapInArrow(_paces, SIGNS.schema_for(in_order))
+
+
+def _paces(batches: Iterable[Any]) -> Iterator[Any]:
+    """On the workers: rows of one group after the other."""
+    import pyarrow
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for batch in batches:
+            yield from zip(*(batch.column(name).to_pylist() for name in _OF_COMMITS), strict=True)
+
+    for (run_id, log_partition, group), mine in groupby(rows(), key=itemgetter(0, 1, 2)):
+        signs = [
+            {"run_id": run_id, "log_partition": log_partition, "group": group, **sign}
+            for sign in paces_of(row[3:] for row in mine)
+        ]
+        if signs:
+            yield pyarrow.RecordBatch.from_pylist(signs, SIGNS.arrow())
+
+
+_OF_COMMITS = ("run_id", "log_partition", "group", "log_offset", "ts_ms", "name", "committed_offset")
+
+
+def _batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """On one worker for each run."""
+    import pyarrow
+
+    by_run: dict[str, list[list[dict[str, Any]]]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            by_run.setdefault(row["run_id"], [[], [], []])[row["sort"]].append(row)
+    for run_id, (signs, pauses, paces) in by_run.items():
+        rows = [{"run_id": run_id, **row} for row in periods_of(signs, pauses, paces)]
+        if rows:
+            yield pyarrow.RecordBatch.from_pylist(rows, PERIODS.arrow())
+
+
+def _with_ends(found: DataFrame, log: DataFrame) -> DataFrame:
+    """Where no line tells when a period was over: the first record behind its last sign, if there is one."""
+    records = log.select("run_id", "log_partition", "record_ts_ms")
+    key = ["run_id", "log_partition", "from_ms"]
+    open_ = found.where(f.col("to_ms").isNull()).select(*key, "last_ms")
+    behind = (
+        records.join(f.broadcast(open_), ["run_id", "log_partition"])
+        .where(f.col("record_ts_ms") > f.col("last_ms"))
+        .groupBy(*key)
+        .agg(f.min("record_ts_ms").alias("next_ms"))
+    )
+    told = found.join(behind, key, "left")
+    return told.withColumn("to_ms", f.coalesce("to_ms", "next_ms")).drop("next_ms")

@@ -1,0 +1,216 @@
+"""The table transactions: those of a journal, of `__transaction_state`, of data topics and of the offsets log that lasted long, are
+open, or did not end as their producers meant.
+
+Rules:
+1. What a journal tells stands first, then what the coordinator's log tells; a producer's open transaction in a data topic, or in
+   `__consumer_offsets`, is told where neither knows of it.
+2. Long is ten seconds, and ten times the median of all that are over. A program that commits a transaction each ten minutes, as stream
+   processors with checkpoints do, is so by its own measure never long. However short, those are told that were fenced, timed out or
+   hang, and those whose markers took ten seconds.
+3. `open_ms` of one that is open ends with the last record of `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SEEN", "TRANSACTIONS", "seen_rows", "transactions"]
+
+LONG_MS, TIMES = 10_000, 10
+_TOLD = "journal, transaction_state"
+_KEY = ("run_id", "producer_id", "key", "from_ms")
+SLACK_MS = 1000
+"""Two coordinators' clocks, of the transaction and of the group, may differ by so much."""
+
+TRANSACTIONS = Table(
+    "transactions",
+    (
+        RUN_ID,
+        Column("transactional_id", STRING, "null where the coordinator's log is not there", "transaction_state"),
+        Column("producer_id", LONG, "its producer; never null", "all"),
+        *moment("from", "when it began", "all"),
+        *moment("to", "when its markers were written; null if it is open", "all"),
+        Column("open_ms", LONG, "how long; to the end of what was read where it is open", "all"),
+        Column("end", STRING, "`committed`, `aborted`; null if it is open", "all"),
+        Column("decided_ms", LONG, "when its end was decided: markers followed; null where that is not known", _TOLD),
+        Column(
+            "ends",
+            STRING,
+            "`commit`, `abort`, `fenced` (aborted, as a producer came with the same id), `timed out`; null if it is open, or hangs",
+            _TOLD,
+        ),
+        Column("began_by", STRING, "client id of who began it", "journal"),
+        Column("ended_by", STRING, "client id of who ended it; null for its coordinator", "journal"),
+        Column("held", ListOf(STRING), "last stable offsets that waited for it: `orders-0 at 120`", "journal, data"),
+        Column("held_ms", LONG, "the longest of them", "journal, data"),
+        Column(
+            "readers",
+            ListOf(STRING),
+            "client ids of read_committed readers that waited for a second or more",
+            "journal",
+        ),
+        Column(
+            "hangs", BOOLEAN, "whether no coordinator knows of it: nobody is going to end it; null: not known", "all"
+        ),
+        Column(
+            "lost_abort", BOOLEAN, "it came behind its own abort, and the next commit counted for it (KIP-890)", "all"
+        ),
+        Column("timeout_ms", LONG, "transaction.timeout.ms; null where it is not known", "transaction_state"),
+        Column("partitions", ListOf(STRING), "partitions in it, `orders-0`", "all"),
+        Column("groups", ListOf(STRING), "groups whose offsets are committed in it", "offset_log"),
+        Column("log_partition", INT, "partition of `__consumer_offsets` with offsets in it; the first", "offset_log"),
+        Column("log_offset", LONG, "the first of those records", "offset_log"),
+        Column("evidence_lines", ListOf(STRING), "lines that tell of it, FILE:LINE", "log lines"),
+        Column("source", STRING, "`journal`, `state`, `data` or `offsets`; never null", ""),
+    ),
+    "One row for each transaction that lasted long, is open, or did not end as its producer meant.",
+)
+
+_SEEN = (
+    *("run_id", "transactional_id", "producer_id", "from_ms", "to_ms", "end", "timeout_ms", "partitions", "source"),
+    *("decided_ms", "ends", "began_by", "ended_by", "held", "held_ms", "readers", "hangs", "lost_abort"),
+)
+SEEN = Table(
+    "transactions_seen",
+    (
+        *(TRANSACTIONS[name] for name in _SEEN),
+        Column("until_ms", LONG, "the last moment of its source, for one that is open", "all"),
+    ),
+    "Transactions as their sources have them.",
+)
+"""What `pipeline.transaction_logs` reads."""
+
+
+def seen_rows(rows: Iterable[Mapping[str, Any]], run_id: str, *, states: bool = True) -> list[dict[str, Any]]:
+    """Rows of SEEN: of an id that a journal tells of its word counts; a producer's open transaction in several data partitions is one,
+    and none where the coordinator's log has it. ``states``: whether that log is there, so that what it has not is known to nobody."""
+    told = [dict(row) for row in rows]
+    found = [row for row in told if row["source"] == "journal"]
+    ids = {row.get("transactional_id") for row in found}
+    strays = {(row["producer_id"], place) for row in found if row.get("hangs") for place in row["partitions"]}
+    found += [row for row in told if row["source"] == "state" and row["transactional_id"] not in ids]
+    known: dict[int, list[dict[str, Any]]] = {}
+    for row in found:
+        if row.get("transactional_id") is not None:
+            known.setdefault(row["producer_id"], []).append(row)
+    open_: dict[tuple[int, bool, str | None], dict[str, Any]] = {}
+    for row in (row for row in told if row["source"] == "data"):
+        place = row["partitions"][0]
+        owner = None if row.get("late") else _owner(known.get(row["producer_id"], ()), row)
+        if owner is not None:
+            _hold(owner, row)
+        elif (row["producer_id"], place) in strays or (row["end"] is not None and not row.get("late")):
+            continue
+        else:
+            late = bool(row.get("late"))
+            one = open_.setdefault((row["producer_id"], late, row["end"]), {**row, "partitions": []})
+            one["partitions"] = [*one["partitions"], place]
+            one["from_ms"] = min(one["from_ms"], row["from_ms"])
+            one["hangs"] = True if late or states else None
+            one["lost_abort"] = late and row["end"] == "committed"
+            _hold(one, row)
+    return [{name: row.get(name) for name in SEEN.names} | {"run_id": run_id} for row in (*found, *open_.values())]
+
+
+def _owner(known: Iterable[dict[str, Any]], row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The transaction of the producer that has written this: of those that were open then, as far as clocks agree, the one whose
+    markers were written with the marker here. A producer's own clock stamps its records, brokers' clocks the rest."""
+    place, from_ms, to_ms = row["partitions"][0], row["from_ms"], row["to_ms"]
+    candidates = [
+        one
+        for one in known
+        if place in one["partitions"]
+        and one["from_ms"] - SLACK_MS <= from_ms
+        and (one["to_ms"] is None or one["to_ms"] + SLACK_MS >= from_ms)
+    ]
+
+    def apart(one: Mapping[str, Any]) -> tuple[bool, int]:
+        both_over = one["to_ms"] is not None and to_ms is not None
+        return not both_over and one["to_ms"] is not to_ms, abs(
+            one["to_ms"] - to_ms if both_over else one["from_ms"] - from_ms
+        )
+
+    return min(candidates, key=apart, default=None)
+
+
+def _hold(one: dict[str, Any], row: Mapping[str, Any]) -> None:
+    """It held a last stable offset; a journal knows that better."""
+    if one["source"] == "journal":
+        return
+    until_ms = row["to_ms"] if row["to_ms"] is not None else row.get("until_ms")
+    held_from_ms = row.get("held_from_ms")
+    if held_from_ms is not None and until_ms is not None:
+        one["held"] = [*(one.get("held") or ()), f"{row['partitions'][0]} at {row['first_offset']}"]
+        one["held_ms"] = max(one.get("held_ms") or 0, until_ms - held_from_ms)
+
+
+@on_its_engine
+def transactions(log: DataFrame, seen: DataFrame, lines: DataFrame) -> DataFrame:
+    """TRANSACTIONS of an offset_log, of SEEN and of LOG_LINES (both may be empty)."""
+    ends = log.groupBy("run_id").agg(f.max("record_ts_ms").alias("end_ms"))
+    unknown = _open(log).join(seen.where(f.col("end").isNull()), ["run_id", "producer_id"], "left_anti")
+    both = SEEN.conform(seen).unionByName(SEEN.conform(unknown.withColumn("source", f.lit("offsets"))))
+    both = both.join(f.broadcast(ends), "run_id", "left")
+    both = both.withColumn("end_ms", f.coalesce("end_ms", "until_ms"))
+    both = both.withColumn("open_ms", f.coalesce("to_ms", "end_ms") - f.col("from_ms"))
+    over = both.where(f.col("end").isNotNull())
+    usual = over.groupBy("run_id").agg(f.percentile_approx("open_ms", 0.5).alias("usual_ms"))
+    lasted = (f.col("open_ms") >= LONG_MS) & (f.col("open_ms") >= TIMES * f.coalesce("usual_ms", f.lit(0)))
+    odd = f.coalesce(f.col("ends").isin("fenced", "timed out"), f.lit(False)) | f.coalesce(f.col("hangs"), f.lit(False))
+    late = f.coalesce(f.col("to_ms") - f.col("decided_ms") >= LONG_MS, f.lit(False))
+    long = both.join(f.broadcast(usual), "run_id", "left").where(lasted | odd | late)
+    long = long.withColumn("key", f.coalesce("transactional_id", f.lit("")))
+    told = long.join(_groups(long, log), list(_KEY), "left").join(_said(long, lines), list(_KEY), "left")
+    told = told.withColumn("from", moments("from", f.col("from_ms"))[0]).withColumn(
+        "to", moments("to", f.col("to_ms"))[0]
+    )
+    return TRANSACTIONS.conform(told)
+
+
+def _open(log: DataFrame) -> DataFrame:
+    """Producers whose committed offsets have no marker behind them, and since when."""
+    where = ["run_id", "log_partition", "producer_id"]
+    ended = log.where(f.col("kind").isin("txn_commit", "txn_abort"))
+    markers = ended.groupBy(*where).agg(f.max("log_offset").alias("marked"))
+    open_ = _offsets(log).join(markers, where, "left").where(f.col("log_offset") > f.coalesce("marked", f.lit(-1)))
+    return open_.groupBy("run_id", "producer_id").agg(f.min("record_ts_ms").alias("from_ms"))
+
+
+def _offsets(log: DataFrame) -> DataFrame:
+    return log.where(f.col("is_txn") & f.col("kind").isin("commit", "commit_tombstone"))
+
+
+def _groups(long: DataFrame, log: DataFrame) -> DataFrame:
+    """By _KEY: the groups whose offsets were committed in a transaction, and where."""
+    asked = long.select(*_KEY, f.coalesce("to_ms", "end_ms").alias("until_ms"))
+    within = _offsets(log).join(f.broadcast(asked), ["run_id", "producer_id"])
+    return (
+        within.where(
+            (f.col("record_ts_ms") >= f.col("from_ms") - SLACK_MS) & (f.col("record_ts_ms") <= f.col("until_ms"))
+        )
+        .groupBy(*_KEY)
+        .agg(
+            f.array_sort(f.collect_set("group")).alias("groups"),
+            f.min("log_partition").alias("log_partition"),
+            f.min_by("log_offset", f.struct("log_partition", "log_offset")).alias("log_offset"),
+        )
+    )
+
+
+def _said(long: DataFrame, lines: DataFrame) -> DataFrame:
+    """By _KEY: lines that say that it was aborted by its timeout."""
+    asked = long.where(f.col("to_ms").isNotNull()).select(*_KEY, "to_ms")
+    said = lines.where(f.col("what") == "transaction timeout").select(
+        *("run_id", "ts_ms"), f.col("member").alias("key"), f.concat_ws(":", "file", "line").alias("at")
+    )
+    near = said.join(f.broadcast(asked), ["run_id", "key"]).where(f.abs(f.col("ts_ms") - f.col("to_ms")) <= LONG_MS)
+    return near.groupBy(*_KEY).agg(f.array_sort(f.collect_set("at")).alias("evidence_lines"))

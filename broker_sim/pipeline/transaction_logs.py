@@ -1,0 +1,294 @@
+"""Transactions, from `__transaction_state-*` and from the data topics that lie beside: pure reading, no Spark.
+
+    rows_of_state(["data/__transaction_state-0", ...])     one row for each transaction that the coordinator's log still tells
+    rows_of_data([("orders", 0, "data/orders-0"), ...])     those that a data partition's own log shows, and what they held up
+    rows_of_journal(lines)                                  those that a journal tells, as `broker_sim.explain` does
+
+Rules:
+1. A transaction begins where its transactional id becomes Ongoing and is over with the marker's record, CompleteCommit or
+   CompleteAbort. Compaction takes all but the last record of an id: of earlier transactions nothing is known then.
+2. One that the coordinator's log ends with as Ongoing is open. A data partition whose last transactional batch of a producer has no
+   marker behind it holds read_committed readers there, whatever the coordinator knows: with no state beside, that is all there is.
+3. An abort is its coordinator's own where its record has a new epoch: after the transaction's timeout it `timed out`, before it its
+   producer was `fenced`. Under transaction version 2 every end has a new epoch: there an abort behind which a producer begins anew at
+   once was a fence.
+4. A record that is older than the abort behind which it stands came too late for its own transaction: it begins one of which no
+   coordinator knows, and the next marker of its producer counts for it (KIP-890). `LATE_MS` is left for clocks that differ.
+5. What can't be read of the coordinator's log is told (`state_logs`); in a data topic's it ends the story of that file, quietly.
+
+Source: TransactionLog.scala, TransactionMetadata (3.4), TransactionState.java (4.x), ProducerStateManager.java.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sim.explain.transactions import WORTH_TELLING_MS, Found, Held, Transaction, transactions
+from broker_sim.pipeline.segments import Skipped
+from broker_sim.pipeline.state_logs import Tell, batch_headers, records_of
+from kafka_wire import transaction_log
+from kafka_wire.codec import DecodeError
+from kafka_wire.messages.transaction_log import TransactionLogValue
+from kafka_wire.record_batch import ControlType, RecordBatchError, control_type, records
+
+__all__ = ["LATE_MS", "STATE_TOPIC", "rows_of_data", "rows_of_journal", "rows_of_state"]
+
+STATE_TOPIC = "__transaction_state"
+ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 1, 2, 3, 4, 5
+"""TransactionState's ids."""
+EMPTY = 0
+AT_ONCE_MS = 2000
+"""So long after a fence its new producer has its epoch."""
+LATE_MS = 1000
+"""A record that is so much older than the abort before it was written for the transaction that this ended."""
+_EVERY_END_BUMPS = 2
+"""The client's transaction version (KIP-890)."""
+_ENDS = {COMPLETE_COMMIT: "committed", COMPLETE_ABORT: "aborted"}
+
+
+@dataclass(slots=True)
+class _Open:
+    """A transaction that has begun."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    from_ms: int
+    timeout_ms: int
+    partitions: dict[str, None] = field(default_factory=dict)
+    decided_ms: int | None = None
+    bumped: bool = False
+    """Its end was written with a later epoch by an old flow: the coordinator has fenced its producer."""
+    flow: int = 0
+
+
+def rows_of_state(folders: Iterable[str], tell: Tell = lambda skipped: None) -> Iterator[dict[str, Any]]:
+    """Rows of `tables.transactions.TRANSACTIONS`: transactional_id, producer_id, from_ms, to_ms, end, timeout_ms, partitions."""
+    for folder in folders:
+        known: dict[str, _Open] = {}
+        over: dict[
+            str, tuple[dict[str, Any], _Open]
+        ] = {}  # until the next record of the id tells whether it was a fence
+        last_ms = -1
+        for record, _ in records_of(folder, tell):
+            try:
+                key, value = _decoded(record.key, record.value)
+            except DecodeError as error:
+                tell(Skipped(folder, None, None, f"the record at offset {record.offset}: {error}"))
+                continue
+            if key is None:
+                continue
+            last_ms = max(last_ms, record.timestamp)
+            one = known.get(key)
+            if key in over:
+                row, ended = over.pop(key)
+                yield _told(row, ended, None if value is None else value.transaction_status, record.timestamp)
+            if value is None:  # the id expired
+                known.pop(key, None)
+                continue
+            status, at_ms = value.transaction_status, record.timestamp
+            if status in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT):
+                began_ms = value.transaction_start_timestamp_ms
+                if one is None or one.from_ms != began_ms:
+                    one = known[key] = _Open(
+                        key, value.producer_id, value.producer_epoch, began_ms, value.transaction_timeout_ms
+                    )
+                if status != ONGOING and one.decided_ms is None:
+                    one.decided_ms, one.flow = at_ms, value.client_transaction_version
+                    one.bumped = value.producer_epoch > one.epoch
+                one.partitions |= dict.fromkeys(
+                    f"{each.topic}-{index}"
+                    for each in value.transaction_partitions or ()
+                    for index in each.partition_ids
+                )
+            elif status in _ENDS and one is not None:
+                del known[key]
+                over[key] = _row(one, at_ms, _ENDS[status]), one
+        for row, ended in over.values():
+            yield _told(row, ended, None, last_ms)
+        for one in known.values():
+            yield {**_row(one, None, None), "until_ms": last_ms}
+
+
+def _told(row: dict[str, Any], one: _Open, then: int | None, then_ms: int) -> dict[str, Any]:
+    """The row of one that is over, with who ended it; ``then``: the status of the id's next record."""
+    if row["end"] == "committed":
+        return {**row, "ends": "commit"}
+    decided_ms = row["to_ms"] if one.decided_ms is None else one.decided_ms
+    fenced = one.bumped if one.flow < _EVERY_END_BUMPS else then == EMPTY and then_ms - row["to_ms"] <= AT_ONCE_MS
+    if (one.bumped or fenced) and decided_ms - one.from_ms >= one.timeout_ms:
+        return {**row, "ends": "timed out"}
+    return {**row, "ends": "fenced" if fenced else "abort"}
+
+
+def _row(one: _Open, to_ms: int | None, end: str | None) -> dict[str, Any]:
+    return {
+        "decided_ms": one.decided_ms,
+        "transactional_id": one.transactional_id,
+        "producer_id": one.producer_id,
+        "from_ms": one.from_ms,
+        "to_ms": to_ms,
+        "end": end,
+        "timeout_ms": one.timeout_ms,
+        "partitions": list(one.partitions),
+        "source": "state",
+    }
+
+
+def _decoded(key: bytes | None, value: bytes | None) -> tuple[str | None, TransactionLogValue | None]:
+    """(transactional id, value); no id for a record of another type. Raises DecodeError."""
+    known = None if key is None else transaction_log.decode_key(key)
+    if known is None:
+        return None, None
+    return known.transactional_id, None if value is None else transaction_log.decode_value(value)
+
+
+def rows_of_data(folders: Iterable[tuple[str, int, str]]) -> Iterator[dict[str, Any]]:
+    """What a partition's log shows of transactions: of each one that is open at its end, or that began behind its own end (``late``), a
+    row, as `rows_of_state`; and of the others (``known``) from when to when they held the last stable offset."""
+    for topic, partition, folder in folders:
+        yield from _of_partition(f"{topic}-{partition}", folder)
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A transaction in a partition; ``late``: what ended its producer's one before was an abort, and it is older than that;
+    ``held_ms``: since when it is the earliest, at which readers of what is committed stop; None: it never was."""
+
+    offset: int
+    from_ms: int
+    late: bool
+    held_ms: int | None
+
+
+def _of_partition(name: str, folder: str) -> Iterator[dict[str, Any]]:
+    open_: dict[int, _Begun] = {}
+    aborted_ms: dict[int, int] = {}
+    last_ms = -1
+    for header, read in batch_headers(folder):
+        last_ms = max(last_ms, header.max_timestamp)
+        if not header.is_transactional:
+            continue
+        producer_id = header.producer_id
+        if not header.is_control:
+            if producer_id not in open_:
+                late = header.max_timestamp + LATE_MS <= aborted_ms.get(producer_id, -1)
+                began_ms = aborted_ms[producer_id] if late else header.base_timestamp
+                open_[producer_id] = _Begun(header.base_offset, began_ms, late, None if open_ else began_ms)
+            continue
+        try:
+            kind = control_type(next(records(read(), 0)).key)
+        except (RecordBatchError, StopIteration):
+            continue
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            continue
+        aborted_ms.pop(producer_id, None)
+        if kind == ControlType.ABORT:
+            aborted_ms[producer_id] = header.max_timestamp
+        begun = open_.pop(producer_id, None)
+        if begun is not None:
+            end = "committed" if kind == ControlType.COMMIT else "aborted"
+            following = next(iter(open_.values()), None)
+            if following is not None and following.held_ms is None:
+                following.held_ms = header.max_timestamp
+            yield _held(name, producer_id, begun, header.max_timestamp, end)
+    for producer_id, begun in open_.items():
+        yield {**_held(name, producer_id, begun, None, None), "until_ms": last_ms}
+
+
+def _held(name: str, producer_id: int, begun: _Begun, to_ms: int | None, end: str | None) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "from_ms": begun.from_ms,
+        "to_ms": to_ms,
+        "end": end,
+        "partitions": [name],
+        "first_offset": begun.offset,
+        "held_from_ms": begun.held_ms,
+        "late": begun.late,
+        "source": "data",
+    }
+
+
+def rows_of_journal(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Rows of `tables.transactions.SEEN` out of a journal's lines: the transactions that `broker_sim.explain` tells, in its words."""
+    found = transactions(_events(lines))
+    rows = [_story(one, found) for one in found.transactions]
+    return [*rows, *(_stray(held, found) for held in found.hanging)]
+
+
+_ABOUT = (
+    *(b'"transaction', b'"marker"', b'"stable"', b'"staged"', b'"WriteTxnMarkers"'),
+    *(b'"isolation_level":1', b'"isolation_level": 1'),
+)
+"""What stands in the lines that tell of transactions, and of who reads what is committed; of these alone JSON is made."""
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    last: bytes | None = None
+    for line in lines:
+        last = line
+        if any(word in line for word in _ABOUT):
+            event = _event(line)
+            if event is not None:
+                yield event
+    if last is not None and (event := _event(last)) is not None:
+        yield {**event, "event": "mark"}  # when the journal ends
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _story(one: Transaction, found: Found) -> dict[str, Any]:
+    held = {each.log: (each.to_ms or found.last_ms) - each.from_ms for each in one.held}
+    readers = {name: None for each in one.held for name in each.readers if _waited(each, name, found)}
+    end = None if one.completed_ms is None else "committed" if one.ends == "commit" else "aborted"
+    return {
+        "transactional_id": one.transactional_id,
+        "producer_id": one.producer_id,
+        "from_ms": found.first_ms if one.begun_ms is None else one.begun_ms,
+        "decided_ms": one.decided_ms,
+        "to_ms": one.completed_ms,
+        "until_ms": found.last_ms,
+        "end": end,
+        "ends": one.ends or None,
+        "began_by": None if one.began_by is None else one.began_by.client_id,
+        "ended_by": None if one.ended_by is None else one.ended_by.client_id,
+        "timeout_ms": one.timeout_ms,
+        "partitions": list(one.partitions),
+        "held": [f"{each.log} at {each.offset}" for each in one.held],
+        "held_ms": max(held.values(), default=None),
+        "readers": list(readers),
+        "source": "journal",
+    }
+
+
+def _stray(held: Held, found: Found) -> dict[str, Any]:
+    ended = held.ended_by
+    return {
+        "producer_id": held.producer_id,
+        "from_ms": held.from_ms,
+        "to_ms": held.to_ms,
+        "until_ms": found.last_ms,
+        "end": None if held.to_ms is None else "committed" if held.lost_abort else "aborted",
+        "ended_by": ended if isinstance(ended, str) else None,
+        "partitions": [held.log],
+        "held": [f"{held.log} at {held.offset}"],
+        "held_ms": (held.to_ms or found.last_ms) - held.from_ms,
+        "readers": [name for name in held.readers if _waited(held, name, found)],
+        "hangs": True,
+        "lost_abort": held.lost_abort,
+        "source": "journal",
+    }
+
+
+def _waited(held: Held, reader: str, found: Found) -> bool:
+    return (held.to_ms or found.last_ms) - held.readers[reader] >= WORTH_TELLING_MS

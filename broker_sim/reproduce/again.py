@@ -1,0 +1,70 @@
+"""A reproduction's scenario, played: in virtual time, with the logs kept, and what the tables say of them.
+
+outcome, data = play_file(Path("incident/incident.yaml"), consumer)
+findings_of(data, "billing")        # the kinds of findings about the group
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.progress import Steps
+from broker_sim.reproduce.evidence import Evidence, read
+from broker_sim.reproduce.incident import SAME, seen
+from broker_sim.scenario.model import Scenario
+from broker_sim.scenario.model import read as read_scenario
+from broker_sim.scenario.runner import Options, Outcome
+from broker_sim.scenario.virtual import play
+
+TOUCHING_MS = 1000
+"""Between two periods that are one: a client's next try."""
+
+if TYPE_CHECKING:
+    from broker_sim.scenario.apps.common import Live
+
+__all__ = ["evidence_of", "findings_of", "jams_of", "play_file", "played"]
+
+
+def play_file(path: Path, consumer: Live | None = None) -> tuple[Outcome, Path]:
+    """Play a scenario file; ``consumer``: in place of each of its clients. The logs are in the directory until the process ends."""
+    data = Path(tempfile.mkdtemp(prefix="broker-sim-again-"))
+    atexit.register(shutil.rmtree, data, ignore_errors=True)
+    return played(read_scenario(path), data / "data", consumer), data / "data"
+
+
+def played(scenario: Scenario, data: Path, consumer: Live | None = None, **more: Any) -> Outcome:
+    """Play it, with the logs in a new directory, and the journal among them."""
+    return play(scenario, Options(data=data, journal=data / "journal", **more), consumer=consumer)
+
+
+def evidence_of(data: Path, group: str) -> Evidence:
+    """What the log in a directory tells of a group."""
+    return read(str(data), Steps(sys.stderr, quiet=True), group=group)
+
+
+def jams_of(data: Path, group: str) -> list[Finding]:
+    """When the group's offsets partition was stuck: of the simulated log its journal tells that, as lines do of a real one. What waited
+    before the ISR shrank, and what was refused then, are two periods of a journal, and one of lines."""
+    told = read(str(data), Steps(sys.stderr, quiet=True), group=group, journal=True)
+    home, found = told.partition_of(group), list[Finding]()
+    mine = [one for one in told.findings if one.kind == "stuck" and one.log_partition == home]
+    for one in sorted(mine, key=lambda one: one.at_ms or 0):
+        before = found[-1] if found else None
+        if before is not None and before.to_ms is not None and (one.at_ms or 0) - before.to_ms <= TOUCHING_MS:
+            found[-1] = replace(before, to_ms=one.to_ms, text=f"{before.text} {one.text}")
+        else:
+            found.append(one)
+    return found
+
+
+def findings_of(data: Path, group: str) -> set[str]:
+    """The kinds of findings about a group, with what each may be called where less is known."""
+    kinds = {one.kind for one in (*seen(evidence_of(data, group), group), *jams_of(data, group))}
+    return kinds | {kind for kind, others in SAME.items() if kinds & set(others)}

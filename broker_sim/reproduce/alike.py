@@ -1,0 +1,174 @@
+"""The real group beside the simulated one: the same tables of both, event by event, and how alike they are.
+
+Rules:
+1. An event is what a row of a table tells: a member that came, came anew (under another id) or is gone, an offset that fell,
+   offsets that were deleted, the group's end, a member that stood still. Names of clients and partitions are compared, the ids that
+   brokers draw are not.
+2. Events are paired in their order, by what they are (`Event.what`): a longest common subsequence. A pair may be some seconds apart.
+3. The figure is 2 x pairs / all events of both. Beside it stand the pairs' times apart, so that nobody has to believe one number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from broker_sim.common.text import duration_text
+from broker_sim.explain.phrases import count
+from broker_sim.reproduce.lives import Lives, Turn
+
+__all__ = ["Alike", "Event", "Pair", "compare", "events_of"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """``at_ms``: since the lives began; ``what``: how it is paired; ``text``: for people."""
+
+    at_ms: int
+    what: tuple[object, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An event of one, of the other, or of both."""
+
+    real: Event | None
+    simulated: Event | None
+
+    @property
+    def apart_ms(self) -> int | None:
+        if self.real is None or self.simulated is None:
+            return None
+        return self.simulated.at_ms - self.real.at_ms
+
+
+@dataclass(frozen=True)
+class Alike:
+    """``commits``: how many committed offsets a minute, real and simulated."""
+
+    pairs: list[Pair]
+    commits: tuple[float, float]
+
+    @property
+    def both(self) -> int:
+        return sum(pair.apart_ms is not None for pair in self.pairs)
+
+    @property
+    def share(self) -> float:
+        """1.0 where every event has its counterpart."""
+        events = sum((pair.real is not None) + (pair.simulated is not None) for pair in self.pairs)
+        return 2 * self.both / events if events else 1.0
+
+    @property
+    def apart_ms(self) -> int:
+        """The median of how far the two of a pair are apart."""
+        apart = [abs(pair.apart_ms) for pair in self.pairs if pair.apart_ms is not None]
+        return round(median(apart)) if apart else 0
+
+    def text(self) -> str:
+        real = sum(pair.real is not None for pair in self.pairs)
+        simulated = sum(pair.simulated is not None for pair in self.pairs)
+        near = f", as a rule {duration_text(self.apart_ms)} apart" if self.both else ""
+        return (
+            f"alike by {self.share:.0%}: {self.both} of {real} events of the log came again, of {simulated} in the simulated one{near};"
+            f" {self.commits[0]:.0f} committed offsets a minute, and {self.commits[1]:.0f}"
+        )
+
+
+def events_of(lives: Lives) -> list[Event]:
+    """A group's events."""
+    found = [*_generations(lives), *_offsets(lives)]
+    return sorted(found, key=lambda one: one.at_ms)
+
+
+def _generations(lives: Lives) -> list[Event]:
+    found = []
+    for before, turn in pairwise([_start(lives), *lives.turns]):
+        old, new = ({seat.member_id: lives.names[seat.member_id] for seat in one.seats} for one in (before, turn))
+        came = {name for one, name in new.items() if one not in old}
+        gone = {name for one, name in old.items() if one not in new} - (set(new.values()) - came)
+        at_ms = turn.at_ms - lives.from_ms
+        if turn.generation is None:
+            found.append(Event(at_ms, ("ended",), "the group is gone"))
+            continue
+        of = f"generation {turn.generation}, {count(len(set(new.values())), 'member')}"
+        for name in sorted(came | gone):
+            back = name in set(old.values())
+            what = "gone" if name not in came else "came anew" if back else "came"
+            found.append(Event(at_ms, (what, name), f"{name} {what}: {of}"))
+        if before.generation != turn.generation and not came and not gone:
+            found.append(Event(at_ms, ("again",), f"the same members again: {of}"))
+    return found
+
+
+_NOBODY = Turn(0, 0, 0, None, (), None)
+
+
+def _start(lives: Lives) -> Turn:
+    return lives.begin or _NOBODY
+
+
+def _offsets(lives: Lives) -> list[Event]:
+    found, stood = [], dict(lives.before)
+    deleted: dict[int, list[str]] = {}
+    for one in lives.commits:
+        at_ms, log = one.at_ms - lives.from_ms, f"{one.log[0]}-{one.log[1]}"
+        if one.offset is None:
+            if one.log in stood:
+                deleted.setdefault(at_ms // 1000, []).append(log)
+            stood.pop(one.log, None)
+            continue
+        if one.log in stood and one.offset < stood[one.log]:
+            by = stood[one.log] - one.offset
+            found.append(Event(at_ms, ("back", log), f"{log} went back from {stood[one.log]} to {one.offset}, by {by}"))
+        stood[one.log] = one.offset
+    for second, logs in deleted.items():
+        found.append(
+            Event(second * 1000, ("deleted", tuple(sorted(logs))), f"offsets deleted: {', '.join(sorted(logs))}")
+        )
+    for act in lives.acts:
+        if act.kind == "hang":
+            text = f"{act.who} committed nothing for {duration_text(act.for_ms)}"
+            found.append(Event(act.at_ms - lives.from_ms, ("hang", act.who), text))
+        elif act.kind == "jam":
+            text = f"nothing was committed for {duration_text(act.for_ms)}: {act.why}"
+            found.append(Event(act.at_ms - lives.from_ms, ("jam",), text))
+        elif act.kind in ("move", "epoch"):
+            # of the simulated log no line tells who was elected: both are a new epoch
+            what = "the coordinator moved" if act.kind == "move" else "the coordinator's broker was elected again"
+            found.append(Event(act.at_ms - lives.from_ms, ("epoch",), f"{what}: {act.why}"))
+    return found
+
+
+def compare(real: Lives, simulated: Lives) -> Alike:
+    """Both, side by side."""
+    one, other = events_of(real), events_of(simulated)
+    rates = tuple(
+        60_000 * sum(each.offset is not None for each in lives.commits) / max(lives.to_ms - lives.from_ms, 1)
+        for lives in (real, simulated)
+    )
+    return Alike(_paired(one, other), (rates[0], rates[1]))
+
+
+def _paired(one: list[Event], other: list[Event]) -> list[Pair]:
+    """A longest common subsequence, and what is left of both in between."""
+    longest = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i in range(len(one) - 1, -1, -1):
+        for j in range(len(other) - 1, -1, -1):
+            same = one[i].what == other[j].what
+            longest[i][j] = longest[i + 1][j + 1] + 1 if same else max(longest[i + 1][j], longest[i][j + 1])
+    found: list[Pair] = []
+    i = j = 0
+    while i < len(one) or j < len(other):
+        if i < len(one) and j < len(other) and one[i].what == other[j].what:
+            found.append(Pair(one[i], other[j]))
+            i, j = i + 1, j + 1
+        elif j == len(other) or (i < len(one) and longest[i + 1][j] >= longest[i][j + 1]):
+            found.append(Pair(one[i], None))
+            i += 1
+        else:
+            found.append(Pair(None, other[j]))
+            j += 1
+    return found

@@ -1,0 +1,134 @@
+"""The verb ``broker-sim reproduce``.
+
+Exit codes: 0 the finding happens again; 1 it does not, or can't be played, for the reason that is told; 2 a wrong argument, nothing to
+read; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from broker_sim.common.commandline import add_command, complain
+from broker_sim.common.text import UsageError
+from broker_sim.config.settings import ConfigError, parse_release
+from broker_sim.pipeline.commands import add_log_options, moment
+
+__all__ = ["register", "run"]
+
+_EXAMPLES = """\
+examples:
+  broker-sim reproduce --input ./copied-from-broker-3 --out incident/
+      the weightiest finding of a copy of a broker's log directory that can be played
+  broker-sim reproduce --input ./copied-from-broker-3 --group billing --at 2026-11-24T09:20:36 --out incident/
+      what happened to that group, nearest to that moment (UTC)
+  broker-sim reproduce --input ./copied-from-broker-3 --broker-log ./logs/brokers --client-log ./logs/clients --out incident/
+      the same, with what brokers and clients logged: a stuck offsets partition is told by them alone
+  broker-sim reproduce --input ./copied-from-broker-3 --until 2026-11-24T09:00:00 --out incident/
+      of the log as it was then
+
+OUT gets incident.yaml (broker-sim run incident/incident.yaml --virtual), before.json (the offsets it begins with), test_incident.py
+(put your own consumer into it), verdict.txt, page.html (real and simulated, side by side) and data (the simulated logs).
+
+exit codes: 0 the finding happens again, 1 it does not or can't be played, 2 a wrong argument or nothing to read
+"""
+
+
+def register(commands: Any, name: str) -> None:
+    """Add the parser."""
+    verb = add_command(
+        commands,
+        name,
+        run,
+        description="Make a scenario and a test of an incident in a copy of a broker's log directory, play it in virtual time, and"
+        " say how alike the two are. Needs pip install 'broker-sim[pipeline,demo]'.",
+        epilog=_EXAMPLES,
+    )
+    add = verb.add_argument
+    add(
+        "--input",
+        metavar="DIR",
+        required=True,
+        help="a log directory: copies of __consumer_offsets-*, and of other topics for their lag",
+    )
+    add(
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="where the files go; made if need be, what an earlier reproduction made is replaced",
+    )
+    add_log_options(add)
+    add("--group", metavar="GROUP", help="the group (default: that of the weightiest finding)")
+    add(
+        "--at",
+        type=moment,
+        metavar="TIME",
+        help="the finding nearest to this moment, UTC: 2026-11-24T09:20:36.434, or ms since 1970",
+    )
+    add("--until", type=moment, metavar="TIME", help="read the log as it was then")
+    add(
+        "--as-version",
+        metavar="X.Y",
+        help="the Kafka to behave as (default: the one that brokers' lines or the records show)",
+    )
+    add("--json", action="store_true", help="what came of it as one JSON object on stdout")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def known_release(text: str) -> str:
+    """A release as an argument. Raises UsageError."""
+    try:
+        parse_release(text)
+    except ConfigError as error:
+        raise UsageError(f"--as-version: {error}") from None
+    return text
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """``broker-sim reproduce``."""
+    if sys.argv[1:2] == ["reproduce"]:
+        from broker_sim.simulation.virtual.hashseed import pin
+
+        pin()
+    from broker_sim.pipeline.progress import Steps
+    from broker_sim.reproduce.incident import NotReproducible
+    from broker_sim.reproduce.reproduction import Options, reproduce
+
+    try:
+        options = Options(
+            arguments.input,
+            arguments.out,
+            arguments.group,
+            arguments.at,
+            arguments.until,
+            arguments.as_version if arguments.as_version is None else known_release(arguments.as_version),
+            tuple(arguments.broker_log),
+            tuple(arguments.client_log),
+        )
+        made = reproduce(options, Steps(sys.stderr, quiet=arguments.quiet))
+    except NotReproducible as error:
+        sys.stderr.write(f"broker-sim reproduce: not reproduced: {error}\n")
+        return 1
+    except UsageError as error:
+        complain("broker-sim reproduce", error)
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("broker-sim reproduce: interrupted\n")
+        return 130
+    if arguments.json:
+        told = {
+            "group": made.incident.group,
+            "kind": made.incident.finding.kind,
+            "finding": made.incident.finding.to_dict(),
+            "again": None if made.again is None else made.again.to_dict(),
+            "alike": round(made.alike.share, 3),
+            "apart_ms": made.alike.apart_ms,
+            "verdict_code": made.outcome.code,
+            "unknown": made.unknown,
+        }
+        sys.stdout.write(json.dumps(told) + "\n")
+    else:
+        sys.stdout.write("\n".join([*made.verdict(), made.alike.text(), f"{arguments.out}/page.html"]) + "\n")
+    return 0 if made.happened else 1

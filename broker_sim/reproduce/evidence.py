@@ -1,0 +1,138 @@
+"""A directory's tables and findings, as ``broker-sim pipeline run`` makes them, in memory: up to a moment, and of one group alone.
+
+Rules:
+1. The log "as it was at a moment" is its records, log ends and lines up to there: nothing that came later has a say.
+2. Of a group's log the tables are those of a run in which the others had never been; that is how the simulated log is, too.
+3. What a real log's brokers and clients say in lines, the simulated one's journal tells: it is read where a finding needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.config.settings import ConfigError, parse_release
+from broker_sim.pipeline import inputs
+from broker_sim.pipeline.collect import collect
+from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.output import Folder
+from broker_sim.pipeline.progress import Steps
+from broker_sim.pipeline.run import Options, Run
+from broker_sim.pipeline.schemas import Table
+from broker_sim.pipeline.scope import Scope, literally
+from broker_sim.pipeline.segments import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Evidence", "Row", "read"]
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Evidence:
+    """``tables``: name -> a function that gives its rows, in the order of their moments."""
+
+    run_id: str
+    findings: list[Finding]
+    from_ms: int | None
+    to_ms: int | None
+    _tables: dict[str, Any]
+
+    def rows(self, table: str) -> list[Row]:
+        """A table's rows; [] of a table that such a directory has not."""
+        return [] if table not in self._tables else [dict(row) for row in self._tables[table].collect()]
+
+    def of_group(self, table: str, group: str) -> list[Row]:
+        """Its rows about one group."""
+        return [row for row in self.rows(table) if row["group"] == group]
+
+    def groups(self) -> list[str]:
+        """Every group that has a record."""
+        return sorted({row["group"] for row in self.rows("offset_log") if row["group"] is not None})
+
+    def partition_of(self, group: str) -> int | None:
+        """The group's partition of `__consumer_offsets`."""
+        return next((row["log_partition"] for row in self.of_group("offset_log", group)), None)
+
+    def lines_of(self, log_partition: int) -> list[Row]:
+        """What brokers' lines say of an offsets partition, in order."""
+        mine = [row for row in self.rows("log_lines") if row["source"] == "broker" and row["ts_ms"] is not None]
+        of_it = [row for row in mine if row["topic"] == OFFSETS_TOPIC and row["partition"] == log_partition]
+        return sorted(of_it, key=lambda row: row["ts_ms"])
+
+    def release(self) -> tuple[str, str]:
+        """The release of Kafka that wrote it, as far as that shows, and what it was told by."""
+        said = [row for row in self.rows("log_lines") if row["what"] == "release" and row["detail"]]
+        for row in reversed(said):
+            known = _known_release(row["detail"])
+            if known is not None:
+                return known, f"{row['file']}:{row['line']} says Kafka {row['detail']}"
+        rows = self.rows("offset_log")
+        if any((row["key_version"] or 0) in COMMIT_KEYS and (row["value_version"] or 0) >= 4 for row in rows):
+            return NEWER, "commits are written as 4.1 and later do"
+        if any((row["key_version"] or 0) > GROUP_KEY for row in rows):
+            return NEWER, "it has records of groups of KIP-848 or later"
+        if any(row["value_version"] is not None for row in rows):
+            return OLDER, "commits and groups are written as 3.x does"
+        return NEWER, "nothing in the log shows it"
+
+
+COMMIT_KEYS, GROUP_KEY = (0, 1), 2
+NEWER, OLDER = "4.1", "3.9"
+"""What is taken where a log shows no more than that its broker was of 4.x, or of 3.x."""
+
+
+def _known_release(version: str) -> str | None:
+    """`4.1` of 4.1.0, where the simulator knows that release."""
+    try:
+        return "{}.{}".format(*parse_release(".".join(version.split(".")[:2])))
+    except ConfigError:
+        return None
+
+
+def read(
+    directory: str,
+    steps: Steps,
+    *,
+    until_ms: int | None = None,
+    group: str | None = None,
+    broker_logs: Sequence[str] = (),
+    client_logs: Sequence[str] = (),
+    journal: bool = False,
+) -> Evidence:
+    """``group``: of that one alone. ``journal``: with the one that lies in the directory. Raises UsageError where there is nothing to
+    read."""
+    groups = () if group is None else (literally(group),)
+    options = Options(out="", input=directory, look_for_journal=journal, scope=Scope(None, until_ms, groups))
+    found = inputs.find(directory, None, None, look=journal, broker_logs=broker_logs, client_logs=client_logs)
+    return _InMemory(found, options, steps).evidence()
+
+
+class _InMemory(Run):
+    """A run whose tables stay in the database."""
+
+    def __init__(self, found: inputs.Inputs, options: Options, steps: Steps) -> None:
+        super().__init__(Session(), found, Folder.local("."), options, steps)  # type: ignore[arg-type]
+
+    def evidence(self) -> Evidence:
+        self._read()
+        self._make()
+        facts = collect(self.tables, self.facts)
+        return Evidence(self.inputs.run_id, findings(facts), facts.from_ms, facts.to_ms, self.tables)
+
+    @on_its_engine
+    def _keep(self, table: Table, frame: DataFrame, files: int | None = None) -> DataFrame:
+        rows: Any = table.conform(frame)
+        self.tables[table.name] = self.spark.kept(rows)  # type: ignore[attr-defined]
+        return self.tables[table.name]
+
+    def _ends(self, events: DataFrame, window_ms: int) -> DataFrame:
+        ends = self.options.scope.ends(super()._ends(events, window_ms))
+        self.tables["log_ends"] = ends
+        return ends

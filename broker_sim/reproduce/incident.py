@@ -1,0 +1,234 @@
+"""Which finding is to happen again, and over which time its group is looked at.
+
+Rules:
+1. A finding is one that the pipeline tells, or one of `_own`, for what it doesn't tell of a log alone.
+2. Without --group the weightiest finding is taken that can be played; with --at the one nearest to that moment.
+3. What no scenario can bring about is said in one line: UNPLAYABLE.
+4. What happens to an offsets partition (PARTITIONED) is told by all that lies in it and by lines: that finding of the whole log is the
+   group's, and what is then played and looked for is that one, at its time and of its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from broker_sim.common.text import UsageError, clock, unknown
+from broker_sim.explain.phrases import count
+from broker_sim.pipeline.finding import Finding
+from broker_sim.reproduce.evidence import Evidence
+from broker_sim.reproduce.lives import read_lives
+
+__all__ = ["Incident", "NotReproducible", "choose", "recurs", "seen"]
+
+PLAYABLE = (
+    *("stuck", "storm", "restless", "slow", "lost", "poll", "gone", "churn", "regression", "reset", "stalled", "moved", "deleted"),
+    *("poison", "bounce", "lag"),
+)  # fmt: skip
+UNPLAYABLE = {
+    "silence": "a silence of an offsets partition does not tell whether anybody tried to write",
+    "skipped": "what could not be read shows nothing",
+    "hot": "how groups lie on offsets partitions is no incident of one group",
+    "placed": "how groups lie on offsets partitions is no incident of one group",
+    "duplicates": "what was handed out twice is a consequence: take the finding that caused it",
+    "transaction": "the members of a scenario have no transactions",
+    "unclean": "an unclean election loses records that the log no longer has",
+    "epoch": "a leader that is elected again does nothing to a group",
+    "nothing": "nothing unusual was found",
+}
+PARTITIONED = ("stuck", "moved")
+"""What happens to a partition of `__consumer_offsets`, and so to each of its groups."""
+NEAR_MS = 15_000
+"""So far from where it was put such a finding may begin and end: clients try each 5 to 10 s."""
+AFTER_S, BEFORE_S, MOST_S = 90, 30, 900
+"""A finding without an end is looked at for so long; the group's life before it; never more than that in all."""
+
+SAME = {
+    "storm": ("restless",),
+    "gone": ("lost", "churn"),
+    "lost": ("gone", "churn"),
+    "poll": ("gone", "lost"),
+    "reset": ("regression",),
+    "poison": ("storm",),
+}
+"""What a kind may be called where less, or more, is known: a simulated log has no brokers' and clients' logs beside it."""
+
+
+class NotReproducible(UsageError):
+    """Why not, in one line."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    """``from_ms``, ``to_ms``: what of the group's life is played."""
+
+    finding: Finding
+    group: str
+    from_ms: int
+    to_ms: int
+
+
+def seen(evidence: Evidence, group: str) -> list[Finding]:
+    """What the tables of a group's log tell: the pipeline's findings, and what it has none for."""
+    found = [one for one in evidence.findings if one.group in (group, None)]
+    return found + [one for one in _own(evidence, group) if one.kind not in {each.kind for each in found}]
+
+
+def _own(evidence: Evidence, group: str) -> Iterator[Finding]:
+    """Members that fall silent, that don't poll, whose partitions stand still; static members that bounce: by a log's records and
+    commits alone."""
+    lives = read_lives(evidence, group, evidence.from_ms or 0, evidence.to_ms or 0)
+
+    def told(kind: str, weight: float, text: str, at_ms: int | None) -> Finding:
+        return Finding(kind, "warn" if weight > 100 else "note", weight, text, group=group, at_ms=at_ms)
+
+    for act in lives.acts:
+        if act.kind == "crash" and act.removed:
+            yield told("lost", 130, f"{act.who} of {group} fell silent: {act.why}.", act.at_ms)
+        elif act.kind == "hang" and act.removed:
+            yield told("poll", 130, f"{act.who} of {group} was put out of the group: {act.why}.", act.at_ms)
+        elif act.kind == "hang":
+            yield told("stalled", 120, f"{act.who} of {group} stood still: {act.why}.", act.at_ms)
+        elif act.kind == "move":
+            yield told("moved", 20, f"The coordinator of {group} moved: {act.why}.", act.at_ms)
+    for row in evidence.of_group("member_churn", group):
+        if row["replacements"]:
+            times = count(row["replacements"], "static member")
+            yield told(
+                "bounce",
+                1,
+                f"{group}: {times} came back under a new id, without a rebalance.",
+                _bounced(evidence, group),
+            )
+
+
+def _bounced(evidence: Evidence, group: str) -> int | None:
+    """When a record first had another member id for an instance in the same generation."""
+    known: dict[str, tuple[str, int]] = {}
+    for row in sorted(evidence.of_group("offset_log", group), key=lambda row: row["log_offset"]):
+        for one in row["members"] or ():
+            name, now = one["group_instance_id"], (one["member_id"], row["generation"])
+            if name is not None and name in known and known[name][0] != now[0]:
+                return int(row["record_ts_ms"])
+            if name is not None:
+                known[name] = now
+    return None
+
+
+def choose(whole: Evidence, group: str | None, at_ms: int | None) -> tuple[str, Finding | None]:
+    """The group, and of the whole log's findings the one about it (or about its offsets partition). Raises UsageError."""
+    groups = whole.groups()
+    if group is not None and group not in groups:
+        raise unknown("group", group, groups)
+    playable = [one for one in whole.findings if one.kind in PLAYABLE and one.kind != "lag"]
+    about = [one for one in playable if group is None or one.group == group or _in_partition(whole, one, group)]
+    if at_ms is not None:
+        about.sort(key=lambda one: _away_ms(one, at_ms))
+    for one in about:
+        whose = group or one.group or _hit(whole, one)
+        if whose is not None:
+            return whose, _of_its_own(whole, one, whose)
+    if group is None:
+        raise NotReproducible(_why_not(whole.findings))
+    return group, None
+
+
+def _away_ms(one: Finding, at_ms: int) -> float:
+    """How far from a moment a finding is: 0 within one that lasts."""
+    if one.at_ms is None:
+        return float("inf")
+    return max(one.at_ms - at_ms, at_ms - max(one.to_ms or one.at_ms, one.at_ms), 0)
+
+
+def _in_partition(whole: Evidence, one: Finding, group: str) -> bool:
+    if one.kind not in PARTITIONED and one.group is not None:
+        return False
+    return whole.partition_of(group) in _partitions(whole, one)
+
+
+def _partitions(whole: Evidence, one: Finding) -> set[int]:
+    """The offsets partitions that a finding is about: moves at one time are told together."""
+    if one.log_partition is not None:
+        return {one.log_partition}
+    if one.kind != "moved" or one.at_ms is None:
+        return set()
+    last_ms = one.at_ms if one.to_ms is None else one.to_ms
+    moves = [row for row in whole.rows("coordinator_moves") if row["at_ms"] is not None]
+    return {row["log_partition"] for row in moves if one.at_ms <= row["at_ms"] <= last_ms}
+
+
+def _of_its_own(whole: Evidence, one: Finding, group: str) -> Finding:
+    """Of moves that are told together the moment of the group's own."""
+    if one.kind != "moved" or one.at_ms is None:
+        return one
+    home = whole.partition_of(group)
+    moves = [row["at_ms"] for row in whole.rows("coordinator_moves") if row["log_partition"] == home and row["at_ms"]]
+    mine = [at_ms for at_ms in moves if one.at_ms <= at_ms <= (one.at_ms if one.to_ms is None else one.to_ms)]
+    return replace(one, at_ms=mine[0], to_ms=mine[0]) if mine else one
+
+
+def _hit(whole: Evidence, one: Finding) -> str | None:
+    """Of a partition's finding the busiest group in it; of several partitions that of the busiest one."""
+    mine = _partitions(whole, one)
+    rows = [row for row in whole.rows("coordinator_hotspots") if row["log_partition"] in mine and row["busiest_group"]]
+    return max(rows, key=lambda row: (row["records"], -row["log_partition"]))["busiest_group"] if rows else None
+
+
+def incident(mine: Evidence, group: str, of_all: Finding | None, at_ms: int | None) -> Incident:
+    """What of one group's log is to be played. Raises NotReproducible."""
+    found = [one for one in seen(mine, group) if one.kind in PLAYABLE]
+    if of_all is not None and (of_all.kind in PARTITIONED or of_all.group is None):
+        found = [of_all]
+    if of_all is not None:
+        alike = (of_all.kind, *SAME.get(of_all.kind, ()))
+        found = (
+            [one for one in found if one.kind == of_all.kind] or [one for one in found if one.kind in alike] or [of_all]
+        )
+    else:
+        found = [one for one in found if one.kind not in ("lag", "bounce")] or found
+    found.sort(key=lambda one: -one.weight)
+    if not found:
+        raise NotReproducible(f"{group}: {_why_not(mine.findings)}")
+    wanted_ms = at_ms if at_ms is not None else of_all.at_ms if of_all is not None else None
+    if wanted_ms is not None:
+        found.sort(key=lambda one: _away_ms(one, wanted_ms))
+    finding = found[0]
+    first, last = mine.from_ms or 0, mine.to_ms or 0
+    at = finding.at_ms if finding.at_ms is not None else last - AFTER_S * 1000
+    over = getattr(finding, "to_ms", None) or at
+    if finding.kind in ("storm", "restless"):
+        over = max(
+            [over, *(row["ended_ms"] or 0 for row in mine.of_group("rebalances", group) if (row["ended_ms"] or 0) > at)]
+        )
+    end = min(last, over + AFTER_S * 1000)
+    back_s = BEFORE_S + (120 if finding.kind in ("deleted", "gone", "lost", "poll", "regression", "reset") else 0)
+    begin = max(first, at - back_s * 1000, end - MOST_S * 1000)
+    return Incident(finding, group, begin, max(end, begin + 1000))
+
+
+def _why_not(findings: list[Finding]) -> str:
+    for one in findings:
+        if one.kind in UNPLAYABLE and one.kind not in ("nothing", "placed", "hot"):
+            when = f" ({clock(one.at_ms)})" if one.at_ms is not None else ""
+            return f"nothing that can be played again; {one.kind}{when}: {UNPLAYABLE[one.kind]}"
+    return "nothing unusual was found, so there is nothing to play again"
+
+
+def recurs(finding: Finding, again: list[Finding], later_ms: int) -> Finding | None:
+    """The finding in the simulated log: of the same kind, else one that says the same with less known. What happened to a partition has
+    to be there at its time, ``later_ms`` after the real one's, and be over when that was: another of its kind is another one."""
+    for kind in (finding.kind, *SAME.get(finding.kind, ())):
+        for one in again:
+            if one.kind == kind and (kind not in PARTITIONED or _in_place(finding, one, later_ms)):
+                return one
+    return None
+
+
+def _in_place(real: Finding, simulated: Finding, later_ms: int) -> bool:
+    if real.at_ms is None or simulated.at_ms is None:
+        return False
+    if abs(simulated.at_ms - real.at_ms - later_ms) > NEAR_MS:
+        return False
+    if real.kind != "stuck" or real.to_ms is None:
+        return True
+    return simulated.to_ms is not None and abs(simulated.to_ms - real.to_ms - later_ms) <= NEAR_MS

@@ -1,0 +1,443 @@
+"""What a log shows of one group, as things that happened to it: members that come and go, hang and come back; offsets that are set,
+fall and are deleted; a coordinator that moves.
+
+    story = read_lives(evidence, "billing", from_ms, to_ms)
+    story.members     who there is, by the names that the scenario gives them
+    story.acts        what happens, in order, each with what it was read from and how sure that is
+
+Rules:
+1. A record says when a window closed and who was in it; when somebody went is told by its last commit and its timeouts. Of two causes
+   that fit, the likelier one is taken and the other one named.
+2. A member whose partitions are not committed for long while it stays is hanging: its application doesn't poll. Where nothing was
+   committed of the whole group nobody can say so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
+
+from broker_sim.common.text import duration_text
+from broker_sim.reproduce.evidence import Evidence, Row
+
+__all__ = ["Act", "Commit", "Lives", "Member", "Turn", "read_lives"]
+
+LONG_MS = 5000
+"""A pause of a member's commits that is told, and as many times its rhythm as `UNUSUAL`."""
+UNUSUAL = 6
+BEFORE_MS = 500
+"""So long before the first record that shows it a coordinator has moved: its clients look for it."""
+HEARTBEAT_MS = 3000
+"""Members hear of a rebalance by their heartbeats: Kafka's default interval."""
+MINUTE_MS = 60_000
+LATE = 0.25
+"""An expiry is told so much of its retention late at most."""
+
+Log = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A committed offset; None where it was deleted."""
+
+    at_ms: int
+    log: Log
+    offset: int | None
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A member in a record."""
+
+    member_id: str
+    client_id: str
+    instance: str | None
+    session_ms: int
+    rebalance_ms: int
+    logs: tuple[Log, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A group's record: ``closed_ms`` when the window closed, as far as it says; no seats: it is empty; generation None: gone."""
+
+    at_ms: int
+    closed_ms: int
+    generation: int | None
+    protocol: str | None
+    seats: tuple[Seat, ...]
+    epoch: int | None
+
+
+@dataclass
+class Member:
+    """Somebody in the scenario. ``first``: there from the beginning."""
+
+    name: str
+    client_id: str
+    instance: str | None
+    session_ms: int
+    rebalance_ms: int
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Act:
+    """``kind``: start, leave, crash, hang (``for_ms``), commit (``offsets``, of a member or, without ``who``, of nobody),
+    delete_offsets, delete_group, expire, move, epoch (the coordinator's broker is elected again), jam (``for_ms``: nothing that is
+    appended to the group's offsets partition is committed; ``refused_ms``: since when it is under its min.insync.replicas)."""
+
+    at_ms: int
+    kind: str
+    who: str | None = None
+    for_ms: int = 0
+    offsets: tuple[tuple[Log, int], ...] = ()
+    why: str = ""
+    sure: bool = True
+    removed: bool = False
+    """Of a crash or a hang: the group went on without it."""
+    refused_ms: int | None = None
+
+
+@dataclass
+class Lives:
+    """``before``: offsets that stood at ``from_ms``; ``ends``: where the logs ended then, as far as that is known."""
+
+    group: str
+    from_ms: int
+    to_ms: int
+    members: list[Member] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    begin: Turn | None = None
+    turns: list[Turn] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    before: dict[Log, int] = field(default_factory=dict)
+    ends: dict[Log, int] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    rhythm_ms: int = 1000
+    names: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_lives(evidence: Evidence, group: str, from_ms: int, to_ms: int) -> Lives:
+    """Of a group's records and commits between two moments."""
+    rows = sorted(evidence.of_group("offset_log", group), key=lambda row: (row["log_partition"], row["log_offset"]))
+    turns = [_turn(row) for row in rows if row["kind"] in ("group", "group_tombstone")]
+    commits = [_commit(row) for row in rows if row["kind"] in ("commit", "commit_tombstone")]
+    begin = _begin(turns, from_ms)
+    lives = Lives(group, begin, max(to_ms, begin))
+    lives.turns = [one for one in turns if begin <= one.at_ms <= to_ms]
+    lives.commits = [one for one in commits if begin <= one.at_ms <= to_ms]
+    for one in commits:
+        if one.at_ms < begin and one.offset is not None:
+            lives.before[one.log] = one.offset
+        elif one.at_ms < begin:
+            lives.before.pop(one.log, None)
+    _topics(lives, evidence)
+    lives.rhythm_ms = _rhythm(lives.commits)
+    known = [one for one in turns if one.at_ms <= begin]
+    lives.begin = known[-1] if known else None
+    lives.turns = [one for one in lives.turns if one.at_ms > begin]
+    _Reader(lives, known).read()
+    lives.acts += _moves(lives, evidence)
+    lives.acts.sort(key=lambda act: act.at_ms)
+    return lives
+
+
+def _moves(lives: Lives, evidence: Evidence) -> Iterator[Act]:
+    """Elections of the group's offsets partition. Where no line tells the moment it was before the first record of its epoch."""
+    home = evidence.partition_of(lives.group)
+    for row in evidence.rows("coordinator_moves"):
+        if row["log_partition"] != home or row["at_ms"] is None or not lives.from_ms <= row["at_ms"] <= lives.to_ms:
+            continue
+        said = row["evidence_lines"] or ()
+        at_ms = row["at_ms"] if said else max(row["at_ms"] - BEFORE_MS, row["after_ms"] or 0, lives.from_ms)
+        stayed = row["node"] is not None and row["node"] == row["from_node"]
+        before = "the leader epoch" if row["from_epoch"] is None else f"leader epoch {row['from_epoch']}"
+        why = f"{before} became {row['to_epoch']}"
+        if row["node"] is not None:
+            why += f", broker {row['node']} {'leads on' if stayed else 'was elected'}"
+        if said:
+            why += f" ({said[0]})"
+        yield Act(at_ms, "epoch" if stayed else "move", why=why)
+
+
+def _begin(turns: list[Turn], from_ms: int) -> int:
+    """The moment from which on the members are known: ``from_ms`` where a record stands before it, else that of the first record."""
+    if any(one.at_ms <= from_ms and one.seats for one in turns):
+        return from_ms
+    return next((one.at_ms for one in turns if one.seats and one.at_ms > from_ms), from_ms)
+
+
+def _turn(row: Row) -> Turn:
+    seats = tuple(
+        Seat(
+            one["member_id"],
+            one["client_id"] or "consumer",
+            one["group_instance_id"],
+            one["session_timeout_ms"] or 45_000,
+            one["rebalance_timeout_ms"] or 300_000,
+            tuple((each["topic"], index) for each in one["assigned"] or () for index in each["partitions"] or ()),
+        )
+        for one in row["members"] or ()
+    )
+    at_ms = row["record_ts_ms"] or 0
+    closed_ms = min(row["state_ts_ms"] or at_ms, at_ms)
+    generation = row["generation"] if row["kind"] == "group" else None
+    return Turn(at_ms, closed_ms, generation, row["protocol"], seats, row["leader_epoch"])
+
+
+def _commit(row: Row) -> Commit:
+    return Commit(
+        row["record_ts_ms"] or row["commit_ts_ms"] or 0, (row["topic"], row["partition"]), row["committed_offset"]
+    )
+
+
+def _topics(lives: Lives, evidence: Evidence) -> None:
+    """How many partitions there are, where their logs ended, and how fast they grow."""
+    logs = {one.log for one in lives.commits} | set(lives.before)
+    logs |= {log for turn in lives.turns for seat in turn.seats for log in seat.logs}
+    grown: dict[Log, list[tuple[int, int]]] = defaultdict(list)
+    for row in evidence.rows("log_ends"):
+        grown[row["topic"], row["partition"]].append((row["at_ms"], row["end"]))
+    topics = {topic for topic, _ in logs}
+    logs |= {log for log in grown if log[0] in topics}
+    for topic in topics:
+        lives.partitions[topic] = max(index for name, index in logs if name == topic) + 1
+    span_s = max((lives.to_ms - lives.from_ms) / 1000, 1.0)
+    for log in sorted(logs):
+        points = sorted(grown.get(log, [])) or [
+            (one.at_ms, one.offset) for one in lives.commits if one.log == log and one.offset is not None
+        ]
+        first = max((end for at, end in points if at <= lives.from_ms), default=lives.before.get(log, 0))
+        last = max((end for at, end in points if at <= lives.to_ms), default=first)
+        lives.ends[log] = max(first, lives.before.get(log, 0))
+        lives.rates[log[0]] = lives.rates.get(log[0], 0.0) + max(last - first, 0) / span_s
+    if not grown:
+        lives.notes.append("The data topics' logs are not there: how fast records came is guessed from the commits.")
+
+
+def _rhythm(commits: Iterable[Commit]) -> int:
+    """How often a partition is committed, as a rule."""
+    of_log: dict[Log, list[int]] = defaultdict(list)
+    for one in commits:
+        of_log[one.log].append(one.at_ms)
+    pauses = [after - before for times in of_log.values() for before, after in pairwise(times) if after > before]
+    return max(100, round(median(pauses))) if pauses else 1000
+
+
+class _Reader:
+    """Goes through a group's records."""
+
+    def __init__(self, lives: Lives, before: list[Turn]) -> None:
+        self.lives = lives
+        self.names = lives.names
+        """Member id -> the scenario's name for it."""
+        self.now: dict[str, Seat] = {}
+        self.since: dict[str, int] = {}
+        """Member id -> when it joined, of those that came."""
+        self.generation = before[-1].generation if before else None
+        self.before = before
+        begin = before[-1].seats if before else ()
+        self.alone = len({(one.client_id, one.instance) for one in begin}) == len(begin)
+        """Each client id is one process: where it is there twice, the older member's process has ended."""
+        for seat in begin:
+            self._named(seat, () if self.alone else [self.names[one] for one in self.now]).first = True
+            self.now[seat.member_id] = seat
+
+    def read(self) -> None:
+        for turn in self.lives.turns:
+            self._take(turn)
+        if not any(member.first for member in self.lives.members):
+            self.lives.notes.append("Nobody was a member when it begins.")
+        self._pauses()
+        self._offsets()
+
+    # --- members --------------------------------------------------------------------------------------------------------
+
+    def _take(self, turn: Turn) -> None:
+        if turn.generation == self.generation:
+            turn = replace(turn, closed_ms=turn.at_ms)  # no window: its state is an older one's
+        new = {seat.member_id: seat for seat in turn.seats}
+        gone = [seat for name, seat in self.now.items() if name not in new]
+        came = [seat for name, seat in new.items() if name not in self.now]
+        held = [self.names[name] for name in self.now if name in new]
+        for seat in came:
+            held.append(self._named(seat, () if self.alone else held).name)
+        back = {self.names[seat.member_id]: seat for seat in came}
+        for seat in gone:
+            self._went(seat, turn, back.get(self.names[seat.member_id]))
+        for seat in came:
+            self._came(seat, turn)
+        self.now, self.generation = new, turn.generation
+
+    def _named(self, seat: Seat, held: Iterable[str]) -> Member:
+        """The member that a seat is: one of the same client and instance whose name is not ``held`` by another, else a new one."""
+        members = self.lives.members
+        same = [one for one in members if (one.client_id, one.instance) == (seat.client_id, seat.instance)]
+        found = next((one for one in same if one.name not in held), None)
+        if found is None:
+            number = sum(one.client_id == seat.client_id for one in members)
+            name = seat.client_id if not number else f"{seat.client_id}.{number + 1}"
+            found = Member(name, seat.client_id, seat.instance, seat.session_ms, seat.rebalance_ms)
+            members.append(found)
+        self.names[seat.member_id] = found.name
+        return found
+
+    def _last_sign(self, seat: Seat, turn: Turn) -> int | None:
+        since = self.since.get(seat.member_id, 0)
+        mine = [one.at_ms for one in self.lives.commits if one.log in seat.logs and since <= one.at_ms < turn.at_ms]
+        return max(mine, default=since or None)
+
+    def _went(self, seat: Seat, turn: Turn, back: Seat | None) -> None:
+        name, last = self.names[seat.member_id], self._last_sign(seat, turn)
+        if any(self.names[other] == name for other in self.now if other in self._ids(turn)):
+            return  # its client had come anew, and was told then
+        member = next(one for one in self.lives.members if one.name == name)
+        if seat.instance is not None and back is not None and turn.generation == self.generation:
+            why = f"the same instance {seat.instance} with a new member id, in the same generation"
+            self._act(turn.closed_ms - 600, "crash", name, why)
+            return
+        at_ms, kind, why, sure = self._end_of(seat, turn, last, member)
+        for_ms = member.rebalance_ms + 2000 if kind == "hang" else 0
+        self._act(at_ms, kind, name, why, sure=sure, for_ms=for_ms, removed=kind != "leave")
+
+    def _end_of(self, seat: Seat, turn: Turn, last: int | None, member: Member) -> tuple[int, str, str, bool]:
+        if last is None:
+            at_ms = turn.closed_ms - min(HEARTBEAT_MS, 1000)
+            return at_ms, "leave", "gone in the next record; whether it left is not in the log", False
+        silent = turn.closed_ms - last
+        told = f"silent for {duration_text(silent)} before it was gone"
+        room = self.lives.rhythm_ms + HEARTBEAT_MS
+        if silent < min(seat.session_ms, seat.rebalance_ms) * 0.6:
+            return max(last, turn.closed_ms - room), "leave", f"{told}: a leave", True
+        polls = (
+            abs(silent - seat.rebalance_ms) < abs(silent - seat.session_ms) - 500 and silent >= seat.rebalance_ms * 0.85
+        )
+        if polls and seat.rebalance_ms != seat.session_ms:
+            limit = duration_text(seat.rebalance_ms)
+            return last, "hang", f"{told}, its max.poll.interval.ms being {limit}: it did not poll", True
+        at_ms = min(max(last, turn.closed_ms - seat.session_ms - room), turn.closed_ms - seat.session_ms)
+        limit = duration_text(seat.session_ms)
+        sure = abs(seat.rebalance_ms - seat.session_ms) > room
+        return at_ms, "crash", f"{told}, its session being {limit}: it crashed or was cut off", sure
+
+    def _came(self, seat: Seat, turn: Turn) -> None:
+        name = self.names[seat.member_id]
+        acts = [act for act in self.lives.acts if act.who == name]
+        hang = acts[-1] if acts and acts[-1].kind == "hang" else None
+        if hang is not None and not any(self.names[one] == name for one in self.now if one in self._ids(turn)):
+            place = self.lives.acts.index(hang)  # it comes back by itself when it polls again
+            for_ms = max(turn.closed_ms - hang.at_ms - 300, 1000)
+            self.lives.acts[place] = replace(hang, for_ms=for_ms)
+            return
+        at_ms, held = self._joined(seat, turn)
+        self.since[seat.member_id] = at_ms
+        why = f"it is there in generation {turn.generation}" + (", for which the group had waited" if held else "")
+        if self._runs(name) and (acts or any(one.name == name and one.first for one in self.lives.members)):
+            self._act(at_ms - 300, "crash", name, "its client comes anew while the old session goes on")
+        self._act(max([at_ms, *(act.at_ms + 200 for act in acts)]), "start", name, why)
+
+    def _joined(self, seat: Seat, turn: Turn) -> tuple[int, bool]:
+        """When a member that is new in a record joined, about; and whether the group waited from then on, as nobody committed any more.
+        Of several that a client made in one window, each comes in its turn."""
+        same = [
+            one.member_id for one in turn.seats if one.client_id == seat.client_id and one.member_id not in self.now
+        ]
+        last = max((one.at_ms for one in self.lives.commits if one.at_ms < turn.at_ms), default=turn.closed_ms)
+        held = bool(self.now) and turn.closed_ms - last > max(HEARTBEAT_MS, 3 * self.lives.rhythm_ms)
+        first = last if held else turn.closed_ms - 600
+        step = max(0, turn.closed_ms - 600 - first) // max(1, len(same))
+        return max(first + step * same.index(seat.member_id), self.lives.from_ms), held
+
+    def _ids(self, turn: Turn) -> set[str]:
+        return {one.member_id for one in turn.seats}
+
+    def _runs(self, name: str) -> bool:
+        """Whether its process does, as far as it was told."""
+        last = next((act.kind for act in reversed(self.lives.acts) if act.who == name), "start")
+        return last not in ("crash", "leave")
+
+    def _act(
+        self, at_ms: int, kind: str, who: str, why: str, *, sure: bool = True, for_ms: int = 0, **more: bool
+    ) -> None:
+        self.lives.acts.append(Act(max(at_ms, self.lives.from_ms), kind, who, for_ms, (), why, sure, **more))
+
+    # --- commits --------------------------------------------------------------------------------------------------------
+
+    def _pauses(self) -> None:
+        """Members that stay, and whose partitions are not committed for long, while others' are."""
+        lives = self.lives
+        long_ms = max(LONG_MS, UNUSUAL * lives.rhythm_ms)
+        times: dict[Log, list[Commit]] = defaultdict(list)
+        for one in lives.commits:
+            times[one.log].append(one)
+        for log, found in times.items():
+            for before, after in pairwise(found):
+                if after.at_ms - before.at_ms < long_ms or before.offset is None or after.offset is None:
+                    continue
+                owner = self._owner(log, before.at_ms, after.at_ms)
+                behind = after.offset - before.offset
+                others = [one for one in lives.commits if before.at_ms < one.at_ms < after.at_ms and one.log != log]
+                busy = any(act.who == owner and before.at_ms <= act.at_ms <= after.at_ms + 500 for act in lives.acts)
+                if owner is None or behind <= 0 or not others or busy:
+                    continue
+                why = (
+                    f"{log[0]}-{log[1]} was not committed for {duration_text(after.at_ms - before.at_ms)}, others were"
+                )
+                self._act(before.at_ms, "hang", owner, why, sure=False, for_ms=after.at_ms - before.at_ms)
+
+    def _owner(self, log: Log, from_ms: int, to_ms: int) -> str | None:
+        """Who had it at both ends; None where that changed."""
+        owners = []
+        for at_ms in (from_ms, to_ms):
+            turn = next((one for one in reversed([*self.before, *self.lives.turns]) if one.at_ms <= at_ms), None)
+            owners += [self.names.get(seat.member_id) for seat in turn.seats if log in seat.logs] if turn else []
+        return owners[0] if len(owners) == 2 and owners[0] == owners[1] else None
+
+    def _offsets(self) -> None:
+        """Offsets that fall, are set or deleted."""
+        lives = self.lives
+        stood = dict(lives.before)
+        last_ms: dict[Log, int] = {}
+        moments: dict[tuple[int, str, str | None], list[tuple[Log, int]]] = defaultdict(list)
+        for one in lives.commits:
+            empty = not self._members_at(one.at_ms)
+            if one.offset is None:
+                moments[one.at_ms // 200, "delete", None].append((one.log, one.at_ms - last_ms.get(one.log, one.at_ms)))
+                stood.pop(one.log, None)
+                continue
+            fell = one.log in stood and one.offset < stood[one.log]
+            if fell or (empty and one.log in stood and one.offset != stood[one.log]):
+                who = None if empty else self._owner(one.log, one.at_ms, one.at_ms)
+                moments[one.at_ms // 200, "commit", who].append((one.log, one.offset))
+            stood[one.log], last_ms[one.log] = one.offset, one.at_ms
+        for (slot, kind, who), offsets in moments.items():
+            at_ms = slot * 200 + (0 if who else 400)  # whoever left before it is gone by then
+            if kind == "commit":
+                why = "set while nobody was a member" if who is None else "committed by a member of that generation"
+                lives.acts.append(Act(at_ms, "commit", who, 0, tuple(offsets), why))
+            else:
+                lives.acts.append(self._deleted(at_ms, offsets))
+
+    def _deleted(self, at_ms: int, offsets: list[tuple[Log, int]]) -> Act:
+        idle_ms = max(idle for _, idle in offsets)
+        ended = any(one.generation is None and abs(one.at_ms - at_ms) < 2000 for one in self.lives.turns)
+        minutes = idle_ms // MINUTE_MS
+        if (
+            minutes
+            and idle_ms - minutes * MINUTE_MS <= max(LATE * minutes * MINUTE_MS, 5000)
+            and not self._members_at(at_ms)
+        ):
+            why = f"{duration_text(idle_ms)} after the last commit, nobody being a member: expired"
+            return Act(at_ms, "expire", None, minutes * MINUTE_MS, tuple(offsets), why, sure=False)
+        why = "with the group" if ended else "without the group's end"
+        return Act(at_ms, "delete_group" if ended else "delete_offsets", None, 0, tuple(offsets), f"deleted {why}")
+
+    def _members_at(self, at_ms: int) -> bool:
+        turn = next((one for one in reversed([*self.before, *self.lives.turns]) if one.at_ms <= at_ms), None)
+        return bool(turn and turn.seats)

@@ -1,0 +1,234 @@
+"""The files of a reproduction: the scenario, the offsets that it begins with, and the pytest file that plays it.
+
+Rules:
+1. The scenario is a timeline: each step comes so long after the one before as it did in the log. Nothing in it waits for what the log
+   only shows the outcome of, but for the group's being together at the start.
+2. Names, partitions, timeouts and offsets are the log's own. What was changed so that it can be played is told: `Story.changed`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from broker_sim.common.text import duration_text
+from broker_sim.reproduce.incident import Incident
+from broker_sim.reproduce.lives import Act, Lives, Log
+
+__all__ = ["BEGIN", "GROUPS", "PYTEST", "SCENARIO", "Story", "story_of"]
+
+SCENARIO, GROUPS, PYTEST = "incident.yaml", "before.json", "test_incident.py"
+BEGIN = "the moment before"
+"""The step whose mark is the real log's first moment."""
+MOST_EXPIRY_MS = 3_600_000
+"""A longer retention is played as a minute."""
+BEHIND = 100_000
+
+
+@dataclass
+class Story:
+    """``table``: the scenario as a YAML table; ``changed``: what is not as it was."""
+
+    table: dict[str, Any]
+    groups: dict[str, Any]
+    changed: list[str] = field(default_factory=list)
+
+    def scenario(self, verdict: str) -> str:
+        """The file's text."""
+        head = "".join(f"# {line}\n" for line in verdict.splitlines())
+        return f"{head}{yaml.safe_dump(self.table, sort_keys=False, allow_unicode=True, width=130)}"
+
+    def begin(self) -> str:
+        return json.dumps(self.groups, indent=1) + "\n"
+
+
+def story_of(incident: Incident, lives: Lives, as_version: str) -> Story:
+    """The scenario of what the log shows."""
+    story = Story({}, {})
+    moved = any(act.kind == "move" for act in lives.acts)  # where leadership goes to a broker and back: two are enough
+    config: dict[str, str] = {}
+    for act in lives.acts:
+        if act.kind == "expire":
+            minutes = act.for_ms // 60_000 if act.for_ms <= MOST_EXPIRY_MS else 1
+            config = {"offsets.retention.minutes": str(minutes), "offsets.retention.check.interval.ms": "1000"}
+    table: dict[str, Any] = {
+        "name": f"{incident.group}: {incident.finding.kind}",
+        "story": incident.finding.text,
+        "cluster": {"brokers": 2 if moved else 1, "as_version": as_version, "seed": 1, "min_session_timeout": "1s"},
+        "import": {"describe": GROUPS},
+    }
+    if config:
+        table["cluster"]["config"] = config
+    table["topics"] = [
+        {"name": topic, "partitions": number, **_rate(lives.rates.get(topic, 0.0))}
+        for topic, number in sorted(lives.partitions.items())
+    ]
+    table["clients"] = [_client(lives, index) for index in range(len(lives.members))]
+    first = [one for one in lives.members if one.first]
+    begin: dict[str, Any] = {"name": BEGIN}
+    if first:
+        begin["when"] = {"group": incident.group, "state": "Stable", "members": len(first)}
+        begin["within"] = "60s"
+    else:
+        begin["after"] = "1s"
+    begin["do"] = {"mark": "as the log begins"}
+    table["steps"] = [begin, *_steps(lives, story)]
+    table["expect"] = list(_expected(incident, lives))
+    story.table = table
+    story.groups = {"groups": [_before(lives)]}
+    return story
+
+
+def _rate(rate: float) -> dict[str, str]:
+    return {"rate": f"{min(rate, 10_000):.3g}/s"} if rate > 0.01 else {}
+
+
+def _client(lives: Lives, index: int) -> dict[str, Any]:
+    one = lives.members[index]
+    topics = sorted({log[0] for turn in lives.turns for seat in turn.seats for log in seat.logs} or lives.partitions)
+    beat = min(3000, one.session_ms // 3)
+    found: dict[str, Any] = {"name": one.name, "group": lives.group, "topics": topics}
+    if one.instance is not None:
+        found["instance_id"] = one.instance
+    found |= {
+        "session_timeout": duration_text(one.session_ms),
+        "heartbeat_interval": duration_text(beat),
+        "max_poll_interval": duration_text(one.rebalance_ms),
+        "commit": "poll",
+        "auto_commit_interval": duration_text(lives.rhythm_ms),
+    }
+    if not one.first:
+        found["start"] = False
+    return found
+
+
+def _before(lives: Lives) -> dict[str, Any]:
+    """The group without members, with the offsets that it had, and where its logs ended."""
+    logs = sorted({*lives.ends, *lives.before})
+    offsets = [{"topic": topic, "partition": index, **_offset(lives, (topic, index))} for topic, index in logs]
+    return {"group": lives.group, "state": "Empty", "offsets": [one for one in offsets if len(one) > 2]}
+
+
+def _offset(lives: Lives, log: Log) -> dict[str, int]:
+    """Offset and end. A log whose end is unknown ends where the group is."""
+    found = {}
+    if log in lives.before:
+        found["offset"] = lives.before[log]
+    end = max(lives.ends.get(log, 0), lives.before.get(log, 0))
+    if log in lives.before:
+        found["end"] = end
+    return found
+
+
+def _steps(lives: Lives, story: Story) -> Iterator[dict[str, Any]]:
+    now_ms = lives.from_ms
+    running = {one.name for one in lives.members if one.first}
+    for number, act in enumerate(lives.acts, 1):
+        doing = list(_doing(act, lives, running, story))
+        if not doing:
+            continue
+        wait = max(0, act.at_ms - now_ms)
+        now_ms = max(now_ms, act.at_ms)
+        name = f"{number}: {act.kind} {act.who}" if act.who else f"{number}: {act.kind}"
+        yield {
+            "name": name,
+            **({"after": duration_text(wait)} if wait else {}),
+            "do": doing if len(doing) > 1 else doing[0],
+        }
+    rest = max(1000, lives.to_ms - now_ms)
+    yield {"name": "the log ends", "after": duration_text(rest), "do": {"mark": "as far as the log was played"}}
+
+
+def _doing(act: Act, lives: Lives, running: set[str], story: Story) -> Iterator[dict[str, Any]]:
+    group = lives.group
+    if act.kind == "start":
+        if act.who not in running:
+            running.add(str(act.who))
+            yield {"client": act.who, "action": "start"}
+    elif act.kind in ("leave", "crash"):
+        if act.who in running:
+            running.discard(str(act.who))
+            yield {"client": act.who, "action": act.kind}
+    elif act.kind == "hang":
+        if act.who in running:
+            yield {"client": act.who, "action": "hang", "for": duration_text(act.for_ms)}
+    elif act.kind == "commit":
+        offsets = {f"{topic}-{index}": offset for (topic, index), offset in act.offsets}
+        who = {"member": act.who, "generation": "now"} if act.who in running else {}
+        yield {"send": "OffsetCommit", "group": group, **who, "offsets": offsets}
+        if who:
+            story.changed.append(
+                f"{act.who} is sent a commit of {', '.join(offsets)} in its name; its own position is not moved by that"
+            )
+    elif act.kind == "delete_group":
+        yield {"send": "DeleteGroups", "group": group}
+    elif act.kind == "delete_offsets":
+        yield {"send": "OffsetDelete", "group": group, "partitions": [f"{log[0]}-{log[1]}" for log, _ in act.offsets]}
+    elif act.kind == "expire" and act.for_ms > MOST_EXPIRY_MS:
+        story.changed.append(f"the retention of {duration_text(act.for_ms)} is a minute here")
+    elif act.kind == "move":
+        yield {"op": "leader.move", "log": f"offsets({group})"}
+    elif act.kind == "epoch":
+        yield {"op": "leader.elect", "log": f"offsets({group})"}
+    elif act.kind == "jam":
+        yield _jam(act, group)
+
+
+def _jam(act: Act, group: str) -> dict[str, Any]:
+    """A state of the group's offsets partition. A follower that hangs is in the ISR at first; once it is out, 3.x refuses appends."""
+    found: dict[str, Any] = {"log": f"offsets({group})", "state": "stuck", "for": duration_text(act.for_ms)}
+    if act.refused_ms is not None and act.refused_ms <= act.at_ms:
+        found["state"] = "under_min_isr"
+    elif act.refused_ms is not None:
+        found["isr_shrinks_after"] = duration_text(act.refused_ms - act.at_ms)
+    return found
+
+
+def _expected(incident: Incident, lives: Lives) -> Iterator[dict[str, Any]]:
+    """The verdict: how the group stood at the end; and what the incident consists of, as far as events of a run show it."""
+    last = next((turn for turn in reversed(lives.turns)), None)
+    if last is not None and last.seats:
+        yield {
+            "within": "60s",
+            "group": {
+                incident.group: {"state": "Stable", "members": len({lives.names[one.member_id] for one in last.seats})}
+            },
+        }
+    kinds = {act.kind for act in lives.acts}
+    if "crash" in kinds and not any(one.instance for one in lives.members):
+        yield {"happened": {"event": "timer", "timer": "session", "group": incident.group}}
+    if incident.finding.kind in ("storm", "restless", "poison"):
+        many = max(3, len(lives.turns) // 2)
+        yield {"happened": {"group": incident.group, "generation": f">={many}"}}
+    if not kinds or (last is None or not last.seats):
+        yield {"happened": {"event": "group", "group": incident.group}}
+
+
+TEST = '''"""{title}
+
+Played in virtual time, from {scenario}: a second or two, the same each time. Written by broker-sim reproduce.
+"""
+
+from pathlib import Path
+
+from broker_sim.reproduce.again import findings_of, play_file
+
+HERE = Path(__file__).parent
+
+# ---- the one place to change: your consumer ---------------------------------------------------------------------------
+# A coroutine function of (settings, line) that consumes settings.topics in settings.group from settings.bootstrap, as
+# settings.client_id, until it is cancelled: see docs/reproduce.md. This one is aiokafka as the scenario files have it.
+from broker_sim.scenario.apps.aiokafka_app import live as consumer
+# -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_it_happens_again() -> None:
+    """As long as it does. When your consumer, or your settings, no longer let it happen, turn the last line round."""
+    outcome, data = play_file(HERE / "{scenario}", consumer)
+    assert outcome.code == 0, outcome.report()
+    assert "{kind}" in findings_of(data, "{group}")
+'''

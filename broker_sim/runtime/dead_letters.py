@@ -1,0 +1,170 @@
+"""Dead letters of share groups (KIP-1191, 4.4): what was rejected, or delivered as often as it may be, goes to a topic of the group's.
+
+Rules:
+1. A record is ARCHIVING when that is written down, then its letter goes out, then it is ARCHIVED. Who dies in between has its successor
+   begin with the letter again: at least once.
+2. A letter that can't be written is given up, with a line in the log: the record is archived all the same.
+3. A letter tells where the record was in headers, and carries its key and value where the group asks for a copy, its own headers
+   never. It goes to the partition of the record's number, counted round the topic's.
+
+Source: DefaultShareGroupDLQManager.java, ShareGroupDLQStateManager.java, SharePartition.initiateDLQAndArchive (4.4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError, Partition, Topic
+from broker_sim.metadata.entity_configs import Entity
+from broker_sim.storage import StorageError
+from broker_sim.storage.errors import OffsetOutOfRange
+from kafka_wire import record_batch
+from kafka_wire.record_batch import Record
+
+__all__ = ["REJECTED", "TOO_OFTEN", "DeadLetters", "Letters"]
+
+log = logging.getLogger("broker_sim.coordinator")
+
+REJECTED, TOO_OFTEN = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
+TOPIC_NAME = "errors.deadletterqueue.topic.name"
+_COPIES = "errors.deadletterqueue.copy.record.enable"
+_ENABLED = "errors.deadletterqueue.group.enable"
+_MAKES_TOPICS = "errors.deadletterqueue.auto.create.topics.enable"
+_PREFIX = "errors.deadletterqueue.topic.name.prefix"
+_ATTEMPTS = 5
+_BACKOFF_MS = 1000
+"""Doubled at each attempt, as towards the share coordinator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Records ``first`` to ``last`` of a partition, delivered so often in vain, and why they are given up."""
+
+    group_id: str
+    partition: Partition
+    first: int
+    last: int
+    deliveries: int
+    why: str
+
+
+Sent = Callable[[str, str], object]
+"""``sent(where, problem)``: the partition that has them, as in ``dlq.orders-0``, or why there is none."""
+
+
+class _Refused(Exception):
+    """There will be no letter."""
+
+
+class DeadLetters:
+    """Those of a cluster's share groups."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def wanted(self, group_id: str) -> bool:
+        """Whether a group has its dead letters kept."""
+        return bool(self._own(group_id, TOPIC_NAME))
+
+    def _own(self, group_id: str, name: str) -> str:
+        return self._state.entity_configs[Entity.GROUP].get(group_id, {}).get(name, "")
+
+    def send(self, letters: Letters, sent: Sent) -> None:
+        """Call ``sent`` once they are committed, or will never be."""
+        try:
+            topic = self._topic(letters.group_id)
+        except _Refused as refused:
+            log.error("failed to write to DLQ, proceeding to ARCHIVED regardless: %s", refused)
+            sent("", str(refused))
+            return
+        target = topic.partitions[letters.partition.index % len(topic.partitions)]
+        self._attempt(letters, target, sent, 1)
+
+    def _topic(self, group_id: str) -> Topic:
+        """Where a group's letters go, made if that is allowed. Raises _Refused."""
+        config, name = self._state.config, self._own(group_id, TOPIC_NAME)
+        of = f"share group: {group_id}, topic: {name}"
+        prefix = config.str(_PREFIX)
+        if not name:
+            raise _Refused(f"Configured DLQ topic name in share group: {group_id} is empty.")
+        if prefix and not name.startswith(prefix):
+            raise _Refused(
+                f"Configured DLQ topic name does not comply with the DLQ topic prefix in {of}, prefix: {prefix}."
+            )
+        topic = self._state.topics.get(name)
+        if topic is not None:
+            if topic.configs.get(_ENABLED, "false") != "true":
+                raise _Refused(f"DLQ is not enabled on configured DLQ topic for {of}.")
+            return topic
+        if not config.bool(_MAKES_TOPICS):
+            raise _Refused(f"DLQ topic does not exist and auto create is disabled on cluster for {of}.")
+        try:
+            made = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
+            return self._state.create_topic(name, configs=made)
+        except KafkaError as failure:
+            raise _Refused(f"DLQ topic could not be created for {of}: {failure.message}") from None
+
+    def _attempt(self, letters: Letters, target: Partition, sent: Sent, attempt: int) -> None:
+        now_ms = self._state.clock.now_ms()
+        copies = self._own(letters.group_id, _COPIES) == "true"
+        try:
+            if target.leader < 0:
+                raise StorageError(target.name)
+            batch = record_batch.encode_batch(list(_records(letters, now_ms, copies=copies)))
+            target.append(batch, now_ms=now_ms)
+        except StorageError as failure:
+            if attempt == _ATTEMPTS:
+                log.error("failed to write to DLQ %s, proceeding to ARCHIVED regardless: %s", target.name, failure)
+                sent("", f"{target.name}: {type(failure).__name__}")
+                return
+            wire = self._state.clock.wire
+            pause_ms = _BACKOFF_MS << (attempt - 1)
+            wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, letters, target, sent, attempt + 1)
+            return
+        _when_committed(target, target.log.log_end_offset, partial(sent, target.name, ""))
+
+
+def _when_committed(target: Partition, end: int, then: Callable[[], object]) -> None:
+    def look() -> None:
+        if target.high_watermark >= end:
+            target.remove_waiter(look)
+            then()
+
+    if target.high_watermark >= end:
+        then()
+    else:
+        target.add_waiter(look)
+
+
+def _records(letters: Letters, now_ms: int, *, copies: bool) -> Iterator[Record]:
+    contents = _contents(letters) if copies else {}
+    for at, offset in enumerate(range(letters.first, letters.last + 1)):
+        key, value = contents.get(offset, (None, None))
+        told = {
+            "topic": letters.partition.topic.name,
+            "partition": letters.partition.index,
+            "offset": offset,
+            "group": letters.group_id,
+            "delivery.count": letters.deliveries,
+            "message": letters.why,
+        }
+        headers = [(f"__dlq.errors.{name}", str(what).encode()) for name, what in told.items()]
+        yield Record(at, now_ms, key, value, headers)
+
+
+def _contents(letters: Letters) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """Keys and values, as far as the log has them and they can be read."""
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    try:
+        for batch in letters.partition.log.batches(max(letters.first, letters.partition.log.log_start_offset)):
+            if batch.header.base_offset > letters.last:
+                break
+            for record in batch.records():
+                if letters.first <= record.offset <= letters.last:
+                    found[record.offset] = record.key, record.value
+    except (StorageError, OffsetOutOfRange, ValueError) as problem:
+        log.warning("records %s to %s of %s: %s", letters.first, letters.last, letters.partition.name, problem)
+    return found

@@ -1,0 +1,385 @@
+"""The world of share partitions: what a partition's leader holds for share groups (`SharePartition`), from its load to its end.
+
+Rules:
+
+1. A partition is loaded from the share coordinator when a share group's member first fetches it from its leader, and dropped when it
+   has another leader or epoch, or nobody reads it for the group any more: the next to come loads what was written down, and writes
+   of the one before are refused.
+2. What becomes of records is written by the share coordinator before anybody is told; where that is refused all is as it was.
+3. Locks end on the brokers' clock.
+4. What is given up goes to the group's dead letters first, where it has any (`dead_letters`).
+5. Who waits for records is called when any may be free, or when there is an error to tell.
+
+Source: SharePartitionManager.java, SharePartition.java (4.x).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker_sim.coordinator.share_partition.partition import Acquired, Limits, PartitionPolicy, SharePartition
+from broker_sim.coordinator.share_partition.sessions import ShareSession, ShareSessions, TopicPartition
+from broker_sim.coordinator.share_partition.transition import Transition, Why
+from broker_sim.coordinator.share_state.commands import Found, Read, Result, Write
+from broker_sim.coordinator.share_state.state import NOWHERE, UNCOUNTED, ShareKey
+from broker_sim.metadata.cluster_state import Broker, ClusterState, Partition
+from broker_sim.metadata.entity_configs import Entity, duration_ms
+from broker_sim.runtime.dead_letters import REJECTED, TOO_OFTEN, DeadLetters, Letters
+from broker_sim.runtime.share_state_coordinator import Persister
+from broker_sim.runtime.timers import KeyedTimers
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.runtime.share_watch import ShareWatch
+
+log = logging.getLogger("broker_sim.coordinator")
+
+__all__ = ["LivePartition", "SharePartitions"]
+
+_TOLD: dict[Err, Err] = {
+    Err.NOT_COORDINATOR: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.COORDINATOR_NOT_AVAILABLE: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.COORDINATOR_LOAD_IN_PROGRESS: Err.COORDINATOR_NOT_AVAILABLE,
+    Err.GROUP_ID_NOT_FOUND: Err.GROUP_ID_NOT_FOUND,
+    Err.UNKNOWN_TOPIC_OR_PARTITION: Err.UNKNOWN_TOPIC_OR_PARTITION,
+    Err.FENCED_LEADER_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
+    Err.FENCED_STATE_EPOCH: Err.NOT_LEADER_OR_FOLLOWER,
+}
+"""What members are told of the share coordinator's errors; of all others UNKNOWN_SERVER_ERROR (SharePartition.fetchPersisterError)."""
+
+_FENCED = frozenset(
+    {Err.FENCED_LEADER_EPOCH, Err.FENCED_STATE_EPOCH, Err.UNKNOWN_TOPIC_OR_PARTITION, Err.GROUP_ID_NOT_FOUND}
+)
+"""Errors after which what is held is of no use any more."""
+
+
+def _nobody(error: Err) -> None:
+    """Nobody waits for it."""
+
+
+@dataclass(eq=False, slots=True)
+class LivePartition:
+    """A share group's partition at its leader. ``share`` is None until it is loaded; ``error`` says why it never will be."""
+
+    key: ShareKey
+    partition: Partition
+    leader_epoch: int
+    state_epoch: int = 0
+    share: SharePartition | None = None
+    error: Err = Err.NONE
+    read_committed: bool = False
+    waiters: dict[Callable[[], object], None] = field(default_factory=dict)
+
+    def wake(self) -> None:
+        """Records may be free, or there is an error to tell."""
+        for waiter in list(self.waiters):
+            if waiter in self.waiters:
+                waiter()
+
+
+class SharePartitions:
+    """Those of all brokers of a cluster, and the share sessions of each."""
+
+    def __init__(self, state: ClusterState, persister: Persister) -> None:
+        self.state, self.clock, self._persister = state, state.clock, persister
+        self._letters = DeadLetters(state)
+        self._live: dict[ShareKey, LivePartition] = {}
+        self._sessions: dict[int, ShareSessions] = {}
+        self.timers: KeyedTimers[tuple[int, tuple[str, ShareKey]]] = KeyedTimers(self.clock, self._fire)
+        self.fired: list[str] | None = None
+        """What timers that fire are for, in words; None where nobody wants to know."""
+        self.watch: ShareWatch | None = None
+        release = state.config.release
+        self.policy = PartitionPolicy(
+            given_back_uncounted=release < (4, 2),
+            completed_leave_room=release >= (4, 2),
+            bad_records_come_alone=release >= (4, 2),
+            neighbours_are_told_as_one=release >= (4, 2),
+            old_words=release < (4, 2),
+            ids_are_uuids=release < (4, 2),
+        )
+        state.on_leader_changed.append(self._leader_changed)
+        for broker in state.brokers.values():
+            broker.on_closed.append(self._closed)
+
+    def close(self) -> None:
+        """The cluster ends: no lock does."""
+        self.timers.clear()
+        self._live.clear()
+        self._sessions.clear()
+        self.state.on_leader_changed.remove(self._leader_changed)
+
+    def observe(self, watch: ShareWatch) -> None:
+        """Have a journal written from here on."""
+        self.watch = watch
+        for live in self.loaded():
+            watch.loaded(live)
+
+    def timer_text(self, index: int, key: tuple[str, ShareKey]) -> str:
+        """As in ``lock of group billing on orders-3``."""
+        topic = self.state.topics_by_id.get(key[1].topic_id)
+        return f"lock of group {key[1].group_id} on {'a topic that is gone' if topic is None else topic.name}-{key[1].partition}"
+
+    # settings
+
+    def _setting(self, group_id: str, name: str) -> str | None:
+        return self.state.entity_configs[Entity.GROUP].get(group_id, {}).get(name)
+
+    def _int(self, group_id: str, name: str) -> int:
+        own = self._setting(group_id, name)
+        return self.state.config.int(f"group.{name}") if own is None else int(own)
+
+    def lock_ms(self, group_id: str) -> int:
+        """How long a lock of a group holds."""
+        return self._int(group_id, "share.record.lock.duration.ms")
+
+    def limits(self, group_id: str) -> Limits:
+        """What a group allows, now."""
+        return Limits(
+            self.lock_ms(group_id),
+            self._int(group_id, "share.delivery.count.limit"),
+            self._int(group_id, "share.partition.max.record.locks"),
+            self._letters.wanted(group_id),
+        )
+
+    def renews(self, group_id: str) -> bool:
+        """Whether members of a group may renew their locks."""
+        return self._setting(group_id, "share.renew.acknowledge.enable") != "false"
+
+    # partitions
+
+    def of(self, broker: Broker, group_id: str, at: TopicPartition) -> LivePartition | Err:
+        """A group's partition, if ``broker`` leads it; loaded, or about to be."""
+        topic = self.state.topics_by_id.get(at.topic_id)
+        if topic is None or not 0 <= at.partition < len(topic.partitions):
+            return Err.UNKNOWN_TOPIC_OR_PARTITION
+        partition = topic.partitions[at.partition]
+        if partition.read_error is not Err.NONE:
+            return partition.read_error
+        if partition.leader != broker.node_id:
+            return Err.NOT_LEADER_OR_FOLLOWER
+        key = ShareKey(group_id, at.topic_id, at.partition)
+        live = self._live.get(key)
+        if live is not None and live.leader_epoch != partition.leader_epoch:
+            self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
+            live = None
+        if live is None:
+            live = self._live[key] = LivePartition(key, partition, partition.leader_epoch)
+            self._load(live)
+        return live
+
+    def known(self, group_id: str, at: TopicPartition) -> LivePartition | None:
+        """A group's partition that somebody has fetched from."""
+        return self._live.get(ShareKey(group_id, *at))
+
+    def live(self, key: ShareKey) -> LivePartition | None:
+        """The same, by all that names it."""
+        return self._live.get(key)
+
+    def loaded(self) -> list[LivePartition]:
+        """All that are loaded."""
+        return [live for live in self._live.values() if live.share is not None]
+
+    def _load(self, live: LivePartition) -> None:
+        def told(answers: list[Found]) -> None:
+            if self._live.get(live.key) is not live:
+                return
+            found = answers[0]
+            if found.error is not Err.NONE:
+                log.warning("share group %s on %s: %s", live.key.group_id, live.partition.name, found.error.name)
+                self._drop(live, _TOLD.get(found.error, Err.UNKNOWN_SERVER_ERROR))
+                return
+            group_id = live.key.group_id
+            live.read_committed = self._setting(group_id, "share.isolation.level") == "read_committed"
+            start = found.start_offset
+            if start == NOWHERE:
+                start = self._first_offset(live)
+            live.state_epoch = found.state_epoch
+            live.share = SharePartition.loaded(self.policy, self.limits(group_id), start, found.batches)
+            if self.watch is not None:
+                self.watch.loaded(live)
+            for first, last, one in live.share.archiving():
+                often = one.deliveries >= live.share.limits.deliveries
+                self._send_letters(live, first, last, one.deliveries, TOO_OFTEN if often else REJECTED)
+            live.wake()
+
+        self._persister.ask([Read(live.key, live.leader_epoch)], told)
+
+    def _first_offset(self, live: LivePartition) -> int:
+        """Where a group begins that has read nothing of a partition yet."""
+        partition, reset = live.partition, self._setting(live.key.group_id, "share.auto.offset.reset") or "latest"
+        end = partition.last_stable_offset if live.read_committed else partition.high_watermark
+        if reset == "earliest":
+            return partition.log_start_offset
+        if reset == "latest":
+            return end
+        since = self.clock.now_ms() - duration_ms(reset.removeprefix("by_duration:"))
+        found = partition.log.offset_for_timestamp(since)
+        return end if found is None or found.offset >= end else found.offset
+
+    def _drop(self, live: LivePartition, error: Err) -> None:
+        """What is held is of no use any more: who waits is told why, and the next to ask loads it anew."""
+        if self._live.get(live.key) is live:
+            del self._live[live.key]
+        self.timers.cancel((live.key.partition, ("lock", live.key)))
+        if self.watch is not None:
+            self.watch.dropped(live, error)
+        live.error = error
+        live.wake()
+
+    def _leader_changed(self, partition: Partition) -> None:
+        for live in [one for one in self._live.values() if one.partition is partition]:
+            self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
+
+    # what becomes of records
+
+    def acquire(
+        self,
+        live: LivePartition,
+        member: str,
+        read: Sequence[tuple[int, int]],
+        *,
+        batch_size: int,
+        max_records: int,
+        exactly: bool,
+        request: int,
+    ) -> list[Acquired]:
+        """Give a member what is free of what was read: see `SharePartition.acquire`. ``request``: its number in the journal."""
+        share, now_ms = live.share, self.clock.now_ms()
+        assert share is not None
+        acquired = share.acquire(member, read, now_ms, batch_size=batch_size, max_records=max_records, exactly=exactly)
+        if acquired and self.watch is not None:
+            self.watch.acquired(live, member, acquired, request, now_ms)
+        self.watch_locks(live)
+        return acquired
+
+    def write(
+        self,
+        live: LivePartition,
+        moved: Transition,
+        told: Callable[[Err], object] = _nobody,
+        request: int = 0,
+        *,
+        letter: tuple[str, str] = ("", ""),
+    ) -> None:
+        """Have a transition written down; ``told`` with what the member is to be told. ``request``: its number in the journal, 0 where
+        nobody has asked."""
+        share = live.share
+        assert share is not None
+        if moved.renewed and self.watch is not None:
+            self.watch.moved(live, Transition(renewed=moved.renewed), request)
+        if not moved.changes:
+            self.watch_locks(live)
+            told(Err.NONE)
+            return
+
+        def answered(answers: list[Result]) -> None:
+            error = answers[0].error
+            if error is Err.NONE:
+                share.settle(moved)
+            else:
+                share.undo(moved)
+            if self.watch is not None:
+                self.watch.moved(live, Transition(moved.changes), request, error, letter=letter)
+            if error is Err.NONE:
+                self._write_letters(live, moved)
+            if self._live.get(live.key) is live:
+                if error in _FENCED:
+                    self._drop(live, _TOLD[error])
+                else:
+                    self.watch_locks(live)
+                    live.wake()
+            told(Err.NONE if error is Err.NONE else _TOLD.get(error, Err.UNKNOWN_SERVER_ERROR))
+
+        self._persister.ask([self._command(live, moved)], answered)
+
+    def _write_letters(self, live: LivePartition, moved: Transition) -> None:
+        """What a transition gives up, and that is stored, goes to where the group keeps its dead letters."""
+        for one in moved.archiving:
+            why = REJECTED if one.why is Why.REJECTED else TOO_OFTEN
+            self._send_letters(live, one.first, one.last, one.delivery.deliveries, why)
+
+    def _send_letters(self, live: LivePartition, first: int, last: int, deliveries: int, why: str) -> None:
+        def sent(where: str, problem: str) -> None:
+            if live.share is not None and self._live.get(live.key) is live:
+                self.write(live, live.share.lettered(first, last), letter=(where, problem))
+
+        self._letters.send(Letters(live.key.group_id, live.partition, first, last, deliveries, why), sent)
+
+    def _command(self, live: LivePartition, moved: Transition) -> Write:
+        count = moved.complete_count if self.policy.completed_leave_room else UNCOUNTED
+        return Write(live.key, live.state_epoch, live.leader_epoch, moved.start_offset, moved.batches, count)
+
+    def watch_locks(self, live: LivePartition) -> None:
+        """Be there when the next lock ends."""
+        share, key = live.share, (live.key.partition, ("lock", live.key))
+        deadline_ms = None if share is None else share.next_deadline_ms()
+        if deadline_ms is None:
+            self.timers.cancel(key)
+        elif self.timers.deadline_ms(key) != deadline_ms:
+            self.timers.cancel(key)
+            self.timers.set(key, deadline_ms)
+
+    def _fire(self, key: tuple[int, tuple[str, ShareKey]]) -> None:
+        live = self._live.get(key[1][1])
+        if live is None or live.share is None:
+            return
+        if self.fired is not None:
+            self.fired.append(self.timer_text(*key))
+        self._expired(live, live.share, live.share.expire(self.clock.now_ms()))
+
+    def expire_now(self, live: LivePartition, members: Iterable[str]) -> None:
+        """The locks of these members end now, by an operator's hand."""
+        if live.share is not None:
+            self._expired(live, live.share, live.share.expire_of(members))
+
+    def _expired(self, live: LivePartition, share: SharePartition, ended: list[Transition]) -> None:
+        """Locks have ended: that counts at once, and is written down."""
+        if self.watch is not None:
+            for moved in ended:
+                self.watch.moved(live, moved, 0)
+
+        def answered(answers: list[Result]) -> None:
+            for moved, answer in zip(ended, answers, strict=True):
+                if answer.error is Err.NONE:
+                    share.settle(moved)
+                    self._write_letters(live, moved)
+                else:  # it counts all the same, and the next leader finds the records as they were delivered before
+                    log.warning("a lock's end on %s can't be stored: %s", live.partition.name, answer.error.name)
+
+        self._persister.ask([self._command(live, moved) for moved in ended], answered)
+        self.watch_locks(live)
+        live.wake()
+
+    # sessions
+
+    def sessions(self, broker: Broker) -> ShareSessions:
+        """Those of a broker."""
+        found = self._sessions.get(broker.node_id)
+        if found is None:
+            most = self.state.config.int("group.share.max.share.sessions")
+            found = self._sessions[broker.node_id] = ShareSessions(most)
+        return found
+
+    def end_session(self, broker: Broker, session: ShareSession) -> None:
+        """A session is over: what its member has is free again."""
+        self.sessions(broker).end(session)
+        for at in session.partitions:
+            live = self.known(session.key.group_id, at)
+            if live is not None and live.share is not None:
+                self.write(live, live.share.release(session.key.member_id))
+        group_id = session.key.group_id
+        if any(other.key.group_id == group_id for other in self.sessions(broker)):
+            return
+        for live in list(self._live.values()):  # nobody reads for the group here: the next to come loads what there is
+            if live.key.group_id == group_id and live.partition.leader == broker.node_id:
+                self._drop(live, Err.NOT_LEADER_OR_FOLLOWER)
+
+    def _closed(self, broker: Broker, connection: object) -> None:
+        """A connection is gone, and with it the sessions that were opened on it."""
+        sessions = self._sessions.get(broker.node_id)
+        for session in () if sessions is None else sessions.of(connection):
+            self.end_session(broker, session)

@@ -1,0 +1,122 @@
+"""The share coordinators of a cluster: `CoordinatorRuntime` over ``__share_group_state``; and `Persister`, the way to them.
+
+Source: ShareCoordinatorService.java, DefaultStatePersister.java, PersisterStateManager.java (4.x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.share_state.commands import Command, Result, failed
+from broker_sim.coordinator.share_state.shard import ShareStateLoader, ShareStateSettings, ShareStateShard
+from broker_sim.coordinator.share_state.state import ShareKey
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.meta_files import uuid_text
+from broker_sim.metadata.topics import SHARE_STATE_TOPIC
+from broker_sim.runtime.coordinator_kind import CoordinatorKind
+from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime
+from broker_sim.storage import partition_for
+from kafka_wire.errors import Err
+
+_partition_of = lru_cache(maxsize=65536)(partition_for)
+
+_TRY_AGAIN = frozenset({Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS})
+_ATTEMPTS = 5
+_BACKOFF_MS = 1000
+"""Doubled at each attempt (PersisterStateManager)."""
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """By what the coordinator of a share group in a partition is found: ``group:topic id:partition``."""
+    return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
+
+
+class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
+    """The share coordinators of a cluster's brokers."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.settings = settings_of(state.config)
+        super().__init__(
+            state,
+            CoordinatorKind(
+                topic=SHARE_STATE_TOPIC,
+                partition_of=_partition_of,
+                new_shard=lambda index: ShareStateShard(index, self.settings),
+                new_loader=ShareStateLoader,
+                load_error_disowns=True,
+                appends_need_min_isr=False,
+            ),
+        )
+        self.persister = Persister(self)
+
+    def timer_text(self, index: int, key: TimerKey) -> str:
+        """As in ``append timeout of __share_group_state-3``."""
+        return f"append timeout of {SHARE_STATE_TOPIC}-{index}"
+
+    def leading(self, key: ShareKey) -> ShareStateShard | Err:
+        """The shard of a share group in a partition, on whatever broker it is, or the error of the common gate."""
+        named = coordinator_key(key)
+        partition = self.partition_of(named)
+        leader = None if partition is None else self.state.brokers.get(partition.leader)
+        if leader is None or not leader.alive:
+            return Err.COORDINATOR_NOT_AVAILABLE
+        return self.locate(leader, named)
+
+
+class Persister:
+    """Asks share coordinators, wherever they are, on behalf of brokers: again where one moves or is loaded."""
+
+    def __init__(self, coordinators: ShareStateCoordinator) -> None:
+        self._coordinators, self._state = coordinators, coordinators.state
+
+    def ask(self, commands: Sequence[Command], answered: Callable[[list[Any]], object]) -> None:
+        """Call ``answered`` with the answer to each command, in their order, when the last of them is there."""
+        answers: list[Result | None] = [None] * len(commands)
+        waiting = len(commands)
+        if not commands:
+            answered([])
+
+        def done(at: int, answer: Result) -> None:
+            nonlocal waiting
+            answers[at] = answer
+            waiting -= 1
+            if not waiting:
+                answered(answers)
+
+        for at, command in enumerate(commands):
+            self._attempt(command, partial(done, at), 1)
+
+    def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
+        def told(answer: Result) -> None:
+            if answer.error not in _TRY_AGAIN or attempt == _ATTEMPTS:
+                answered(answer)
+                return
+            wire = self._state.clock.wire  # brokers talk though their time stands still
+            pause_ms = _BACKOFF_MS << (attempt - 1)
+            wire.call_at_ms(wire.now_ms() + pause_ms, self._attempt, command, answered, attempt + 1)
+
+        try:
+            self._state.ensure_internal_topic(SHARE_STATE_TOPIC)
+        except KafkaError as failure:
+            answered(failed(command, Err.COORDINATOR_NOT_AVAILABLE, failure.message))
+            return
+        shard = self._coordinators.leading(command.key)
+        if isinstance(shard, Err):
+            told(failed(command, shard))
+        else:
+            self._coordinators.command(shard, command, told)
+
+
+def settings_of(config: BrokerConfig) -> ShareStateSettings:
+    """The coordinator's settings out of the broker's configs."""
+    if config.release < (4, 1):
+        return ShareStateSettings()
+    return ShareStateSettings(
+        updates_per_snapshot=config.int("share.coordinator.snapshot.update.records.per.snapshot"),
+        write_timeout_ms=config.int("share.coordinator.write.timeout.ms"),
+        counts_completed=config.release >= (4, 2),
+    )

@@ -1,0 +1,158 @@
+"""Writes into the journal what becomes of the records of share groups (KIP-932): who acquires them, what is said, whose lock ends.
+
+    shares.observe(ShareWatch(journal))        # in place of nothing, from here on
+
+Rules:
+1. It is told by `SharePartitions` of what has happened, and never changes it.
+2. An acquisition and the end of a lock are told when they happen, as nothing waits for their being stored; what a member says, when the
+   share coordinator has confirmed it, or refused it.
+3. Neighbours of which the same is to be told stand in one event.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.coordinator.share_partition.inflight import NOBODY, DeliveryState
+from broker_sim.coordinator.share_partition.partition import Acquired
+from broker_sim.coordinator.share_partition.transition import Change, Transition, Why
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.journal import Journal
+    from broker_sim.runtime.share_partitions import LivePartition
+
+__all__ = ["ShareWatch", "member_text"]
+
+_BECOMES = {
+    DeliveryState.AVAILABLE: "available",
+    DeliveryState.ACQUIRED: "acquired",
+    DeliveryState.ACKNOWLEDGED: "acknowledged",
+    DeliveryState.ARCHIVING: "archiving",
+    DeliveryState.ARCHIVED: "archived",
+}
+
+
+def member_text(member: str, *, ids_are_uuids: bool) -> str:
+    """A member as it named itself: 4.1's leaders know it by the bytes of its uuid."""
+    if not ids_are_uuids or member == NOBODY:
+        return member
+    return base64.urlsafe_b64encode(bytes.fromhex(member)).decode().rstrip("=")
+
+
+class ShareWatch:
+    """The journal's eye on what share groups have of partitions."""
+
+    def __init__(self, journal: Journal, *, ids_are_uuids: bool) -> None:
+        self.journal, self._ids_are_uuids = journal, ids_are_uuids
+
+    def loaded(self, live: LivePartition) -> None:
+        """A leader knows what is stored of a partition."""
+        assert live.share is not None
+        self._of_partition(live, "loaded", start_offset=live.share.start_offset)
+
+    def dropped(self, live: LivePartition, error: Err) -> None:
+        """It holds the partition for the group no longer."""
+        if live.share is None:
+            self._of_partition(live, "not loaded", error=error.name)
+        else:
+            self._of_partition(live, "dropped", start_offset=live.share.start_offset, error=error.name)
+
+    def _of_partition(self, live: LivePartition, action: str, **told: Any) -> None:
+        self.journal.write(
+            "share",
+            log=live.partition.name,
+            group=live.key.group_id,
+            action=action,
+            leader_epoch=live.leader_epoch,
+            **told,
+        )
+
+    def acquired(
+        self, live: LivePartition, member: str, acquired: Iterable[Acquired], request: int, now_ms: int
+    ) -> None:
+        """A member has records, until their lock ends."""
+        share = live.share
+        assert share is not None
+        until_ms = now_ms + share.limits.lock_ms
+        for one in acquired:
+            self._write(live, "acquired", member, *one, request, becomes="acquired", until_ms=until_ms)
+
+    def moved(
+        self,
+        live: LivePartition,
+        moved: Transition,
+        request: int,
+        error: Err = Err.NONE,
+        *,
+        letter: tuple[str, str] = ("", ""),
+    ) -> None:
+        """A transition is confirmed; or it is refused, and all is as it was. ``letter``: of a dead one where it went to, and why it did
+        not."""
+        refused = {} if error is Err.NONE else {"error": error.name}
+        for one in _runs(moved.changes):
+            action = one.why.value if error is Err.NONE else "refused"
+            state = one.delivery.state if error is Err.NONE else one.before.state
+            told = {"said": one.why.value, **refused} if refused else {}
+            if one.why is Why.LETTER and not refused:
+                told = {name: what for name, what in zip(("to", "error"), letter, strict=True) if what}
+            self._write(
+                live, action, one.before.member, one.first, one.last, one.before.deliveries, request,
+                becomes=_BECOMES[state], **told,
+            )  # fmt: skip
+        for renewed in moved.renewed:
+            who, until_ms = renewed.delivery.member, renewed.delivery.deadline_ms
+            count = renewed.delivery.deliveries
+            said = Why.RENEWED.value
+            self._write(
+                live, said, who, renewed.first, renewed.last, count, request, becomes="acquired", until_ms=until_ms
+            )
+
+    def _write(
+        self,
+        live: LivePartition,
+        action: str,
+        member: str,
+        first: int,
+        last: int,
+        deliveries: int,
+        request: int,
+        **told: Any,
+    ) -> None:
+        assert live.share is not None
+        self.journal.write(
+            "delivery",
+            log=live.partition.name,
+            group=live.key.group_id,
+            action=action,
+            member=member_text(member, ids_are_uuids=self._ids_are_uuids) or None,
+            first=first,
+            last=last,
+            deliveries=deliveries,
+            start_offset=live.share.start_offset,
+            **({"request": request} if request else {}),
+            **told,
+        )
+
+
+def _runs(changes: Iterable[Change]) -> list[Change]:
+    """Neighbours of which the same is to be told, as one."""
+    runs: list[Change] = []
+    for one in changes:
+        before = runs[-1] if runs else None
+        if before is not None and before.last + 1 == one.first and _same(before, one):
+            runs[-1] = Change(before.first, one.last, one.delivery, one.before, one.why)
+        else:
+            runs.append(one)
+    return runs
+
+
+def _same(one: Change, other: Change) -> bool:
+    return (one.why, one.delivery.state, one.before.member, one.before.deliveries) == (
+        other.why,
+        other.delivery.state,
+        other.before.member,
+        other.before.deliveries,
+    )

@@ -1,0 +1,99 @@
+"""The transaction coordinators of a cluster: `CoordinatorRuntime` over ``__transaction_state``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from broker_sim.config.settings import BrokerConfig
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.coordinator.transaction.policy import TransactionSettings, policy_of
+from broker_sim.coordinator.transaction.shard import TransactionShard
+from broker_sim.coordinator.transaction.store import TransactionLoader
+from broker_sim.metadata.cluster_state import ClusterState, KafkaError
+from broker_sim.metadata.topics import TRANSACTION_TOPIC
+from broker_sim.runtime.coordinator_kind import CoordinatorKind
+from broker_sim.runtime.coordinator_runtime import CoordinatorRuntime, Slot
+from broker_sim.storage import partition_for
+from kafka_wire.api_keys import release
+from kafka_wire.errors import Err
+
+if TYPE_CHECKING:
+    from broker_sim.runtime.transaction_watch import TransactionWatch
+
+_TIMERS: dict[str | int, str] = {
+    "timeout": "timeout of the transaction of {0}",
+    "markers": "markers of the transaction of {0}",
+    "append": "append timeout of {1}",
+    "expire": "expiry of transactional ids of {1}",
+}
+
+
+_partition_of = lru_cache(maxsize=65536)(partition_for)
+
+
+class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
+    """The transaction coordinators of a cluster's brokers."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.settings = settings_of(state.config)
+        self.fired: list[str] | None = None
+        """What timers that fire are for, in words; None where nobody wants to know."""
+        super().__init__(
+            state,
+            CoordinatorKind(
+                topic=TRANSACTION_TOPIC,
+                partition_of=_partition_of,
+                new_shard=self._new_shard,
+                new_loader=TransactionLoader,
+                load_error_disowns=True,
+            ),
+        )
+
+    def observe(self, watch: TransactionWatch) -> None:
+        """Let ``watch`` see every step from here on, and first what there is."""
+        self.watch = watch
+        for slot in self._slots.values():
+            if not slot.loading:
+                watch.look(slot.shard, slot.partition.name)
+
+    def leading(self, transactional_id: str) -> TransactionShard | Err:
+        """The shard of a transactional id, on whatever broker it is: partition leaders ask the coordinator's broker on behalf of their
+        clients. COORDINATOR_NOT_AVAILABLE where there is none, or the error of the common gate."""
+        partition = self.partition_of(transactional_id)
+        leader = None if partition is None else self.state.brokers.get(partition.leader)
+        return Err.COORDINATOR_NOT_AVAILABLE if leader is None else self.locate(leader, transactional_id)
+
+    def timer_text(self, index: int, key: TimerKey) -> str:
+        """As in ``timeout of the transaction of billing``."""
+        return _TIMERS[key[0]].format(key[-1], f"{TRANSACTION_TOPIC}-{index}")
+
+    def _spared(self, slot: Slot[TransactionShard], key: TimerKey) -> int | None:
+        if self.fired is not None:
+            self.fired.append(self.timer_text(slot.partition.index, key))
+        return None
+
+    def _new_shard(self, index: int) -> TransactionShard:
+        return TransactionShard(index, self.settings, lambda: self._epoch(index), self._new_producer_id)
+
+    def _epoch(self, index: int) -> int:
+        partition = self.state.partition(TRANSACTION_TOPIC, index)
+        return 0 if partition is None else partition.leader_epoch
+
+    def _new_producer_id(self) -> int | Err:
+        try:
+            return self.state.next_producer_id()
+        except KafkaError:
+            return Err.COORDINATOR_NOT_AVAILABLE  # the disk fails: clients ask again
+
+
+def settings_of(config: BrokerConfig) -> TransactionSettings:
+    """The coordinator's settings out of the broker's configs."""
+    return TransactionSettings(
+        policy=policy_of(release(config.as_version)),
+        max_timeout_ms=config.int("transaction.max.timeout.ms"),
+        timeout_check_interval_ms=config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        id_expiration_ms=config.int("transactional.id.expiration.ms"),
+        expiry_check_interval_ms=config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        append_timeout_ms=config.int("request.timeout.ms"),
+    )

@@ -1,0 +1,184 @@
+"""What the records of a share group's state (KIP-932) must say, one after the other, of each partition.
+
+A reader of its own of ``__share_group_state``, which shares nothing with the share coordinator but the format of the records. Whoever
+looks calls `catch_up`: it takes what has been committed since, and tells the first record that breaks a rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_sim.metadata.topics import SHARE_STATE_TOPIC
+from broker_sim.simulation.checks.answers import InvariantBroken
+from kafka_wire import share_state_log as log
+
+if TYPE_CHECKING:
+    from broker_sim.metadata.cluster_state import ClusterState
+
+__all__ = ["ACKNOWLEDGED", "ARCHIVED", "ShareLog", "Standing", "Unit"]
+
+Unit = tuple[bytes, int]
+"""A topic's id and a partition of it."""
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+_NOWHERE = -1
+_LATE = 8
+"""So many writes may be on their way before a leader hears of the first."""
+
+
+class Stored(NamedTuple):
+    """What is stored of a record: its state, and how often it was delivered."""
+
+    state: int
+    deliveries: int
+
+
+@dataclass(slots=True)
+class Standing:
+    """A partition. ``start``: its start offset, -1 before the first; ``records``: what is stored of records from there on; ``done``:
+    how it ended with those below, that lie behind it."""
+
+    state_epoch: int
+    start: int = _NOWHERE
+    records: dict[int, Stored] = field(default_factory=dict)
+    done: dict[int, Stored] = field(default_factory=dict)
+    leading: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE))
+    """Up to where all was done with, after each of the last updates."""
+
+    def done_up_to(self) -> int:
+        """The first record that isn't done with."""
+        offset = self.start
+        while offset in self.records and self.records[offset].state in (ACKNOWLEDGED, ARCHIVED):
+            offset += 1
+        return offset
+
+
+@dataclass(slots=True)
+class ShareLog:
+    """One group. ``limit``: how often a record may be delivered; ``counts_all``: a delivery counts however it ends (4.2)."""
+
+    group_id: str
+    state: ClusterState
+    tell: Callable[[InvariantBroken], object]
+    limit: int
+    counts_all: bool
+    standings: dict[Unit, Standing] = field(default_factory=dict)
+    moves: Counter[str] = field(default_factory=Counter)
+    """What has been seen, for who asks whether a run has met it."""
+    _next: dict[int, int] = field(default_factory=dict)
+
+    def catch_up(self) -> None:
+        """Take what has been committed since."""
+        topic = self.state.topics.get(SHARE_STATE_TOPIC)
+        for partition in () if topic is None else topic.partitions:
+            at = max(self._next.get(partition.index, 0), partition.log.log_start_offset)
+            for batch in partition.log.batches(at):
+                if batch.header.next_offset > partition.high_watermark:
+                    break
+                self._next[partition.index] = batch.header.next_offset
+                for record in batch.records():
+                    key = log.decode_key(record.key or b"")
+                    if key is not None and key.group_id == self.group_id:
+                        value = None if record.value is None else log.decode_value(key, record.value)
+                        self._take((key.topic_id, key.partition), value)
+
+    def _fail(self, name: str, unit: Unit, what: str, value: object) -> None:
+        self.tell(InvariantBroken(name, f"share group {self.group_id}, partition {unit[1]}: {what}", [value]))
+
+    def _take(self, unit: Unit, value: Any) -> None:
+        standing = self.standings.get(unit)
+        if value is None:
+            self.standings.pop(unit, None)
+        elif isinstance(value, log.ShareSnapshotValue):
+            self._snapshot(unit, standing, value)
+        elif standing is None:
+            self._fail("an update follows a snapshot", unit, "there was none", value)
+        else:
+            self.moves["update"] += 1
+            self._batches(unit, standing, value)
+            self._starts(unit, standing, value.start_offset, value)
+            if len(standing.leading) == _LATE and standing.start < standing.leading[0]:
+                what = f"it is {standing.start}, and up to {standing.leading[0]} all was done with {_LATE} updates ago"
+                self._fail("start offsets move on", unit, what, value)
+            standing.leading.append(standing.done_up_to())
+
+    def _snapshot(self, unit: Unit, before: Standing | None, value: Any) -> None:
+        made = Standing(value.state_epoch)
+        if before is not None and before.state_epoch == value.state_epoch:
+            self.moves["snapshot"] += 1
+            made.start, made.done = before.start, before.done
+            made.records = dict(before.records)
+            self._batches(unit, made, value)
+            self._starts(unit, made, value.start_offset, value)
+            told = {offset for one in value.state_batches for offset in range(one.first_offset, one.last_offset + 1)}
+            lost = sorted(offset for offset in made.records if offset not in told)
+            if lost:
+                self._fail("a snapshot says all", unit, f"nothing is said of {lost[:5]}", value)
+        else:
+            made.start = value.start_offset
+        self.standings[unit] = made
+
+    def _batches(self, unit: Unit, standing: Standing, value: Any) -> None:
+        for one in value.state_batches:
+            if one.delivery_state == ACQUIRED:
+                self._fail("that a record is acquired is never stored", unit, f"{one}", value)
+            if not 0 <= one.delivery_count <= self.limit or (self.counts_all and one.delivery_count < 1):
+                what = f"{one.first_offset} to {one.last_offset}: {one.delivery_count} of {self.limit}"
+                self._fail("records are delivered to their limit", unit, what, value)
+            if one.delivery_state == AVAILABLE and one.delivery_count >= self.limit:
+                what = f"{one.first_offset} to {one.last_offset} are to come again after {one.delivery_count}"
+                self._fail("records are delivered to their limit", unit, what, value)
+            for offset in range(one.first_offset, one.last_offset + 1):
+                self._record(unit, standing, offset, Stored(one.delivery_state, one.delivery_count), value)
+
+    def _record(self, unit: Unit, standing: Standing, offset: int, now: Stored, value: Any) -> None:
+        before = standing.records.get(offset)
+        if offset < standing.start:
+            return
+        if before is not None and before.state in (ACKNOWLEDGED, ARCHIVED) and now.state != before.state:
+            self._fail("what is done with stays so", unit, f"{offset} was {before}, is {now}", value)
+        if before is not None and self.counts_all and now.deliveries < before.deliveries:
+            self._fail("deliveries count up", unit, f"{offset} was {before}, is {now}", value)
+        if now.state == ARCHIVED and before is not None and before.state == AVAILABLE:
+            self.moves["given up"] += 1
+        standing.records[offset] = now
+
+    def _starts(self, unit: Unit, standing: Standing, start: int, value: Any) -> None:
+        if start == _NOWHERE or start == standing.start:
+            return
+        if start < standing.start:
+            self._fail("start offsets move on", unit, f"from {standing.start} to {start}", value)
+        if standing.start != _NOWHERE:
+            for offset in range(standing.start, start):
+                known = standing.records.pop(offset, None)
+                if known is None or known.state not in (ACKNOWLEDGED, ARCHIVED):
+                    self._fail("a start offset passes what is done with", unit, f"{offset} is {known}", value)
+                else:
+                    standing.done[offset] = known
+        standing.start = start
+        for offset in [one for one in standing.records if one < start]:
+            del standing.records[offset]
+
+    # --- the end
+
+    def how(self, unit: Unit, offset: int) -> Stored | None:
+        """What is stored of a record, wherever it lies."""
+        standing = self.standings.get(unit)
+        return None if standing is None else standing.records.get(offset) or standing.done.get(offset)
+
+    def unsettled(self, ends: Iterable[tuple[Unit, int]]) -> str | None:
+        """What is not done with where nothing more is to happen; None for nothing. ``ends``: each partition with its end."""
+        for unit, end in ends:
+            standing = self.standings.get(unit)
+            if standing is None or standing.start == _NOWHERE:
+                if end:
+                    return f"nothing is known of partition {unit[1]}"
+                continue
+            for offset in range(standing.start, end):
+                stored = standing.records.get(offset)
+                if stored is None or stored.state not in (ACKNOWLEDGED, ARCHIVED):
+                    return f"record {offset} of partition {unit[1]} is {stored}"
+        return None

@@ -1,0 +1,475 @@
+"""A classic group of two or three clients, in all orders: what each is answered, and that it comes to rest.
+
+The clients know what they were told and may do anything with it that the protocol lets them: join, sync, heartbeat, commit,
+leave, all of it again on another connection, with an older generation, or start anew without having left. The log may be stuck,
+refuse a record, or move. Held against every step: the tables of `checks.rules`, which were written beside the coordinator; that the
+leader is told who is in, and each member gets what its leader gave it; that what was acknowledged is what is shown, before and after
+a load; and from every state: clients that behave come to a Stable group within the timeouts, and of clients that are silent
+nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from broker_sim.coordinator.loader import Loader
+from broker_sim.coordinator.outcome import (
+    CommitOffsets,
+    DeleteGroup,
+    Heartbeat,
+    LeaveGroup,
+    Leaver,
+    Offset,
+    Outcome,
+)
+from broker_sim.coordinator.policy import Settings
+from broker_sim.coordinator.records import CONSUMER_RECORDS, decode
+from broker_sim.coordinator.shard import Shard
+from broker_sim.runtime.journal_observer import snapshot
+from broker_sim.simulation.checks.answers import Ask
+from broker_sim.simulation.checks.rules import RULED, answer_of, step_error, waits_in_vain
+from broker_sim.simulation.exhaustive.explorer import Action
+from broker_sim.simulation.exhaustive.ground import Ground
+from broker_sim.simulation.exhaustive.surroundings import Surroundings
+from kafka_wire.errors import Err
+from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+__all__ = ["ClassicWorld", "GroupGround"]
+
+GROUP, TOPIC = "g", "t"
+SESSION_MS, REBALANCE_MS = 6000, 12_000
+_PASS_MS = SESSION_MS // 2
+_VERSIONS = {"JoinGroup": 9, "SyncGroup": 5, "Heartbeat": 4, "OffsetCommit": 9, "LeaveGroup": 5}
+_ROUNDS = 40
+"""In half sessions: more than any rebalance takes, with the sessions of those who are gone before it."""
+
+_LATER = frozenset(
+    {
+        Err.COORDINATOR_NOT_AVAILABLE, Err.NOT_COORDINATOR, Err.COORDINATOR_LOAD_IN_PROGRESS, Err.REQUEST_TIMED_OUT,
+        Err.UNKNOWN_SERVER_ERROR, Err.NOT_ENOUGH_REPLICAS,
+    }
+)  # fmt: skip
+"""Answers that leave open what became of it."""
+
+
+class GroupGround(Ground[Shard]):
+    """A shard of the group coordinator."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        super().__init__()
+
+    def made(self) -> Shard:
+        return Shard(0, self.settings, self.new_id)
+
+    def begun(self, shard: Shard) -> Outcome:
+        loader = Loader(self.settings)
+        for offset, (key, value) in enumerate(self.log):
+            loader.add(offset, key, value)
+        return shard.start(loader.finish(), self.now_ms)
+
+    @staticmethod
+    @lru_cache(maxsize=100_000)
+    def record(key: bytes, value: bytes | None) -> Any:
+        return decode(key, value, later=True, epochs=CONSUMER_RECORDS)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What a client knows. ``waits``: its JoinGroup or SyncGroup that has not been answered; ``told``: the assignment of its
+    generation."""
+
+    name: str
+    instance: str | None = None
+    member_id: str = ""
+    generation: int = -1
+    waits: tuple[str, int] | None = None
+    stage: str = "out"  # or "joined", which owes a SyncGroup, or "in"
+    line_up: tuple[str, ...] = ()  # as the leader was told
+    told: bytes | None = None
+
+    def forget(self) -> None:
+        """It starts anew."""
+        self.member_id, self.generation, self.waits, self.stage, self.line_up, self.told = "", -1, None, "out", (), None
+
+
+@dataclass(slots=True)
+class _Aside:
+    """A request that its client does not wait for. ``rightly``: what it may be answered, where that is known."""
+
+    client: str
+    api: str
+    ask: Ask
+    rightly: frozenset[Err] | None
+    value: int = -1
+
+
+class ClassicWorld(Surroundings):
+    """``clients``: by name; those whose name begins with S are static. ``faults``: whether the log has any."""
+
+    def __init__(self, settings: Settings, clients: Sequence[str] = ("A", "B"), *, faults: bool = True) -> None:
+        super().__init__(faults=faults)
+        self.ground: GroupGround = GroupGround(settings)
+        self.clients = {name: _Client(name, f"i{name}" if name.startswith("S") else None) for name in clients}
+        self.asides: dict[int, _Aside] = {}
+        self.superseded: set[int] = set()  # requests that were sent again, and are answered at most once in all
+        self.may_be: frozenset[int] = frozenset({-1})  # what the committed offset may be
+        self.lurking: frozenset[int] = (
+            frozenset()
+        )  # what a load may bring back: 3.x answers before the log refuses a tombstone
+        self.was_empty = True
+
+    # --- what may happen
+
+    def actions(self) -> Sequence[Action]:
+        """See `explorer.World`."""
+        found: list[Action] = []
+        for name, client in self.clients.items():
+            found += [(name, what) for what in self._may(client)]
+        if self.ground.timers and self.ground.may_pass(_PASS_MS):
+            found.append(("pass",))
+        return [*found, ("delete",), *self.around()]
+
+    @staticmethod
+    def _may(client: _Client) -> list[str]:
+        if client.waits is not None:
+            return ["again", "restart", *(["beat"] if client.member_id else [])]
+        if not client.member_id:
+            return ["join", "commit"]
+        found = ["join", "leave", "restart", "commit"]
+        if client.generation >= 0:
+            found += ["beat", "sync", "beat old", "commit old"]
+        return found
+
+    def take(self, action: Action, *, watched: bool = True) -> None:
+        """See `explorer.World`."""
+        self._watched = watched
+        before = self._look() if watched else None
+        client = self.clients.get(action[0])
+        if client is not None:
+            self._act(client, action[1])
+        else:
+            self.happen(action)
+        self._hear()
+        if watched:
+            self._check(before, moved=action[0] == "move", deleted=action[0] == "delete")
+        else:
+            self._remember()
+
+    def _look(self) -> dict[str, Any] | None:
+        group = self.ground.shard.classic(GROUP)
+        return None if group is None else snapshot(group)
+
+    def _remember(self) -> None:
+        """What the checks need to know of the way here."""
+        group = self.ground.shard.classic(GROUP)
+        if group is None or group.state.value != "PreparingRebalance":
+            self.was_empty = group is None or not group.members
+
+    # --- clients
+
+    def _act(self, client: _Client, what: str) -> None:
+        verb, _, old = what.partition(" ")
+        generation = client.generation - 1 if old else client.generation
+        if verb == "join":
+            self._ask(client, "JoinGroup")
+        elif verb == "sync":
+            self._ask(client, "SyncGroup")
+        elif verb == "again":
+            assert client.waits is not None
+            api, token = client.waits
+            self.superseded.add(token)
+            self._ask(client, api)
+        elif verb == "restart":
+            if client.waits is not None:
+                self.superseded.add(client.waits[1])
+            client.forget()
+            self._tell(f"{client.name} starts anew, without having left")
+        elif verb == "beat":
+            self._aside(
+                client, "Heartbeat", Heartbeat(GROUP, generation, client.member_id, client.instance), generation
+            )
+        elif verb == "leave":
+            self._aside(client, "LeaveGroup", LeaveGroup(GROUP, [Leaver(client.member_id, client.instance)]), -1)
+        else:
+            value = 1 + list(self.clients).index(client.name)
+            body = CommitOffsets(
+                GROUP, generation, client.member_id, client.instance if client.member_id else None,
+                [(TOPIC, 0, Offset(value, -1, "", self.ground.now_ms))],
+            )  # fmt: skip
+            self._aside(client, "OffsetCommit", body, generation, value)
+
+    def _asked(self, client: _Client, api: str, body: Any, generation: int) -> Ask:
+        instance = client.instance if client.member_id or api == "JoinGroup" else None
+        return Ask(
+            api, _VERSIONS[api], body, 1, GROUP, client.member_id, instance, generation, 0, 0.0, 0, True, 0.0
+        )  # fmt: skip
+
+    def _ask(self, client: _Client, api: str) -> None:
+        """JoinGroup or SyncGroup, for whose answer it waits."""
+        if api == "JoinGroup":
+            protocols = [JoinGroupRequestProtocol("range", b"m")]
+            body: Any = JoinGroupRequest(
+                GROUP, SESSION_MS, REBALANCE_MS, client.member_id, client.instance, "consumer", protocols
+            )
+        else:
+            # what is given names the one who is meant, and the generation: nobody may get another's
+            given = [
+                SyncGroupRequestAssignment(member, f"{client.generation}/{self._name_of(member)}".encode())
+                for member in client.line_up
+            ]
+            body = SyncGroupRequest(
+                GROUP, client.generation, client.member_id, client.instance, "consumer", "range", given
+            )
+        shown, ask = self._look() if self._watched else None, self._asked(client, api, body, client.generation)
+        self._tell(f"{client.name}: {api} {_who(client)}")
+        token = self.ground.request(body, _VERSIONS[api], client.name)
+        client.waits = api, token
+        if self._watched and token in self.ground.answers:
+            self._check_rule(ask, answer_of(ask, shown), _error(api, self.ground.answers[token]))
+
+    def _name_of(self, member_id: str) -> str:
+        """Whose id it is; static ones carry their instance id."""
+        head = member_id.rpartition("-")[0]
+        return head.removeprefix("i")
+
+    def _aside(self, client: _Client, api: str, body: Any, generation: int, value: int = -1) -> None:
+        ask = self._asked(client, api, body, generation)
+        rightly = None
+        if self._watched:
+            rightly = self._leaves(client) if api == "LeaveGroup" else answer_of(ask, self._look())
+        before = self.may_be
+        if value >= 0:
+            self.may_be = before | {value}  # until its answer says more
+        self._tell(
+            f"{client.name}: {api} {_who(client)}" + (f" as of {generation}" if generation != client.generation else "")
+        )
+        token = self.ground.request(body, _VERSIONS[api], client.name)
+        self.asides[token] = _Aside(client.name, api, ask, rightly, value)
+        if token in self.ground.answers and value >= 0:
+            error = self.ground.answers[token]
+            self._is_now(value, error, before)
+
+    def _leaves(self, client: _Client) -> frozenset[Err] | None:
+        shown = self._look()
+        if shown is None:
+            return frozenset({Err.UNKNOWN_MEMBER_ID})
+        if client.instance is not None:
+            return None
+        known = client.member_id in shown["pending"] or any(
+            each["member"] == client.member_id for each in shown["members"]
+        )
+        return frozenset({Err.NONE if known else Err.UNKNOWN_MEMBER_ID})
+
+    # --- answers
+
+    def _hear(self) -> None:
+        answers = self.ground.answers
+        for client in self.clients.values():
+            if client.waits is not None and client.waits[1] in answers:
+                api, token = client.waits
+                client.waits = None
+                self._answered(client, api, answers.pop(token))
+        for token in [token for token in self.asides if token in answers]:
+            self._answered_aside(self.asides.pop(token), answers.pop(token))
+        for token in [token for token in self.superseded if token in answers]:
+            self.superseded.discard(token)
+            del answers[token]
+
+    def _answered(self, client: _Client, api: str, answer: Any) -> None:
+        error = _error(api, answer)
+        self._tell(f"{client.name} is answered {error.name}")
+        if error is not Err.NONE:
+            if error is Err.MEMBER_ID_REQUIRED:
+                client.member_id = answer.member_id
+            elif error in (Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID):
+                client.forget()
+            client.stage, client.told = "out", None
+            return
+        if api == "JoinGroup":
+            self._joined(client, answer)
+        else:
+            self._synced(client, answer.assignment)
+
+    def _joined(self, client: _Client, answer: Any) -> None:
+        if self._watched and answer.generation_id < client.generation:
+            self._fail(
+                "generations only grow", f"{client.name} was in {client.generation} and is told {answer.generation_id}"
+            )
+        client.member_id, client.generation, client.stage = answer.member_id, answer.generation_id, "joined"
+        client.told = None
+        client.line_up = tuple(each.member_id for each in answer.members)
+        if not self._watched:
+            return
+        leads = answer.leader == answer.member_id
+        if bool(client.line_up) != leads and client.instance is None:
+            self._fail(
+                "the leader is told who is in", f"{client.name} is told {client.line_up}, the leader is {answer.leader}"
+            )
+        if leads and answer.member_id not in client.line_up:
+            self._fail("the leader is told who is in", f"{client.name} is not among {client.line_up}")
+
+    def _synced(self, client: _Client, assignment: bytes) -> None:
+        client.stage, client.told = "in", assignment
+        if self._watched and assignment not in (b"", f"{client.generation}/{client.name}".encode()):
+            self._fail(
+                "each gets what its leader gave it", f"{client.name} in {client.generation} is given {assignment!r}"
+            )
+
+    def _answered_aside(self, aside: _Aside, answer: Any) -> None:
+        error = _error(aside.api, answer)
+        self._tell(f"{aside.client}: its {aside.api} is answered {error.name}")
+        if self._watched:
+            self._check_rule(aside.ask, aside.rightly, error)
+        client = self.clients[aside.client]
+        if aside.ask.member != client.member_id:
+            return  # it was of another life
+        if aside.api == "LeaveGroup":
+            if error is Err.NONE and client.waits is None:
+                client.forget()
+        elif error in (Err.UNKNOWN_MEMBER_ID, Err.FENCED_INSTANCE_ID) and client.waits is None and client.member_id:
+            client.forget()
+        elif (
+            error in (Err.REBALANCE_IN_PROGRESS, Err.ILLEGAL_GENERATION)
+            and client.waits is None
+            and aside.ask.generation == client.generation
+        ):
+            client.stage = "out"
+
+    # --- the world around
+
+    def _pass(self) -> None:
+        self.ground.now_ms += _PASS_MS
+        self._tell(f"{_PASS_MS} ms pass")
+
+    def _delete(self) -> None:
+        shown = self._look() if self._watched else None
+        rightly = (
+            Err.GROUP_ID_NOT_FOUND if shown is None else Err.NON_EMPTY_GROUP if shown["state"] != "Empty" else Err.NONE
+        )
+        if self._watched and shown is None and GROUP in self.ground.shard.groups:
+            rightly = Err.NONE
+        before, self.may_be = self.may_be, self.may_be | {-1}
+        is_lost = self.ground.refusing is not None and not self.ground.settings.policy.tombstones_are_awaited
+        token = self.ground.request(DeleteGroup(GROUP), 2, "admin")
+        error = self.ground.answers.pop(token, None)
+        self._tell(f"an admin deletes the group: {'no answer yet' if error is None else error.name}")
+        if error is None:
+            self.superseded.add(token)
+        elif is_lost:
+            self.lurking = self.may_be
+        else:
+            self._is_now(-1, error, before)
+        if self._watched and error in (Err.NONE, Err.NON_EMPTY_GROUP, Err.GROUP_ID_NOT_FOUND) and error is not rightly:
+            self._fail("groups are deleted by the rules", f"{error.name}, the rules say {rightly.name}")
+
+    def _is_now(self, value: int, error: Err, before: frozenset[int]) -> None:
+        """A write of the offset was answered at once. While the log is stuck it says nothing of those before it."""
+        if error is Err.NONE and not self.ground.held:
+            self.lurking = self.lurking if value < 0 else frozenset()
+            self.may_be = self.lurking | {value}
+        elif error is not Err.NONE and error not in _LATER:
+            self.may_be = before
+
+    # --- what must hold
+
+    def _check(self, before: dict[str, Any] | None, *, moved: bool, deleted: bool) -> None:
+        after = self._look()
+        if before is not None and after is not None and not moved:
+            wrong = step_error(before, after)
+            if wrong is not None:
+                self._fail("groups take the steps that there are", wrong)
+        self._remember()
+        if after is not None:
+            members = [each["member"] for each in after["members"]]
+            if members and after["leader"] not in members:
+                self._fail("the leader is a member", f"{after['leader']} leads {members}")
+            if waits_in_vain(after) and not self.was_empty:
+                self._fail("a rebalance ends when all are in", f"all {after['size']} have joined")
+        self._check_offset()
+
+    def _check_offset(self) -> None:
+        group = self.ground.shard.groups.get(GROUP)
+        shown = None if group is None else group.offset(TOPIC, 0)
+        value = -1 if shown is None else shown.offset
+        if value not in self.may_be:
+            self._fail(
+                "what is acknowledged is shown", f"the offset is {value}, it must be one of {sorted(self.may_be)}"
+            )
+
+    def _check_rule(self, ask: Ask, rightly: frozenset[Err] | None, error: Err) -> None:
+        if rightly is not None and error in RULED and error not in rightly:
+            names = " or ".join(each.name for each in rightly)
+            self._fail("answers follow the rules", f"{ask.api} is answered {error.name}, the rules say {names}")
+
+    def key(self) -> Hashable:
+        """See `explorer.World`."""
+        return self.ground.key(
+            list(self.clients.values()), sorted(self.may_be), sorted(self.lurking), self.was_empty,
+            [(aside.client, aside.api, aside.value) for aside in self.asides.values()],
+        )  # fmt: skip
+
+    # --- where it must come to
+
+    def settle(self) -> None:
+        """See `explorer.World`."""
+        self._tell("from here on all goes well")
+        self._watched = True
+        self.ground.heal()
+        self._hear()
+        for _ in range(_ROUNDS):
+            for client in self.clients.values():
+                if client.waits is None:
+                    self.take((client.name, {"out": "join", "joined": "sync", "in": "beat"}[client.stage]))
+            if self._is_settled():
+                self._silence()
+                return
+            end_ms = self.ground.now_ms + _PASS_MS
+            while (key := self.ground.next_timer()) is not None and self.ground.timers[key] <= end_ms:
+                self.take(("time",))
+            self.ground.now_ms = end_ms
+        group = self._look()
+        self._fail(
+            "clients that behave come to a stable group",
+            f"after {_ROUNDS * _PASS_MS} ms it is {group}, they are {list(self.clients.values())}",
+        )
+
+    def _is_settled(self) -> bool:
+        group = self.ground.shard.classic(GROUP)
+        if group is None or group.state.value != "Stable":
+            return False
+        there = {client.member_id for client in self.clients.values()}
+        settled = all(
+            client.stage == "in" and client.generation == group.generation and client.told
+            for client in self.clients.values()
+        )
+        return settled and set(group.members) == there
+
+    def _silence(self) -> None:
+        """Nobody says anything any more."""
+        self._tell("from here on all are silent")
+        for _ in range(100):
+            if not self.ground.timers:
+                break
+            self.take(("time",))
+        group = self.ground.shard.classic(GROUP)
+        if self.ground.timers or (group is not None and group.members):
+            self._fail("of the silent nothing is left", f"{self._look()}, timers {list(self.ground.timers)}")
+
+
+def _error(api: str, answer: Any) -> Err:
+    if api == "LeaveGroup":
+        whole, each = answer
+        return Err(whole if whole is not Err.NONE or not each else each[0])
+    if api in ("JoinGroup", "SyncGroup"):
+        return Err(answer.error_code)
+    assert isinstance(answer, Err)
+    return answer
+
+
+def _who(client: _Client) -> str:
+    return f"as {client.member_id or '-'} in generation {client.generation}"

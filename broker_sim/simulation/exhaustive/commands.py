@@ -1,0 +1,186 @@
+"""The verb ``broker-sim explore``: small worlds, exhaustively."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker_sim.common.commandline import BROKEN, DONE, USAGE, Commands, add_command, complain, terminable, whole
+from broker_sim.common.text import UsageError, duration_ms, unknown
+
+if TYPE_CHECKING:
+    from broker_sim.simulation.exhaustive.explorer import Action, Broken, Explored
+
+__all__ = ["explore_worlds", "register"]
+
+_EXAMPLES = """\
+examples:
+  broker-sim explore --list
+      which worlds there are
+  broker-sim explore classic --for 1m
+      a classic group of two clients under every release: all orders of joins, heartbeats, commits, crashes, timers and
+      what the log does, breadth first, a minute of CPU time each
+  broker-sim explore 'transaction 4.1' --depth 6
+      one world, up to six actions deep
+  broker-sim explore 'static 4.1' --replay 'S join; time; S sync; move all'
+      one way through it, told step by step
+
+exit codes: 0 nothing found, 1 a rule is broken (the shortest way to it is told), 2 a wrong argument
+"""
+
+
+def register(commands: Commands, name: str) -> None:
+    """Add the parser."""
+    verb = add_command(
+        commands,
+        name,
+        explore_worlds,
+        description="Take a coordinator's pure core, two or three clients, its log and its time, and let everything happen in every "
+        "order, to a depth. Where a rule breaks, the shortest way there is told.",
+        epilog=_EXAMPLES,
+    )
+    add = verb.add_argument
+    add(
+        "worlds",
+        nargs="*",
+        metavar="WORLD",
+        help="as in 'classic 4.1', or classic for all releases (default: all in turn)",
+    )
+    add("--depth", type=whole, default=99, metavar="N", help="actions at most (default: as far as the time goes)")
+    add("--for", dest="limit", default="20s", metavar="TIME", help="CPU time for each world (default: 20s)")
+    add("--replay", metavar="ACTIONS", help="take these actions, with ; between them, and tell what happens")
+    add("--list", action="store_true", help="tell which worlds there are")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def explore_worlds(arguments: argparse.Namespace) -> int:
+    """See ``broker-sim explore --help``."""
+    from broker_sim.simulation.exhaustive.catalogue import STORIES, WORLDS
+
+    if arguments.list:
+        for name in WORLDS:
+            _out(f"{name:24} {STORIES[name.partition(' ')[0]]}")
+        return DONE
+    try:
+        names = _meant(arguments.worlds)
+        if arguments.replay is not None:
+            if len(names) != 1:
+                raise UsageError("--replay needs one world, as in 'classic 4.1'")
+            return _replay(names[0], arguments.replay)
+        limit_s = duration_ms(arguments.limit, "--for") / 1000
+    except UsageError as error:
+        complain("broker-sim explore", error)
+        return USAGE
+    code = DONE
+    with terminable():
+        for name in names:
+            try:
+                found = _explore(name, arguments.depth, limit_s, quiet=arguments.quiet)
+            except KeyboardInterrupt:
+                return code
+            code = BROKEN if found.broken is not None else code
+    return code
+
+
+def _meant(words: Sequence[str]) -> list[str]:
+    from broker_sim.simulation.exhaustive.catalogue import WORLDS
+
+    names: dict[str, None] = {}
+    for word in words or WORLDS:
+        meant = [name for name in WORLDS if word in (name, name.partition(" ")[0])]
+        if not meant:
+            raise unknown("world", word, WORLDS)
+        names.update(dict.fromkeys(meant))
+    return list(names)
+
+
+def _explore(name: str, depth: int, limit_s: float, *, quiet: bool) -> Explored:
+    from broker_sim.simulation.exhaustive.catalogue import WORLDS
+    from broker_sim.simulation.exhaustive.explorer import explore
+
+    shown = not quiet and sys.stderr.isatty()
+
+    def note(so_far: Explored) -> None:
+        if shown:
+            text = f"{name}: depth {so_far.depth}, {so_far.states} states, {so_far.cpu_s:.0f} of {limit_s:.0f} s"
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    found = explore(WORLDS[name], depth=depth, cpu_s=limit_s, note=note)
+    if shown:
+        sys.stderr.write("\r\x1b[K")
+    _out(f"{name:24} {_said(found)}")
+    if found.broken is not None:
+        _out(_story(name, found.broken))
+    return found
+
+
+def _said(found: Explored) -> str:
+    if found.broken is not None:
+        return f"BROKEN after {found.steps} steps: {found.broken.rule}"
+    whole = ", which is all there is" if found.is_whole else ""
+    return (
+        f"all orders of {found.depth} actions{whole}: {found.states} states, {found.steps} steps, {found.cpu_s:.0f} s"
+    )
+
+
+def _story(name: str, broken: Broken) -> str:
+    """The way there, in words, and how to walk it again."""
+    walked = _walk(name, broken.path)
+    lines = [f"  {line}" for line in (*walked, *_folded(broken.then))]
+    ways = "; ".join(" ".join(action) for action in broken.path)
+    return "\n".join([f"  {broken.what}", "", *lines, "", f"  broker-sim explore {name!r} --replay {ways!r}"])
+
+
+def _walk(name: str, path: Iterable[Action]) -> list[str]:
+    from broker_sim.simulation.exhaustive.catalogue import WORLDS
+    from broker_sim.simulation.exhaustive.explorer import Broken
+
+    world = WORLDS[name]()
+    for action in path:
+        try:
+            world.take(action)
+        except Broken:
+            break
+    return list(world.told)
+
+
+def _folded(lines: Sequence[str]) -> list[str]:
+    """Without what comes again and again at the end."""
+    for period in range(1, 9):
+        last = list(lines[-period:])
+        count = len(lines)
+        while count >= period and list(lines[count - period : count]) == last:
+            count -= period
+        if len(lines) - count > 2 * period:
+            return [*lines[:count], *last, "... and so on"]
+    return list(lines)
+
+
+def _replay(name: str, text: str) -> int:
+    from broker_sim.simulation.exhaustive.catalogue import WORLDS
+    from broker_sim.simulation.exhaustive.explorer import Broken
+
+    world = WORLDS[name]()
+    told = 0
+    try:
+        for action in (one.strip() for one in text.split(";") if one.strip()):
+            may = {" ".join(one): one for one in world.actions()}
+            if action not in may:
+                raise UsageError(f"{action!r} can't happen there: {', '.join(may)}")
+            world.take(may[action])
+            _out(*world.told[told:])
+            told = len(world.told)
+        world.settle()
+    except Broken as broken:
+        _out(*_folded(world.told[told:]), "", f"{broken.rule}: {broken.what}")
+        return BROKEN
+    _out(*_folded(world.told[told:]))
+    return DONE
+
+
+def _out(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()

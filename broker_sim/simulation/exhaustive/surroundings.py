@@ -1,0 +1,69 @@
+"""What is around the clients of every small world: the log, and the time."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from broker_sim.coordinator.outcome import TimerKey
+from broker_sim.simulation.exhaustive.explorer import Action, Broken
+from broker_sim.simulation.exhaustive.ground import Ground
+from kafka_wire.errors import Err
+
+__all__ = ["Surroundings"]
+
+
+class Surroundings:
+    """The part of a world that is nobody's client. ``faults``: whether its log has any. An action other than a client's is the
+    method of its name, behind a ``_``, with the rest of it."""
+
+    ground: Ground[Any]
+
+    def __init__(self, *, faults: bool) -> None:
+        self.faults = faults
+        self.told: list[str] = []
+        self._watched = True
+
+    def around(self) -> list[Action]:
+        """What may happen to the log, and when the next timer fires."""
+        ground = self.ground
+        found: list[Action] = [("time",)] if ground.timers else []
+        if not self.faults:
+            return found
+        if ground.held:
+            return [*found, ("heal",), ("move", "cut"), ("move", "all")]
+        refuses: list[Action] = [("refuse",)] if ground.refusing is None else []
+        return [*found, ("stick",), *refuses, ("move", "all")]
+
+    def happen(self, action: Action) -> None:
+        """Let one of these happen."""
+        getattr(self, f"_{action[0]}")(*action[1:])
+
+    def _time(self) -> None:
+        key = self.ground.fire()
+        self._tell(f"time passes: {' '.join(map(str, key))}")
+        self._fired(key)
+
+    def _fired(self, key: TimerKey) -> None:
+        """A timer has."""
+
+    def _stick(self) -> None:
+        self.ground.held = True
+        self._tell("the log is stuck: nothing is committed")
+
+    def _refuse(self) -> None:
+        self.ground.refusing = Err.NOT_ENOUGH_REPLICAS
+        self._tell("the log will refuse the next append")
+
+    def _heal(self) -> None:
+        self._tell("the log goes on")
+        self.ground.heal()
+
+    def _move(self, what: str) -> None:
+        self._tell("the coordinator moves" + (", to a replica with what was committed" if what == "cut" else ""))
+        self.ground.move(cut=what == "cut")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+
+    def _fail(self, rule: str, what: str) -> NoReturn:
+        raise Broken(rule, what)

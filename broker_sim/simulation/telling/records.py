@@ -1,0 +1,218 @@
+"""Who had which record, out of a journal: what clients were given by Fetches, what was committed when, whose process ended between.
+
+    for line in in_question(events, EPOCH_MS, value_of):
+        print(line)
+
+Three things are told, the most suspicious first:
+
+* **committed, perhaps not done**: a process committed records and ended soon after. Nobody is given them again, so what it had not
+  done of them is lost. Commits before the work look like that.
+* **passed by**: committed by the group, though no Fetch has given them to anybody.
+* **given twice**: to two processes, as the first had not committed them. At least once allows it; programs must bear it.
+
+What an application does with a record no broker can see: these are the records to look at, not a verdict. A Fetch gives its client what
+it asked for and as many as the answer has; a client may have read ahead of its application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["in_question"]
+
+Event = Mapping[str, Any]
+_ENDED = re.compile(r"(crash|restart) (\S+)")
+_UNDONE = "committed by a process that ended soon after, given to nobody since, and lost if it had not done them:"
+_SHOWN = 4
+"""Stretches of each kind."""
+_SOON_S = 30.0
+"""A process that ends later than so long after its last commit has done what it committed."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Records from ``start`` up to ``end`` of a partition, given to the process number ``life`` of a host."""
+
+    at_s: float
+    host: str
+    life: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Committed:
+    at_s: float
+    group: str
+    host: str
+    life: int
+    offset: int
+
+
+@dataclass(slots=True)
+class _Book:
+    """What the journal says, by partition. ``ended``: (when, host, life) of processes."""
+
+    taken: dict[str, list[_Taken]] = field(default_factory=dict)
+    committed: dict[str, list[_Committed]] = field(default_factory=dict)
+    ended: list[tuple[float, str, int]] = field(default_factory=list)
+
+
+def in_question(
+    events: Iterable[Event], begun_ms: int, value_of: Callable[[str, int], str] = lambda log, offset: ""
+) -> list[str]:
+    """Lines about records, none where nothing is in question. ``begun_ms``: the wall time of the beginning; ``value_of``: what stands
+    at an offset of a log, in short."""
+    book = _read(events, begun_ms)
+    lines: list[str] = []
+    for title, found in (
+        (
+            _UNDONE,
+            _undone(book, value_of),
+        ),
+        ("committed, though nobody was given them:", _passed_by(book, value_of)),
+        ("given to two processes:", _twice(book, value_of)),
+    ):
+        if found:
+            lines += [title, *(f"  {line}" for line in found[:_SHOWN])]
+            if len(found) > _SHOWN:
+                lines.append(f"  and {len(found) - _SHOWN} more")
+    return lines
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------
+
+
+def _read(events: Iterable[Event], begun_ms: int) -> _Book:
+    book, asked = _Book(), {}
+    hosts: dict[int, str] = {}
+    lives: dict[str, int] = {}
+    for event in events:
+        kind = event["event"]
+        at_s = (event["ts_ms"] - begun_ms) / 1000
+        if kind == "connection":
+            hosts[event["connection"]] = event.get("host") or event["peer"]
+        elif kind == "request" and event["api"] in ("Fetch", "OffsetCommit"):
+            asked[event["request"]] = event
+        elif kind == "response" and event["api"] == "Fetch":
+            request = asked.pop(event["request"], None)
+            if request is not None and event["body"] is not None:
+                host = hosts.get(request["connection"], str(request["client_id"]))
+                _note_given(book, at_s, host, lives.get(host, 1), request, event["body"])
+        elif kind == "offsets":
+            request = asked.get(event.get("request", -1))
+            host = "" if request is None else hosts.get(request["connection"], str(request["client_id"]))
+            for log, offset in event["offsets"].items():
+                if isinstance(offset, int):
+                    one = _Committed(at_s, event["group"], host, lives.get(host, 1), offset)
+                    book.committed.setdefault(log, []).append(one)
+        elif kind == "mark":
+            ended = _ENDED.match(event["text"])
+            if ended is not None and (ended[1] == "crash"):
+                book.ended.append((at_s, ended[2], lives.get(ended[2], 1)))
+            if ended is not None and ended[1] == "restart":
+                lives[ended[2]] = lives.get(ended[2], 1) + 1
+    return book
+
+
+def _note_given(book: _Book, at_s: float, host: str, life: int, request: Event, body: Event) -> None:
+    starts = {
+        (topic.get("topic") or topic.get("topic_id"), each["partition"]): each["fetch_offset"]
+        for topic in (request.get("body") or {}).get("topics", ())
+        for each in topic["partitions"]
+    }
+    names = list(dict.fromkeys(name.rpartition("-")[0] for name in request.get("topics", ())))
+    for number, topic in enumerate(body.get("responses", ())):
+        key = topic.get("topic") or topic.get("topic_id")
+        name = topic.get("topic") or (names[number] if number < len(names) else str(key))
+        for each in topic["partitions"]:
+            count = (each.get("records") or {}).get("records", 0)
+            start = starts.get((key, each["partition_index"]))
+            if count and start is not None:
+                end = min(start + count, max(each["high_watermark"], start + 1))
+                log = f"{name}-{each['partition_index']}"
+                book.taken.setdefault(log, []).append(_Taken(at_s, host, life, start, end))
+
+
+# --- what is in question ----------------------------------------------------------------------------------------------------
+
+
+def _undone(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
+    found = []
+    for ended_s, host, life in book.ended:
+        for log, commits in book.committed.items():
+            mine = [one for one in commits if (one.host, one.life) == (host, life) and one.at_s <= ended_s]
+            if not mine or ended_s - mine[-1].at_s > _SOON_S:
+                continue
+            last = mine[-1]
+            given = [one for one in book.taken.get(log, ()) if (one.host, one.life) == (host, life)]
+            earlier = max(
+                (one.offset for one in commits if one.at_s < last.at_s and one.offset < last.offset), default=0
+            )
+            start = max(earlier, min((one.start for one in given), default=last.offset))
+            others = [
+                one for one in book.taken.get(log, ()) if (one.host, one.life) != (host, life) and one.at_s > last.at_s
+            ]
+            again = min((one.start for one in others if one.end > start), default=last.offset)
+            end = min(last.offset, max(again, start))
+            if start < end:
+                given_s = max((one.at_s for one in given if one.start < end), default=last.at_s)
+                text = (
+                    f"{_stretch(log, start, end, value_of)}: given to {host} at {given_s:.3f} s, committed ({last.offset}) at "
+                    f"{last.at_s:.3f} s, its process ended at {ended_s:.3f} s"
+                )
+                found.append((ended_s - last.at_s, text))
+    return [text for _, text in sorted(found, key=lambda each: each[0])]
+
+
+def _passed_by(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
+    found = []
+    for log, commits in book.committed.items():
+        if log not in book.taken:
+            continue
+        given = sorted((one.start, one.end) for one in book.taken[log])
+        end = given[0][0]
+        for one in given:
+            if one[0] > end and any(commit.offset >= one[0] for commit in commits):
+                commit = next(each for each in commits if each.offset >= one[0])
+                who = commit.host or "somebody"
+                found.append(
+                    f"{_stretch(log, end, one[0], value_of)}: committed ({commit.offset}) by {who} at {commit.at_s:.3f} s"
+                )
+            end = max(end, one[1])
+    return found
+
+
+def _twice(book: _Book, value_of: Callable[[str, int], str]) -> list[str]:
+    found = []
+    for log, given in book.taken.items():
+        for at, later in enumerate(given):
+            for earlier in reversed(given[:at]):
+                start, end = max(earlier.start, later.start), min(earlier.end, later.end)
+                if (earlier.host, earlier.life) == (later.host, later.life) or start >= end:
+                    continue
+                said = [
+                    one.offset
+                    for one in book.committed.get(log, ())
+                    if (one.host, one.life) == (earlier.host, earlier.life) and one.at_s <= later.at_s
+                ]
+                told = f"whose last commit was {said[-1]}" if said else "which committed nothing"
+                found.append(
+                    f"{_stretch(log, start, end, value_of)}: {_who(earlier)} at {earlier.at_s:.3f} s, {told}, "
+                    f"and {_who(later)} at {later.at_s:.3f} s"
+                )
+                break
+    return list(dict.fromkeys(found))
+
+
+def _who(one: _Taken) -> str:
+    return one.host if one.life == 1 else f"{one.host} (process {one.life})"
+
+
+def _stretch(log: str, start: int, end: int, value_of: Callable[[str, int], str]) -> str:
+    value = value_of(log, start)
+    told = f" ({value}{' ...' if end - start > 1 else ''})" if value else ""
+    return f"{log} [{start}]{told}" if end - start == 1 else f"{log} [{start} to {end - 1}]{told}"

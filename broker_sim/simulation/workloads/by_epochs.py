@@ -1,0 +1,463 @@
+"""Members of a consumer group by epochs (KIP-848) that speak the protocol themselves: they join, give up and take partitions, leave,
+fall silent, change what they read, and now and then ask what must be refused.
+
+Each checks what it is told, and `Holdings` that nobody is given what another member was given and hasn't given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from broker_sim.simulation.checks.answers import Answers, Ask, InvariantBroken
+from broker_sim.simulation.checks.epochs import LEFT_FOR_NOW, EpochLog, Unit
+from broker_sim.simulation.workloads.cooperative import Cooperative
+from broker_sim.simulation.workloads.raw import (
+    GROUP,
+    OTHER,
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPIC,
+    VERSIONS,
+    Client,
+    Scene,
+    fetch_request,
+)
+from kafka_wire.errors import Err
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kafka_wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+
+__all__ = ["ClassicMember", "Describer", "EpochAnswers", "EpochMember", "Holdings", "listed"]
+
+_MOVED = {Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.COORDINATOR_LOAD_IN_PROGRESS}
+_GONE = {Err.UNKNOWN_MEMBER_ID, Err.GROUP_ID_NOT_FOUND}
+_PATTERNS = ("orders|extra.*", "(orders|elsewhere)", "extra-[0-9]+")
+_OF_OFFSETS = ("OffsetCommit", "OffsetFetch")
+_OLD = 8
+"""A version of OffsetCommit that knows generations alone."""
+_SLACK_S = 1.5
+_PATIENCE_S = 6.0
+_LEAVE, _LEAVE_FOR_NOW = -1, LEFT_FOR_NOW
+_BY_ID = 10
+
+
+class EpochAnswers(Answers):
+    """Of commits and reads alone: generations of a group by epochs are its members' own."""
+
+    def answered(self, ask: Ask, body: object) -> None:
+        """As `Answers.answered`."""
+        rows = [row.error_code for topic in getattr(body, "topics", ()) for row in topic.partitions]
+        mixed = (
+            ask.api == "OffsetCommit" and len(set(rows)) > 1
+        )  # an epoch that is too old for some of them: they stay open
+        if ask.api in _OF_OFFSETS and not mixed:
+            super().answered(ask, body)
+        else:
+            ask.got_s = self._now_s()
+            self.open.pop(ask, None)
+
+    def _check_generation(self, ask: Ask, life: Any, generation: int) -> None:
+        """It is the member's epoch."""
+
+    def _check_fenced(self, ask: Ask, life: Any) -> None:
+        """Its members look themselves."""
+
+    def _check_life(self, ask: Ask, life: Any) -> None:
+        """The same."""
+
+
+@dataclass(slots=True)
+class Holdings:
+    """Who works on what, as members were told; and what else they know of each other. ``calm``: nobody does anything odd any more."""
+
+    log: EpochLog
+    scene: Scene
+    calm: bool = False
+    away_s: tuple[float, float] = (0.0, 0.0)
+    """From when until when all members by epochs leave: what is left of the group is classic ones, if it has any."""
+    has: dict[str, frozenset[Unit]] = field(default_factory=dict)
+    """Member id -> what it was given, and has not said to have given up."""
+    murky: set[str] = field(default_factory=set)
+    """Members of which a request has been lost: it may be taken at any time yet, and move them."""
+    instances: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Instance id -> the member id behind it, and until when nobody else can be."""
+
+    def fail(self, name: str, what: str) -> None:
+        """It is broken."""
+        self.scene.answers.tell(InvariantBroken(name, what, self.scene.answers.history(GROUP)))
+
+    def take(self, member_id: str, units: frozenset[Unit]) -> None:
+        """A member is told that these are its own."""
+        self.log.catch_up()
+        for other, theirs in self.has.items():
+            both = sorted(index for _, index in theirs & units)
+            if other != member_id and both and other in self.log.members and other not in self.murky:
+                self.fail("free before given", f"{member_id} is given {both}, which {other} has not given up")
+        self.has[member_id] = units | self.has.get(member_id, frozenset())
+
+    def keep(self, member_id: str, units: frozenset[Unit]) -> None:
+        """A member says that it has no more than these."""
+        self.has[member_id] = self.has.get(member_id, frozenset()) & units
+
+    def drop(self, member_id: str) -> None:
+        """It is no member any more, or works on nothing."""
+        self.has.pop(member_id, None)
+
+
+class Describer(Client):
+    """Who asks what there is."""
+
+    SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {**VERSIONS, ConsumerGroupDescribeRequest: (0, 1)}
+
+
+def listed(assignment: Any) -> frozenset[Unit]:
+    """The partitions of an answer's assignment."""
+    return frozenset((one.topic_id, index) for one in assignment.topic_partitions for index in one.partitions)
+
+
+class ClassicMember(Cooperative):
+    """One of the classic protocol in such a group. It gives up what it is to before it joins again; what it works on is for the log to
+    check: generations of members in one group differ."""
+
+    def _work(self) -> None:
+        self.scene.answers.members[GROUP, self.member] = None
+
+
+class EpochMember(Client):
+    """One process after another: each has an id of its own."""
+
+    SPANS: ClassVar[Mapping[Any, tuple[int, int]]] = {
+        **VERSIONS,
+        OffsetCommitRequest: (9, 10),
+        ConsumerGroupHeartbeatRequest: (1, 1),
+    }
+
+    def __init__(self, scene: Scene, holdings: Holdings, name: str, instance: str | None, pattern: str | None) -> None:
+        super().__init__(scene, name)
+        self.holdings, self.instance = holdings, instance
+        self.names, self.pattern = [TOPIC], pattern
+        self.member, self.lives, self.beats = "", 0, 0
+        self.silent = False
+        self.stubborn = False
+        """It will never say that it has given up what it is to."""
+        self._begin_anew()
+
+    @property
+    def generation(self) -> int:
+        """Its epoch, as that of other members is called."""
+        return self.epoch
+
+    # --- its life
+
+    async def run(self) -> None:
+        """For ever."""
+        self.begin()
+        self.holdings.drop(self.member)
+        self._another_id()
+        while True:
+            with contextlib.suppress(OSError):
+                await self._serve(await self.find())
+            await asyncio.sleep(0.05)
+
+    def _another_id(self) -> None:
+        self.lives += 1
+        self.member = f"{self.name}-{self.lives}"
+        self.stubborn = False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """It joins: nothing is its, and it knows nothing."""
+        self.epoch = self.previous = 0
+        self.told: frozenset[Unit] | None = None
+        self.owned: frozenset[Unit] = frozenset()
+        self._reported = True
+        self._revoke_at_s = 0.0
+        self._fine_s = -1.0  # when the last request that was answered well was sent
+        self._owes_s: float | None = None  # since when it may have been told to give something up
+        self._debt = -1, 0.0  # under which leader, and since when, it has known that it owes something
+        self._lost: list[float] = []  # when requests were sent whose answers it lacks
+        self.holdings.drop(self.member)
+
+    async def _serve(self, broker: int) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(0.15, 0.35))
+            dice = self.rng.random()
+            if self.holdings.calm:
+                self.stubborn = False
+            elif self.epoch > 0 and not self._lost:
+                begins_s, ends_s = self.holdings.away_s
+                if begins_s <= self._now_s() < ends_s:
+                    await self._leave(broker)
+                    await asyncio.sleep(max(0.0, ends_s - self._now_s()))
+                    continue
+                if dice < 0.02:
+                    await self._leave(broker)
+                    continue
+                if dice < 0.04:
+                    self._read_otherwise()
+                elif dice < 0.05:
+                    self.stubborn = True
+                elif dice < 0.12 and self.member not in self.holdings.murky:
+                    error = await self._ask_in_vain(broker)
+                    if error in _MOVED:
+                        return
+                    continue
+            if self.silent:
+                await asyncio.sleep(2.5 * SESSION_MS / 1000)
+                self.silent = False
+            error = await self._beat(broker)
+            if error in _MOVED:
+                return
+            if error is Err.NONE:
+                self.beats += 1
+                await self._work(broker)
+            elif error is Err.UNRELEASED_INSTANCE_ID:
+                await asyncio.sleep(0.3)
+            elif error in (Err.UNKNOWN_MEMBER_ID, Err.FENCED_MEMBER_EPOCH, Err.GROUP_ID_NOT_FOUND):
+                self._begin_anew()
+            elif error is Err.FENCED_INSTANCE_ID:
+                self._another_id()
+
+    def _read_otherwise(self) -> None:
+        """Names in another order are the same names."""
+        if self.pattern is not None and self.rng.random() < 0.5:
+            self.pattern = self.rng.choice(_PATTERNS)
+        else:
+            self.names = self.rng.choice(([TOPIC], [TOPIC, OTHER], [OTHER, TOPIC]))
+        self._says_all = True
+
+    # --- heartbeats
+
+    _says_all = True
+
+    def _request(self, epoch: int, *, full: bool, owned: Collection[Unit] | None) -> ConsumerGroupHeartbeatRequest:
+        listed = None
+        if owned is not None:
+            by_topic: dict[bytes, list[int]] = {}
+            for topic_id, index in sorted(owned):
+                by_topic.setdefault(topic_id, []).append(index)
+            listed = [TopicPartitions(topic_id, numbers) for topic_id, numbers in by_topic.items()]
+        return ConsumerGroupHeartbeatRequest(
+            GROUP,
+            self.member,
+            epoch,
+            instance_id=self.instance if full else None,
+            rebalance_timeout_ms=REBALANCE_MS if full else -1,
+            subscribed_topic_names=list(self.names) if full else None,
+            subscribed_topic_regex=(self.pattern or "") if full else None,
+            topic_partitions=listed,
+        )
+
+    async def _beat(self, broker: int) -> Err:
+        loop = asyncio.get_running_loop()
+        joins, full = self.epoch == 0, self.epoch == 0 or bool(self._lost) or self._says_all
+        if self.owned - (self.told or frozenset()) and loop.time() >= self._revoke_at_s and not self.stubborn:
+            self.owned &= self.told or frozenset()
+            self._reported = False
+        says = full or not self._reported or self.rng.random() < 0.1
+        owned = (frozenset() if joins else self.owned) if says else None
+        if says:
+            self.holdings.keep(self.member, self.owned)
+        sent_s, lost = self._now_s(), bool(self._lost)
+        answer = await self._sent(self._request(self.epoch, full=full, owned=owned), broker, sent_s)
+        error = Err(answer.error_code)
+        if error is Err.NONE:
+            self._says_all = self._says_all and not full
+            self._reported = self._reported or says
+            self._heard(answer, sent_s, joins=joins, full=full and says, lost=lost)
+            if says and not self.owned - (self.told or frozenset()):
+                self._owes_s = None
+            self._lost.clear()
+        elif error not in _MOVED:
+            self._refused(error, sent_s, owned)
+        return error
+
+    async def _sent(self, request: ConsumerGroupHeartbeatRequest, broker: int, sent_s: float) -> Any:
+        """Raises OSError. After that, and where its coordinator is another one by now, it isn't known whether it was taken."""
+        open_ = True
+        try:
+            answer = await self.ask(request, broker)
+            open_ = Err(answer.error_code) in _MOVED
+            return answer
+        finally:
+            if open_:
+                self._lost.append(sent_s)
+                self.holdings.murky.add(self.member)
+                if self._owes_s is None:
+                    self._owes_s = sent_s
+
+    def _now_s(self) -> float:
+        return self.scene.sim.elapsed_s
+
+    def _heard(self, answer: Any, sent_s: float, *, joins: bool, full: bool, lost: bool) -> None:
+        fail = self.holdings.fail
+        if answer.member_epoch < self.epoch:
+            fail("epochs move forward", f"{self.member} was told {self.epoch}, then {answer.member_epoch}")
+        if joins:
+            self.scene.answers.members[GROUP, self.member] = None
+            self._check_instance(sent_s)
+        if answer.member_epoch != self.epoch:
+            self.previous, self.epoch = self.epoch, answer.member_epoch
+        if answer.assignment is not None:
+            told = listed(answer.assignment)
+            if told == self.told and not full and not lost and not joins:
+                fail("an assignment is told when it has changed", f"{self.member} was told the same twice")
+            self.told = told
+            if self.owned - told and self._owes_s is None:
+                self._owes_s = sent_s
+                self._revoke_at_s = asyncio.get_running_loop().time() + self.rng.choice((0.0, 0.3, 1.0))
+            self.owned |= told
+            self.holdings.take(self.member, told)
+        elif joins or full:
+            fail("who says all is told all", f"{self.member} was told no assignment")
+        self._check_debt(sent_s)
+        self._fine_s = sent_s
+        if self.instance is not None:
+            until_s = sent_s + SESSION_MS / 1000
+            if self._owes_s is not None:
+                until_s = min(until_s, self._owes_s + REBALANCE_MS / 1000)
+            self.holdings.instances[self.instance] = self.member, until_s
+
+    def _check_debt(self, sent_s: float) -> None:
+        """Whether it should be gone by now. Its time begins anew with each coordinator, and stands still where a broker does."""
+        leader_epoch = self.holdings.log.partition().leader_epoch
+        owes = bool(self.owned - (self.told or frozenset())) and not self._lost
+        if not owes or self._debt[0] != leader_epoch or self._now_s() - sent_s > _SLACK_S / 3:
+            self._debt = leader_epoch, sent_s
+        elif sent_s - self._debt[1] > REBALANCE_MS / 1000 + _SLACK_S:
+            what = f"{self.member} was told to give something up before {self._debt[1]:.3f} s, has not, and is fine"
+            self.holdings.fail("who gives nothing up is removed", what)
+
+    def _check_instance(self, sent_s: float) -> None:
+        if self.instance is None:
+            return
+        holder, until_s = self.holdings.instances.get(self.instance, ("", -1.0))
+        if holder != self.member and self._now_s() < until_s:
+            what = f"{self.member} has the place of {holder}, which may be there until {until_s:.3f} s"
+            self.holdings.fail("an instance is one member", what)
+
+    def _refused(self, error: Err, sent_s: float, owned: Collection[Unit] | None) -> None:
+        """Whether that can be."""
+        holdings, now_s = self.holdings, self._now_s()
+        if error is Err.FENCED_MEMBER_EPOCH:
+            holdings.log.catch_up()
+            standing = holdings.log.standings.get(self.member)
+            if standing is not None and (
+                standing.epoch == self.epoch
+                or (standing.previous == self.epoch and owned is not None and standing.assigned.issuperset(owned))
+            ):
+                holdings.fail("an epoch that holds is not fenced", f"{self.member} came with {self.epoch}: {standing}")
+        elif error in _GONE:
+            owes = self._owes_s is not None and now_s >= self._owes_s + REBALANCE_MS / 1000
+            if self._fine_s >= 0 and now_s < self._fine_s + SESSION_MS / 1000 and not owes:
+                what = f"{self.member} was heard of at {self._fine_s:.3f} s, and is told {error.name}"
+                holdings.fail("the living stay", what)
+        instance, gone = self.instance or "", (*_GONE, Err.FENCED_MEMBER_EPOCH, Err.FENCED_INSTANCE_ID)
+        if error in gone and holdings.instances.get(instance, ("",))[0] == self.member:
+            holdings.instances.pop(instance)
+
+    async def _leave(self, broker: int) -> None:
+        """For good, or for now; then it comes back as another process."""
+        for_now = self.instance is not None and self.rng.random() < 0.5
+        self.holdings.drop(self.member)
+        if self.instance is not None:
+            self.holdings.instances.pop(self.instance, None)
+        epoch = _LEAVE_FOR_NOW if for_now else _LEAVE
+        request = ConsumerGroupHeartbeatRequest(GROUP, self.member, epoch, instance_id=self.instance)
+        gone, sent_s = self.member, self._now_s()
+        try:
+            answer = await self._sent(request, broker, sent_s)
+        finally:
+            self._another_id()
+        if answer.error_code == 0:
+            if answer.member_epoch != epoch:
+                self.holdings.fail(
+                    "answers follow the rules", f"{gone} left with {epoch}, was told {answer.member_epoch}"
+                )
+            if not for_now:
+                self.holdings.log.catch_up()
+                if gone in self.holdings.log.members:
+                    self.holdings.fail("who has left is no member", gone)
+        await asyncio.sleep(self.rng.choice((0.1, 0.5, 1.5)))
+
+    # --- what must be refused
+
+    async def _ask_in_vain(self, broker: int) -> Err:
+        """A request that nobody in their right mind sends; what it is answered hangs on nothing but the member."""
+        probe: Callable[[], tuple[ConsumerGroupHeartbeatRequest, set[Err]]] = self.rng.choice(
+            (self._from_the_future, self._from_the_past, self._from_nobody, self._without_instance)
+        )
+        request, wanted = probe()
+        answer = await self._sent(request, broker, self._now_s())
+        error = Err(answer.error_code)
+        if error not in wanted | _MOVED | _GONE:
+            what = (
+                f"{request.member_id} with {request.member_epoch} is told {error.name}, not {[e.name for e in wanted]}"
+            )
+            self.holdings.fail("answers follow the rules", what)
+        elif error in _GONE and error not in wanted:
+            self._refused(error, self._now_s(), None)
+            self._begin_anew()
+        return error
+
+    def _from_the_future(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+        return self._request(self.epoch + 1, full=False, owned=self.owned), {Err.FENCED_MEMBER_EPOCH}
+
+    def _from_the_past(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+        """The epoch before is good with a list of what it has, and with no other."""
+        if not 0 < self.previous < self.epoch:
+            return self._from_the_future()
+        foreign = (self.scene.kafka.state.topics[TOPIC].topic_id, 99)
+        owned = self.rng.choice((None, [foreign]))
+        return self._request(self.previous, full=False, owned=owned), {Err.FENCED_MEMBER_EPOCH}
+
+    def _from_nobody(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+        request = ConsumerGroupHeartbeatRequest(GROUP, "nobody", self.rng.choice((1, 5, _LEAVE)))
+        return request, {Err.UNKNOWN_MEMBER_ID}
+
+    def _without_instance(self) -> tuple[ConsumerGroupHeartbeatRequest, set[Err]]:
+        return ConsumerGroupHeartbeatRequest(GROUP, "nobody", _LEAVE_FOR_NOW), {Err.INVALID_REQUEST}
+
+    # --- commits
+
+    async def _work(self, broker: int) -> None:
+        """Commit what it works on; now and then with an epoch that isn't its own."""
+        dice = self.rng.random()
+        if self.owned and not self._lost:
+            named = {topic.topic_id: topic.name for topic in self.scene.kafka.state.topics.values()}
+            mine = sorted(unit for unit in self.owned & (self.told or frozenset()) if named.get(unit[0]) == TOPIC)
+            if mine and dice < 0.75:
+                await self._commit(broker, mine[:2], self.epoch)
+            elif mine and dice < 0.85 and self.member not in self.holdings.murky:
+                await self._commit(broker, mine[:1], self.epoch + 1)
+            elif mine and dice < 0.9:
+                await self._commit(broker, mine[:1], self.epoch, old=True)
+        if dice > 0.8:
+            await self.ask(fetch_request(self.scene.partitions), broker)
+
+    async def _commit(self, broker: int, units: list[Unit], epoch: int, *, old: bool = False) -> None:
+        parts = [OffsetCommitRequestPartition(index, self.scene.value()) for _, index in units]
+        request = OffsetCommitRequest(GROUP, epoch, self.member, self.instance)
+        version = _OLD if old else self._versions[OffsetCommitRequest]
+        by_id = version >= _BY_ID
+        topic = self.scene.kafka.state.topics[TOPIC].topic_id if by_id else bytes(16)
+        request.topics = [OffsetCommitRequestTopic(TOPIC, topic, parts)]
+        line = await self.line(broker)
+        answer = await asyncio.wait_for(line.start(request, version), _PATIENCE_S)
+        error = Err(answer.topics[0].partitions[0].error_code)
+        if error is not Err.NONE:
+            return
+        if old:
+            self.holdings.fail(
+                "commits are fenced by epochs", f"{self.member} committed without one that is known as such"
+            )
+        elif epoch > self.epoch:
+            self.holdings.fail("commits are fenced by epochs", f"{self.member} at {self.epoch} committed with {epoch}")

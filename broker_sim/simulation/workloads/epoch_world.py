@@ -1,0 +1,241 @@
+"""A workload of a consumer group by epochs (KIP-848): raw members of both protocols, static ones, subscriptions by expressions, and
+topics that come while they are at work.
+
+As `wire_workload`, in a tenth of Kafka's times. What it checks: what the members are told (`by_epochs`), what the records say
+(`checks.epochs`), and what is committed (`checks.answers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker_sim.runtime.group_coordinator import settings_of
+from broker_sim.simulation.checks.epochs import EpochLog
+from broker_sim.simulation.checks.liveness import NotAlive
+from broker_sim.simulation.workloads.by_epochs import (
+    ClassicMember,
+    Describer,
+    EpochAnswers,
+    EpochMember,
+    Holdings,
+    listed,
+)
+from broker_sim.simulation.workloads.hostile import read_twice
+from broker_sim.simulation.workloads.raw import CONFIG, GROUP, HEALING_S, PATIENCE_S, SESSION_MS, Scene
+from broker_sim.simulation.workloads.wire_workload import LATE, NETWORK
+from kafka_wire.errors import Err
+from kafka_wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+
+if TYPE_CHECKING:
+    from broker_sim.metadata.cluster_state import Partition
+    from broker_sim.simulation.cluster import SimCluster
+    from broker_sim.simulation.faults.kinds import Fault, Injection
+    from broker_sim.simulation.sweeps.trial import Case
+    from broker_sim.simulation.workloads.aiokafka_workload import Watch
+    from broker_sim.simulation.workloads.catalogue import Workload
+    from broker_sim.simulation.workloads.deeds import Deed
+    from broker_sim.simulation.world import Simulation
+
+__all__ = ["ByEpochs"]
+
+_LOOK_S = 0.5
+_QUIET_S = 2.0
+_SETTINGS = {
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "offsets.topic.replication.factor": 3,
+    "default.replication.factor": 3,
+}
+_INTERVAL = {"group.consumer.assignment.interval.ms": 300}  # of 4.3 and later
+_STATIC, _PATTERN, _CLASSIC, _AWAY = 0.4, 0.4, 0.4, 0.4
+"""How often a member is a static one, subscribes by an expression; there are classic members; all others leave at once."""
+_NEW_TOPICS = 2
+_REFRESH_S = 11.0
+"""An expression is not looked at again more often than every ten seconds."""
+
+
+_PUT_OFF = ("who gives nothing up is removed",)
+"""A member whose removal the log refuses stays, and its time begins anew."""
+
+
+def _waived(watch: Watch, plan: Iterable[Fault]) -> frozenset[str]:
+    kinds = {fault.kind for fault in plan}
+    return watch.waive.union(LATE if kinds & NETWORK else (), _PUT_OFF if "state" in kinds else ())
+
+
+class ByEpochs:
+    """See the module."""
+
+    def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
+        self.sim, self.watch = sim, watch
+        later = (case.as_version or "") not in ("4.0", "4.1", "4.2")
+        config = {**CONFIG, **_SETTINGS, **(_INTERVAL if later else {}), **workload.config}
+        self.kafka: SimCluster = sim.cluster(
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version, config=config
+        )  # fmt: skip
+        self.kafka.state.ensure_offsets_topic()
+        waive = _waived(watch, case.plan or ())
+        self.answers = EpochAnswers(self.kafka.state, lambda: sim.elapsed_s, watch.breach, waive=waive)
+        self.scene = Scene(sim, self.kafka, self.answers)
+        self.log = EpochLog(
+            GROUP, self._partition, self.answers.tell, settings_of(self.kafka.state.config).policy.first_epoch
+        )
+        self.holdings = Holdings(self.log, self.scene)
+        dice = random.Random(f"{case.seed}/by epochs")
+        count = min(workload.members, case.members or workload.members)
+        classic = dice.randint(1, 2) if dice.random() < _CLASSIC and count > 1 else 0
+        if dice.random() < _AWAY:
+            begins_s = dice.uniform(2, 6)
+            self.holdings.away_s = begins_s, begins_s + 2
+        self.members: list[EpochMember | ClassicMember] = []
+        for number in range(1, count + 1):
+            name = f"c{number}"
+            if number <= min(classic, count - 1):
+                self.members.append(ClassicMember(self.scene, name))
+                continue
+            instance = f"fixed-{number}" if dice.random() < _STATIC else None
+            pattern = "orders|extra.*" if dice.random() < _PATTERN else None
+            self.members.append(EpochMember(self.scene, self.holdings, name, instance, pattern))
+        for member in self.members:
+            sim.host(member.name).spawn(member.run)
+        for number in range(dice.randint(0, _NEW_TOPICS)):
+            sim.loop.call_later(dice.uniform(1, 6), self._new_topic, f"extra-{number}", dice.randint(1, 3))
+        self._look_later()
+
+    def _partition(self) -> Partition:
+        partition = self.answers.partition(GROUP)
+        assert partition is not None
+        return partition
+
+    def _new_topic(self, name: str, partitions: int) -> None:
+        if name not in self.kafka.state.topics:
+            self.kafka.state.create_topic(name, partitions)
+
+    def _look_later(self) -> None:
+        def look() -> None:
+            if not self.scene.settled:
+                self.log.catch_up()
+                self.answers.overdue()
+                self._look_later()
+
+        self.sim.loop.call_later(_LOOK_S, look)
+
+    @property
+    def waived(self) -> Counter[str]:
+        """Breaches of invariants that are waived."""
+        return self.answers.waived
+
+    @property
+    def done(self) -> list[Deed]:
+        """Its members draw none: a plan alone makes a run of it smaller."""
+        return []
+
+    def turns(self, plan: tuple[Fault, ...]) -> None:
+        """What is waived follows from these faults."""
+        self.answers.waive = _waived(self.watch, plan)
+
+    def hangs(self) -> dict[str, Callable[[float], object]]:
+        """Their applications never hang; they fall silent in other ways."""
+        return {}
+
+    def finish(self) -> None:
+        """Nobody does anything odd any more."""
+        self.holdings.calm = True
+
+    def settle(self, injection: Injection) -> float:
+        """Wait until all members have what they are to have and it stays so; then read what is committed, before and after a move.
+        Returns the virtual seconds that the first took. Raises NotAlive, InvariantBroken."""
+        sim, began_s = self.sim, self.sim.elapsed_s
+        expressions = any(isinstance(member, EpochMember) and member.pattern for member in self.members)
+        limit_s = began_s + HEALING_S + 3 * PATIENCE_S + (_REFRESH_S if expressions else 0)
+        quiet_s, before = sim.elapsed_s, self._beats()
+        lacking: str | None = "a first look"
+        while sim.elapsed_s - quiet_s < _QUIET_S:
+            sim.run_for(_LOOK_S)
+            self.watch.check()
+            beats = self._beats()
+            idle = any(now == then for now, then in zip(beats, before, strict=True))
+            lacking = "somebody is not heard of" if idle else self._lacking()
+            if lacking is not None:
+                quiet_s = sim.elapsed_s
+                if quiet_s > limit_s:
+                    raise self._not_alive(limit_s - began_s, lacking)
+            before = beats
+        took_s = quiet_s - began_s
+        self.scene.settled, self.watch.stops = True, False
+        sim.run(self._describe(), within=30)
+        sim.run(read_twice(self.scene, self._partition()), within=30)
+        self.watch.check()
+        self.log.catch_up()
+        self.watch.check()
+        return took_s
+
+    async def _describe(self) -> None:
+        """ConsumerGroupDescribe says what the records say."""
+        reader = Describer(self.scene, "describer")
+        while True:
+            answer = await reader.ask(ConsumerGroupDescribeRequest([GROUP]), await reader.find())
+            group = answer.groups[0]
+            if group.error_code not in (
+                Err.NOT_COORDINATOR,
+                Err.COORDINATOR_NOT_AVAILABLE,
+                Err.COORDINATOR_LOAD_IN_PROGRESS,
+            ):
+                break
+            await asyncio.sleep(0.1)
+        reader.close()
+        self.log.catch_up()
+        told = {
+            member.member_id: (member.member_epoch, listed(member.assignment), listed(member.target_assignment))
+            for member in group.members
+        }
+        log = self.log
+        wanted = {
+            member_id: (standing.epoch, standing.assigned, log.targets.get(member_id, frozenset()))
+            for member_id, standing in log.standings.items()
+        }
+        head = group.group_state, group.group_epoch, group.assignment_epoch
+        if head != ("Stable", log.epoch, log.target_epoch) or told != wanted:
+            self.holdings.fail("a group is described as its records say", f"{head} {told}, not {log.epoch} {wanted}")
+
+    def _lacking(self) -> str | None:
+        """What is not yet as it is to be; None for nothing."""
+        self.log.catch_up()
+        topics = self.kafka.state.topics.values()
+        lacking = self.log.unsettled({topic.name: (topic.topic_id, len(topic.partitions)) for topic in topics})
+        if lacking is not None:
+            return lacking
+        for member in self.members:
+            standing = self.log.standings.get(member.member)
+            if standing is None:
+                return f"{member.name} is no member"
+            if member.generation != standing.epoch:
+                return f"{member.name} believes in epoch {member.generation}, its record says {standing.epoch}"
+            has = member.owned if isinstance(member, EpochMember) else None
+            expression = member.pattern if isinstance(member, EpochMember) else None
+            if expression is not None:
+                matches = {topic.name for topic in topics if re.fullmatch(expression, topic.name)}
+                if set(self.log.matched.get(expression, ())) != matches:
+                    return f"{expression} was found to match {self.log.matched.get(expression)}, not {sorted(matches)}"
+            if has is not None and has != standing.assigned:
+                return f"{member.name} works on other partitions than its record says"
+        return None
+
+    def _beats(self) -> list[int]:
+        return [member.beats for member in self.members]
+
+    def _not_alive(self, within_s: float, lacking: str) -> NotAlive:
+        told: list[Any] = [f"{within_s:g} s after everything was healed: {lacking}"]
+        told += [f"  {m.name} {m.member or '-'}, epoch {m.generation}, {m.beats} Heartbeats" for m in self.members]
+        told += [f"  {member_id} {standing}" for member_id, standing in self.log.standings.items()]
+        told += ["", *(f"  {ask}" for ask in self.answers.history(GROUP))]
+        error = NotAlive("\n".join(map(str, told)))
+        error.lacking = "members"
+        return error

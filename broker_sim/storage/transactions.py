@@ -1,0 +1,158 @@
+"""The ended transactions of one log: which were aborted (`.txnindex`), and which end has not been committed yet.
+
+Rules:
+1. A reader of what is committed reads up to the last stable offset: where the earliest transaction begins that is open, or
+   whose marker is not below the high watermark; with neither, the high watermark. Without transactions that costs a look
+   at two empty containers.
+2. It passes over the records of aborted transactions by the list that goes with what it reads. All of that list is held in
+   memory; each segment keeps the part whose markers it holds in its `.txnindex`, written at once, as Kafka does, and whole
+   again when the segment is rolled. There is no file for a segment without any.
+3. The file of the last segment, which is read whole at an open, is made anew from the log; one of an earlier segment that
+   can't be right costs reading the log from there on (see recovery).
+Source: TransactionIndex, AbortedTxn (storage), UnifiedLog.collectAbortedTransactions, fetchLastStableOffsetMetadata.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_sim.storage.producer_state import EndedTransaction
+
+if TYPE_CHECKING:
+    from broker_sim.storage.segment import Segment
+
+ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of `.txnindex`: `last_offset` is the marker's, `stable_offset` was the last stable offset behind it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The bytes of a `.txnindex` file."""
+    return b"".join(ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+def decode_entries(data: bytes, base_offset: int, next_offset: int | None = None) -> list[AbortedTransaction] | None:
+    """The opposite; None for bytes that can't be those of the segment from `base_offset` to before `next_offset`."""
+    if len(data) % ENTRY.size:
+        return None
+    entries = [AbortedTransaction(*row) for version, *row in ENTRY.iter_unpack(data) if version == _VERSION]
+    if len(entries) * ENTRY.size != len(data):
+        return None
+    last = base_offset - 1
+    for entry in entries:
+        if not (0 <= entry.first_offset <= entry.last_offset and last < entry.last_offset):
+            return None
+        last = entry.last_offset
+    return entries if next_offset is None or last < next_offset else None
+
+
+class EndedTransactions:
+    """What a log knows of transactions that have their marker."""
+
+    __slots__ = ("aborted", "uncommitted")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self.aborted = list(aborted)
+        """Ascending by their markers."""
+        self.uncommitted: list[EndedTransaction] = []
+        """Those whose marker was not below the high watermark at the last look."""
+
+    def add(self, ended: EndedTransaction, segment: Segment) -> None:
+        """Its marker is in the log, the last of `segment`."""
+        self.uncommitted.append(ended)
+        if ended.committed:
+            return
+        number = len(self.of_segment(segment.base_offset, ended.last_offset))
+        entry = AbortedTransaction(*ended[:4])
+        self.aborted.append(entry)
+        with contextlib.suppress(OSError):  # the marker is in the log; the file is written whole when the segment ends
+            segment.add_aborted(entry, number)
+
+    def first_unstable(self, open_since: Iterable[int], high_watermark: int) -> int:
+        """Where the earliest transaction begins that has no end below `high_watermark`, which it is itself where there is none.
+        `open_since`: where those without a marker begin, the earliest first.
+        """
+        first = next(iter(open_since), high_watermark)
+        for one in self.uncommitted:
+            if one.last_offset >= high_watermark and one.first_offset < first:
+                first = one.first_offset
+        return first
+
+    def settle(self, high_watermark: int) -> list[EndedTransaction]:
+        """The markers below `high_watermark` are committed: those transactions, each told once."""
+        settled = [one for one in self.uncommitted if one.last_offset < high_watermark]
+        if settled:
+            self.uncommitted = self.uncommitted[len(settled) :]
+        return settled
+
+    def overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in start..end (exclusive), as far as anybody can tell."""
+        found: list[AbortedTransaction] = []
+        aborted = self.aborted
+        for number in range(bisect_left(aborted, start, key=_marker), len(aborted)):
+            entry = aborted[number]
+            if entry.first_offset < end:
+                found.append(entry)
+            if entry.stable_offset >= end:
+                break  # whatever ends later has begun later
+        return found
+
+    def within(
+        self, segments: Sequence[Segment], offset: int, size: int, log_end_offset: int
+    ) -> list[AbortedTransaction]:
+        """Those with records in the `size` bytes that a read from `offset` gave, out of the first of `segments` that has
+        anything there; as Kafka's, not to the byte. Raises OSError, RecordBatchError.
+        """
+        at = next((number for number, one in enumerate(segments) if one.next_offset > offset), 0)
+        end = segments[at].upper_bound(offset, size)
+        if end is None:
+            end = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
+        return self.overlapping(offset, end)
+
+    def of_segment(self, base_offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
+        """Those whose markers are in base_offset..next_offset (exclusive)."""
+        aborted = self.aborted
+        if not aborted:
+            return ()
+        return aborted[bisect_left(aborted, base_offset, key=_marker) : bisect_left(aborted, next_offset, key=_marker)]
+
+    def replace(self, base_offset: int, next_offset: int, kept: Sequence[AbortedTransaction]) -> None:
+        """Of those whose markers are in base_offset..next_offset (exclusive), these are left."""
+        aborted = self.aborted
+        if aborted:
+            first = bisect_left(aborted, base_offset, key=_marker)
+            aborted[first : bisect_left(aborted, next_offset, key=_marker)] = kept
+
+    def save(self, segment: Segment, end_offset: int) -> None:
+        """`segment`, whose last offset is before `end_offset`, is finished. Raises OSError."""
+        entries = self.of_segment(segment.base_offset, end_offset)
+        if entries:
+            segment.save_aborted(entries, sync=True)
+
+    def truncate_to(self, offset: int, last: Segment) -> None:
+        """The log ends at `offset` now, in the segment `last`. Raises OSError."""
+        if self.aborted and self.aborted[-1].last_offset >= offset:
+            del self.aborted[bisect_left(self.aborted, offset, key=_marker) :]
+            last.save_aborted(self.of_segment(last.base_offset, offset))
+        self.uncommitted = [one for one in self.uncommitted if one.last_offset < offset]
+
+    def forget_before(self, offset: int) -> None:
+        """The log's segments begin at `offset` now."""
+        if self.aborted:
+            del self.aborted[: bisect_left(self.aborted, offset, key=_marker)]
+
+
+def _marker(entry: AbortedTransaction) -> int:
+    return entry.last_offset

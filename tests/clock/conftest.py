@@ -1,0 +1,17 @@
+"""Where broker and test share a loop and time is told exactly, no stall of the machine gets into it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.support.unhurried import UnhurriedLoop
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": UnhurriedLoop if item.path.name == "test_clocks.py" else asyncio.new_event_loop}

@@ -1,0 +1,213 @@
+"""Regular expressions: what RE2 takes and refuses, as RE2J answers, and subscriptions by them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from broker_sim.coordinator.regular_expressions import Pattern, PatternError
+from kafka_wire.errors import Err
+from tests.coordinator.consumer.crowd import Crowd
+from tests.support.real_kafka import java_command
+
+NAMES = [
+    "a",
+    "b",
+    "ab",
+    "orders",
+    "orders-eu.7",
+    "Orders",
+    "x_y",
+    "aaaa",
+    "abab",
+    "1",
+    "12",
+    "a.b",
+    "-",
+    "A-b_C.9",
+    "topic-12",
+]
+IDS = ["pay 1", "zahlung-ä", "Ä", "λ/1", "платёж", "支払", "a\tb", "a:b", "~", "é1", "Straße", "[x]"]
+"""What transactional ids may hold and topics may not."""
+
+
+@pytest.mark.parametrize(
+    ("text", "matched"),
+    [
+        ("orders-(eu|us)\\.[0-9]+", ["orders-eu.7"]),
+        ("a", ["a"]),
+        ("(?i)orders", ["orders", "Orders"]),
+        ("a{2,3}|b", ["b"]),
+        ("(ab){2}", ["abab"]),
+        ("\\d+", ["1", "12"]),
+        ("[[:alpha:]]_\\w", ["x_y"]),
+        ("\\Qa.b\\E", ["a.b"]),
+        ("^a$", ["a"]),
+        ("\\bab\\b", ["ab"]),
+        ("[^a-z]", ["1", "-"]),
+        ("\\p{Greek}", []),
+        ("topic-1\\B.", ["topic-12"]),
+        ("", []),
+    ],
+)
+def test_what_matches_a_whole_name(text: str, matched: list[str]) -> None:
+    pattern = Pattern(text)
+    assert [name for name in NAMES if pattern.matches(name)] == matched
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[a", "missing closing ]"),
+        ("(?<x>", "missing closing )"),
+        ("(?!a)b", "invalid or unsupported Perl syntax"),
+        ("(?<=a)b", "invalid named capture"),
+        ("\\1", "invalid escape sequence"),
+        ("a**", "invalid nested repetition operator"),
+        ("a++", "invalid nested repetition operator"),
+        ("*a", "missing argument to repetition operator"),
+        ("a{1001}", "invalid repeat count"),
+        ("a\\", "trailing backslash at end of expression"),
+        ("[b-a]", "invalid character class range"),
+    ],
+)
+def test_what_is_none_of_re2s(text: str, words: str) -> None:
+    with pytest.raises(PatternError) as refused:
+        Pattern(text)
+    assert str(refused.value).partition(": `")[0] == words
+
+
+def test_an_alphabet_of_its_own() -> None:
+    names = ["pay-1", "pay 1", "größe", "λ", "line\nline"]
+    alphabet = frozenset("".join(names))
+
+    def matched(text: str) -> list[str]:
+        pattern = Pattern(text, alphabet)
+        return [name for name in names if pattern.matches(name)]
+
+    assert matched("pay.1") == ["pay-1", "pay 1"]
+    assert matched("pay[^-]1") == ["pay 1"]
+    assert matched("(?i)GRÖßE") == ["größe"]
+    assert matched("\\p{Greek}") == ["λ"]
+    assert matched("\\pL+") == ["größe", "λ"]
+    assert matched("line.line") == []
+    assert matched("(?s)line.line") == ["line\nline"]
+    assert matched("(?m)line$\\n^line") == ["line\nline"]
+    assert matched("line$\\n^line") == []
+
+
+def test_what_would_make_pythons_own_think_for_hours_takes_no_time() -> None:
+    begun = time.process_time()
+    assert not Pattern("(a*)*(a|a)*(a?){50}b").matches("a" * 249)
+    assert time.process_time() - begun < 5
+
+
+def test_members_subscribe_by_one() -> None:
+    core = Crowd((4, 4), {"fa": 3, "fb": 2, "other": 1}, assignment_interval_ms=0)
+    assert (
+        core.refused("A", 0, subscribed_topic_names=None, subscribed_topic_regex="[a") is Err.INVALID_REGULAR_EXPRESSION
+    )
+    assert core.state() == "-"
+    assert core.told("A", 0, subscribed_topic_names=None, subscribed_topic_regex="f[ab]") == (1, {})
+    assert core.written() == ["5A", "8A 1<0 STABLE"]
+    core.advance(0)
+    assert core.written() == ["16 fa,fb", "3 e2"]
+    assert core.told("A", 1) == (2, {"fa": [0, 1, 2], "fb": [0, 1]})
+    core.written()
+    assert core.refused("A", 2, subscribed_topic_regex="(?!a)b") is Err.INVALID_REGULAR_EXPRESSION
+    assert core.told("A", 2, subscribed_topic_regex="", subscribed_topic_names=["fb"]) == (2, {"fb": [0, 1]})
+    assert core.written() == ["5A fb", "16 gone", "3 e3", "7A fb01", "6 e3 timed", "8A 2<2 UNREVOKED fb01 -fa012"]
+
+
+def test_a_new_topic_is_matched_after_ten_seconds_at_most() -> None:
+    core = Crowd((4, 1), {"fa": 1})
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f.*")
+    core.advance(0)
+    assert core.told("A", 1) == (2, {"fa": [0]})
+    core.topics({"fz": 1})
+    core.told("A", 2)
+    core.advance(9_000)
+    assert core.told("A", 2) == (2, None)
+    core.advance(1_001)
+    core.told("A", 2)
+    core.advance(0)
+    assert core.told("A", 2) == (3, {"fa": [0], "fz": [0]})
+
+
+def test_internal_topics_are_matched_as_others_are() -> None:
+    """As Kafka 4.1.0 does (franz-go's tests hold a client to it): a broker leaves out none."""
+    core = Crowd((4, 1), {"fa": 1, "__consumer_offsets": 2})
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex=".*")
+    core.advance(0)
+    assert core.written()[-2:] == ["16 __consumer_offsets,fa", "3 e2"]
+
+
+def test_the_last_that_subscribes_by_one_takes_it_along() -> None:
+    core = Crowd((4, 1), {"fa": 1})
+    for member in ("A", "B"):
+        core.told(member, 0, subscribed_topic_names=[], subscribed_topic_regex="f.*")
+        core.advance(0)
+    core.told("A", -1)
+    assert "16 gone" not in core.written()
+    core.told("B", -1)
+    assert "16 gone" in core.written()
+    assert core.consumer().latest.matched == {}
+
+
+@pytest.mark.real_kafka
+def test_re2j_answers_alike() -> None:
+    rng = random.Random(848)
+    pieces = [
+        *"ab()*+?|[]^$.-_1",
+        "\\d",
+        "\\w",
+        "{2}",
+        "{1,3}",
+        "(?:",
+        "(?i)",
+        "\\b",
+        "[a-c]",
+        "\\.",
+        "(?P<x>",
+        "\\Q",
+        "\\pL",
+        "\\W",
+        "\\s",
+        "[^a-z]",
+        "[[:punct:]]",
+        "[[:^alpha:]]",
+        "(?s)",
+        "(?m)",
+        "\\p{Greek}",
+        "\\P{Latin}",
+        "\\p{Lu}",
+        *"ä/: λ",
+        "[à-ö]",
+        ".*",
+    ]
+    texts = ["".join(rng.choice(pieces) for _ in range(rng.randint(1, 8))) for _ in range(1500)]
+    source = Path(__file__).parent / "java" / "Matches.java"
+    question = "\n".join([*(f"N {name}" for name in (*NAMES, *IDS)), *(f"P {text}" for text in texts)]) + "\n"
+    done = subprocess.run(
+        java_command("4.1.0", str(source)), input=question.encode(), capture_output=True, timeout=150, check=False
+    )
+    answers = done.stdout.decode().splitlines()
+    assert len(answers) == len(texts), done.stderr.decode(errors="replace")[-1000:]
+    different = [
+        (text, theirs, mine) for text, theirs in zip(texts, answers, strict=True) if theirs != (mine := ours(text))
+    ]
+    assert different == []
+
+
+def ours(text: str) -> str:
+    try:
+        of_topics = Pattern(text)
+        of_any = Pattern(text, frozenset("".join((*NAMES, *IDS))))
+    except PatternError:
+        return "no"
+    assert [of_topics.matches(name) for name in NAMES] == [of_any.matches(name) for name in NAMES]
+    return "".join("1" if of_any.matches(name) else "0" for name in (*NAMES, *IDS))

@@ -1,0 +1,111 @@
+"""TxnOffsetCommit: what is looked at before the group is, and its way through the group's log."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.coordinator.queries import committed
+from broker_sim.runtime.group_coordinator import GroupCoordinator
+from broker_sim.runtime.transaction_coordinator import TransactionCoordinator
+from kafka_wire.errors import Err
+from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.k26_end_txn import EndTxnRequest
+from kafka_wire.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.support.ctx import FakeContext, Sim
+
+TX, GROUP = "billing", "readers"
+
+
+class World:
+    """A broker with both coordinators, and one producer."""
+
+    def __init__(self) -> None:
+        config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+        self.sim = Sim(topics={"t": 2}, config={**config, "offset.metadata.max.bytes": 10}, as_version="4.4")
+        state = self.sim.state
+        state.ensure_internal_topic("__transaction_state")
+        self.log = state.ensure_offsets_topic().partitions[0]
+        state.brokers[1].transactions = TransactionCoordinator(state)
+        self.groups = state.brokers[1].runtime = GroupCoordinator(state)
+        answer = self.sim.call(InitProducerIdRequest(TX, 60_000), 4)
+        self.producer = answer.producer_id, answer.producer_epoch
+
+    def start(
+        self, *partitions: tuple[int, int, str], version: int = 5, group: str = GROUP, topic: str = "t"
+    ) -> FakeContext:
+        """``partitions``: index, offset, metadata."""
+        known = self.sim.state.topics.get(topic)
+        parts = [TxnOffsetCommitRequestPartition(index, offset, -1, text) for index, offset, text in partitions]
+        asked = TxnOffsetCommitRequestTopic(topic, bytes(16) if known is None else known.topic_id, parts)
+        return self.sim.start(TxnOffsetCommitRequest(TX, group, *self.producer, topics=[asked]), version)
+
+    def errors(self, *partitions: tuple[int, int, str], **more: object) -> list[Err]:
+        ctx = self.start(*partitions, **more)  # type: ignore[arg-type]
+        assert ctx.answered
+        return [Err(one.error_code) for topic in ctx.response.topics for one in topic.partitions]
+
+    def end(self, *, commit: bool) -> None:
+        answer = self.sim.call(EndTxnRequest(TX, *self.producer, commit), 5)
+        assert answer.error_code == Err.NONE
+        self.producer = answer.producer_id, answer.producer_epoch
+
+    def offsets(self) -> dict[str, dict[int, int]]:
+        shard = self.groups.shard(0)
+        assert shard is not None
+        return {t: {p: o.offset for p, o in parts.items()} for t, parts in committed(shard, GROUP).items()}
+
+
+def test_offsets_count_with_their_transaction() -> None:
+    world = World()
+    assert world.errors((0, 5, ""), (1, 6, "")) == [Err.NONE, Err.NONE]
+    assert world.offsets() == {}
+    world.end(commit=True)
+    assert world.offsets() == {"t": {0: 5, 1: 6}}
+    world.sim.clock.advance(1)  # the transaction's log is told that the markers are there
+    assert world.errors((0, 9, "")) == [Err.NONE]
+    world.end(commit=False)
+    assert world.offsets() == {"t": {0: 5, 1: 6}}
+
+
+def test_while_the_group_s_log_is_stuck_nothing_of_it_counts() -> None:
+    """And when it goes on everything comes in its order: the offsets, their marker."""
+    world = World()
+    world.errors((0, 5, ""))
+    world.log.held = True
+    late = world.start((1, 6, ""))
+    assert not late.answered
+    world.end(commit=True)
+    assert world.offsets() == {}
+    world.log.release()
+    assert [one.error_code for one in late.response.topics[0].partitions] == [Err.NONE]
+    assert world.offsets() == {"t": {0: 5, 1: 6}}
+
+
+@pytest.mark.parametrize(
+    ("of", "errors"),
+    [
+        ({"group": ""}, [Err.INVALID_GROUP_ID]),
+        ({"topic": "nowhere"}, [Err.UNKNOWN_TOPIC_OR_PARTITION]),
+        ({"topic": "nowhere", "version": 6}, [Err.UNKNOWN_TOPIC_ID]),
+        ({"version": 6}, [Err.NONE]),
+        ({"version": 4}, [Err.TRANSACTION_ABORTABLE]),
+        ({"version": 3}, [Err.INVALID_TXN_STATE]),
+    ],
+)
+def test_what_is_refused(of: dict[str, object], errors: list[Err]) -> None:
+    assert World().errors((0, 5, ""), **of) == errors
+
+
+def test_metadata_that_is_too_long_is_one_partition_s_error() -> None:
+    world = World()
+    assert world.errors((0, 5, "x" * 11), (1, 6, ""), (7, 8, "")) == [
+        Err.OFFSET_METADATA_TOO_LARGE,
+        Err.NONE,
+        Err.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    world.end(commit=True)
+    assert world.offsets() == {"t": {1: 6}}

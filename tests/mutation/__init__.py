@@ -1,0 +1,7 @@
+"""How many bugs a general sweep finds that nobody planted for it: mutants of the brokers' rules, made by a program, and the score.
+
+    make mutants ARGS='--count 60 --budget 60 --seed 1'
+
+``mutants`` makes them, ``loading`` swaps one in, ``score`` lets the sweep look for it. It needs the sources and forks, so it is among
+the tests; what it measures is the sweep, not a test's assertion.
+"""

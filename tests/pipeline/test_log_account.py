@@ -1,0 +1,386 @@
+"""What a log alone says of offsets that stand still, of groups whose coordinator assigns, and of transactions; and the sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
+from broker_sim.pipeline.facts import Facts
+from broker_sim.pipeline.finding import Finding
+from broker_sim.pipeline.findings import findings, text
+from broker_sim.pipeline.log_stalls import stalls_of
+from broker_sim.pipeline.modern_groups import ModernGroup
+from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES
+from broker_sim.pipeline.tables.groups import GROUPS
+from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS
+from broker_sim.pipeline.tables.offset_stalls import OFFSET_STALLS
+from broker_sim.pipeline.tables.stuck_partitions import STUCK_PARTITIONS
+from broker_sim.pipeline.tables.transactions import TRANSACTIONS
+from broker_sim.pipeline.transaction_logs import rows_of_data, rows_of_state
+from kafka_wire.messages.transaction_log import PartitionsSchema, TransactionLogValue
+from kafka_wire.record_batch import ControlType, Record, control_batch, encode_batch
+from kafka_wire.transaction_log import encode_key, encode_value
+from tests.pipeline.facts import facts, rebalance, row, window
+from tests.pipeline.offsets import T0
+
+# ------------------------------------------------------------------------------------------------ stalls
+
+
+def windows(*offsets: int, partition: int = 0, end: int | None = 0, ahead: int = 0) -> list[dict[str, Any]]:
+    """A second each; ``end``: None where no ends are known; ``ahead``: records that nobody has read yet."""
+    return [
+        {
+            **window(at * 1000, None, 1, window_ms=1000),
+            "topic": "orders",
+            "partition": partition,
+            "committed": offset,
+            "end": None if end is None else max(offsets[: at + 1]) + ahead,
+            "log_offset": at,
+        }
+        for at, offset in enumerate(offsets)
+    ]
+
+
+STANDS = [*range(0, 100, 10), *[100] * 20, *range(400, 500, 10)]
+GOES_ON = list(range(0, 400, 10))
+STATE = [{"at_ms": T0 - 1, "members": 2, "generation": 1}]
+
+
+def stalls(*rows: list[dict[str, Any]], states: list[dict[str, Any]] = STATE) -> list[dict[str, Any]]:
+    return list(stalls_of([one for each in rows for one in each], states, T0 + 40_000))
+
+
+def test_a_partition_that_stands_with_more_to_read_while_others_move_is_a_stall() -> None:
+    (found,) = stalls(windows(*STANDS, ahead=50), windows(*GOES_ON, partition=1))
+    assert (found["partition"], found["offset"], found["stalled_ms"], found["moved"]) == (0, 100, 20_000, 1)
+    assert (found["pending"], found["commits"], found["members"], found["generations"]) == (50, 19, True, 0)
+
+
+def test_the_same_offset_all_night_with_nothing_behind_it_is_none() -> None:
+    assert stalls(windows(*range(0, 100, 10), *[100] * 20), windows(*GOES_ON, partition=1)) == []
+
+
+def test_without_ends_a_jump_afterwards_shows_that_there_was_more() -> None:
+    (found,) = stalls(windows(*STANDS, end=None), windows(*GOES_ON, partition=1, end=None))
+    assert found["pending"] == 320
+    in_hand = [*range(0, 100, 10), *[100] * 20, 110, *range(400, 500, 10)]
+    assert [one["pending"] for one in stalls(windows(*in_hand, end=None))] == [310], "first what it had in hand"
+    gently = [*range(0, 100, 10), *[100] * 20, *range(110, 210, 10)]
+    assert stalls(windows(*gently, end=None)) == []
+
+
+def test_without_ends_three_generations_at_one_offset_are_told_too() -> None:
+    restarts = [*STATE, *({"at_ms": T0 + at * 1000, "members": 2, "generation": at} for at in (12, 16, 20))]
+    (found,) = stalls(windows(*range(0, 100, 10), *[100] * 30, end=None), states=restarts)
+    assert (found["pending"], found["generations"]) == (None, 3)
+
+
+# ------------------------------------------------------------------------------------------------ KIP-848
+
+
+class Modern:
+    """Records of a consumer group; seconds after T0."""
+
+    def __init__(self) -> None:
+        self.reader = ModernGroup()
+        self.place = 0
+
+    def record(
+        self,
+        what: str,
+        at: float,
+        member: str | None = None,
+        detail: dict[str, Any] | None = None,
+        epoch: int | None = None,
+    ) -> Modern:
+        self.place += 1
+        self.reader.take(
+            {
+                "what": f"ConsumerGroup{what}",
+                "ts_ms": int(T0 + at * 1000),
+                "place": self.place,
+                "cause_members": member,
+                "detail": None if detail is None else json.dumps(detail),
+                "generation": epoch,
+            }
+        )
+        return self
+
+    def joins(self, at: float, member: str, epoch: int, instance: str | None = None) -> Modern:
+        self.record("MemberMetadata", at, member, {"clientId": f"c-{member}", "instanceId": instance})
+        return self.record("Metadata", at, epoch=epoch)
+
+    def reaches(self, at: float, member: str, epoch: int, state: int = 0) -> Modern:
+        return self.record("CurrentMemberAssignment", at, member, {"memberEpoch": epoch, "state": state})
+
+
+def test_an_epoch_is_a_rebalance_until_the_last_member_has_reached_it() -> None:
+    group = Modern().joins(0, "a", 1).reaches(0, "a", 1).joins(10, "b", 2).reaches(10, "b", 2)
+    group.reaches(11, "a", 1, state=1).reaches(35, "a", 2)
+    first, second = group.reader.rows()
+    assert (first["generation"], first["end"], first["cause"], first["who_clients"]) == (1, "stable", "join", ["c-a"])
+    assert (second["started_ms"], second["ended_ms"], second["waited_for"]) == (T0 + 10_000, T0 + 35_000, ["c-a"])
+    assert (second["kind"], second["size_before"], second["size_after"], second["log_offset"]) == ("consumer", 1, 2, 5)
+
+
+def test_a_member_that_is_gone_left_or_fell_silent_and_the_last_one_leaves_it_empty() -> None:
+    group = Modern().joins(0, "a", 1).reaches(0, "a", 1)
+    group.record("CurrentMemberAssignment", 50, "a").record("MemberMetadata", 50, "a").record("Metadata", 50, epoch=2)
+    last = list(group.reader.rows())[-1]
+    assert (last["cause"], last["end"], last["size_after"], last["cause_certainty"]) == ("gone", "empty", 0, None)
+
+
+def test_a_static_member_that_is_away_holds_nobody_up() -> None:
+    group = Modern().joins(0, "a", 1, "i").reaches(0, "a", 1).reaches(5, "a", -2).joins(10, "b", 2).reaches(11, "b", 2)
+    assert list(group.reader.rows())[-1]["end"] == "stable"
+
+
+def test_an_epoch_that_is_overtaken_failed() -> None:
+    group = Modern().joins(0, "a", 1).joins(1, "b", 2).reaches(2, "a", 2).reaches(2, "b", 2)
+    assert [one["end"] for one in group.reader.rows()] == ["failed", "stable"]
+
+
+def test_a_streams_group_s_member_that_has_a_task_to_give_back_holds_up_the_others() -> None:
+    """As 4.4.0 writes it where a second member comes: its members' states count from 1 (STABLE) to 3 (UNRELEASED)."""
+    reader = ModernGroup()
+    a, b = ({"clientId": f"app-{name}"} for name in "ab")
+    records: list[tuple[int, str, str | None, dict[str, Any], int | None]] = [
+        (0, "MemberMetadata", "A", a, None),
+        (0, "Metadata", None, {"epoch": 2}, 2),
+        (0, "CurrentMemberAssignment", "A", {"memberEpoch": 2, "state": 1}, None),
+        (9, "MemberMetadata", "B", b, None),
+        (9, "Metadata", None, {"epoch": 3}, 3),
+        (9, "CurrentMemberAssignment", "B", {"memberEpoch": 3, "state": 3}, None),
+        (10, "CurrentMemberAssignment", "A", {"memberEpoch": 2, "state": 2}, None),
+        (31, "CurrentMemberAssignment", "A", {"memberEpoch": 3, "state": 1}, None),
+        (33, "CurrentMemberAssignment", "B", {"memberEpoch": 3, "state": 1}, None),
+    ]
+    for place, (at, what, member, detail, epoch) in enumerate(records):
+        reader.take(
+            {
+                "what": f"StreamsGroup{what}", "ts_ms": T0 + at * 1000, "place": place, "cause_members": member,
+                "detail": json.dumps(detail), "generation": epoch,
+            }
+        )  # fmt: skip
+    first, second = reader.rows()
+    assert (first["kind"], first["end"], first["ended_ms"]) == ("streams", "stable", T0)
+    assert (second["end"], second["ended_ms"], second["waited_for"]) == ("stable", T0 + 33_000, ["app-b"])
+
+
+# ------------------------------------------------------------------------------------------------ transactions
+
+
+def state_log(folder: Path, *records: tuple[float, int, int]) -> str:
+    """`__transaction_state-0` with records of one id: (second, status, begun at)."""
+    where = folder / "__transaction_state-0"
+    where.mkdir()
+    rows = []
+    for offset, (at, status, began) in enumerate(records):
+        value = TransactionLogValue(
+            producer_id=7,
+            transaction_timeout_ms=60_000,
+            transaction_status=status,
+            transaction_partitions=[PartitionsSchema("orders", [0])] if status in (1, 2, 3) else [],
+            transaction_start_timestamp_ms=int(T0 + began * 1000),
+        )
+        rows.append(Record(offset, int(T0 + at * 1000), encode_key("tx-1"), encode_value(1, value)))
+    (where / f"{0:020}.log").write_bytes(encode_batch(rows))
+    return str(where)
+
+
+def test_transactions_of_the_coordinators_log(tmp_path: Path) -> None:
+    folder = state_log(
+        tmp_path, (1, 1, 1), (2, 2, 1), (2.1, 4, 1), (10, 1, 10), (41, 3, 10), (41.2, 5, 10), (50, 1, 50)
+    )
+    found = [(row["from_ms"] - T0, row["to_ms"] and row["to_ms"] - T0, row["end"]) for row in rows_of_state([folder])]
+    assert found == [(1000, 2100, "committed"), (10_000, 41_200, "aborted"), (50_000, None, None)]
+
+
+def test_an_open_transaction_of_a_data_partition(tmp_path: Path) -> None:
+    where = tmp_path / "orders-0"
+    where.mkdir()
+    batch = encode_batch(
+        [Record(5, T0, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10, base_offset=5
+    )
+    done = encode_batch(
+        [Record(0, T0, b"k", b"v")], producer_id=8, producer_epoch=0, base_sequence=0, attributes=0x10, base_offset=0
+    )
+    marker = control_batch(ControlType.COMMIT, T0, producer_id=8, producer_epoch=0, base_offset=1)
+    (where / f"{0:020}.log").write_bytes(done + marker + batch + b"torn")
+    over, found = rows_of_data([("orders", 0, str(where))])
+    assert (over["producer_id"], over["end"], over["late"], over["first_offset"]) == (8, "committed", False, 0)
+    assert (found["producer_id"], found["from_ms"], found["partitions"], found["first_offset"]) == (
+        7,
+        T0,
+        ["orders-0"],
+        5,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ sentences
+
+
+def only(known: Facts) -> Finding:
+    found = [one for tell in ABOUT_ACCOUNTS for one in tell(known)]
+    assert len(found) == 1, [one.text for one in found]
+    return found[0]
+
+
+def state(**columns: Any) -> dict[str, dict[str, Any]]:
+    known = {
+        "group": "billing",
+        "log_partition": 12,
+        "state": "empty",
+        "state_since_ms": T0 + 5000,
+        "state_offset": 77,
+        "members": 0,
+    }
+    return {"billing": row(GROUPS.names, **{**known, **columns})}
+
+
+BEHIND = {"billing": [window(0, 0, 5), window(10_000, 900)]}
+
+
+def test_a_group_that_ended_in_order_is_no_alarm_while_producers_go_on() -> None:
+    (found,) = (one for one in findings(facts(journal=None, lag=BEHIND, states=state())) if one.kind == "lag")
+    assert (found.severity, found.at_ms, found.records) == ("note", T0 + 5000, ((12, 77),))
+    assert "has no members since" in found.text
+    assert "900 records" in found.text
+    (alarm,) = findings(facts(journal=None, lag=BEHIND))
+    assert (alarm.kind, alarm.severity) == ("lag", "bad"), "of a group of which nothing else is known it is one"
+
+
+def test_a_group_whose_last_member_crashed_is_one() -> None:
+    crashed = rebalance(5000, 10, cause="session timeout", size_after=0, source="log")
+    found = findings(facts(journal=None, lag=BEHIND, states=state(), rebalances=[crashed]))
+    assert {one.kind: one.severity for one in found} == {"lost": "warn", "lag": "bad"}
+
+
+def test_offsets_that_were_set_forward_are_told_as_skipped() -> None:
+    reset = row(
+        OFFSET_RESETS.names, group="billing", log_partition=12, log_offset=3, at_ms=T0, partitions=2, back=0, skipped=500,
+        topic="orders", partition=0, from_offset=10, to_offset=400,
+    )  # fmt: skip
+    found = only(facts(resets=[reset]))
+    assert found.text.replace("\N{NO-BREAK SPACE}", " ").endswith("orders-0 from 10 to 400; 500 records are skipped.")
+    assert (found.severity, found.certainty, found.records) == ("warn", "certain", ((12, 3),))
+
+
+def stall(**columns: Any) -> dict[str, Any]:
+    known = {
+        "group": "billing",
+        "topic": "orders",
+        "partition": 2,
+        "log_partition": 12,
+        "log_offset": 40,
+        "offset": 57,
+        "from_ms": T0,
+        "to_ms": T0 + 60_000,
+        "stalled_ms": 60_000,
+        "commits": 0,
+        "generations": 0,
+        "pending": 90,
+        "moved": 2,
+        "members": True,
+    }
+    return row(OFFSET_STALLS.names, **{**known, **columns})
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({}, ("stalled", "warn", "certain")),
+        ({"moved": 0}, ("stalled", "warn", "likely")),
+        ({"generations": 4}, ("poison", "bad", "likely")),
+        (
+            {"generations": 4, "pending": None},
+            ("poison", "note", "possible"),
+        ),  # somebody restarts it, and nobody writes there
+    ],
+)
+def test_what_a_stall_is_taken_for(columns: dict[str, Any], told: tuple[str, str, str]) -> None:
+    found = only(facts(stalls=[stall(**columns)]))
+    assert (found.kind, found.severity, found.certainty) == told
+
+
+def test_members_that_went_and_came_back_once_in_a_stall_did_not_die_of_a_record() -> None:
+    """A release: all are closed, and started again. Whoever dies of a record comes back more often than that."""
+    names = [f"app-{number}-5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f6{number}" for number in (1, 2)]
+    moves = [(names, names[:1]), (names[:1], []), ([], names[:1]), (names[:1], names)]
+
+    def restarts(times: int) -> list[dict[str, Any]]:
+        return [
+            rebalance(
+                1000 * at, 10, source="log", cause="unknown", who=[], who_clients=[], generation=at, members_before=old,
+                members_after=new, size_before=len(old), size_after=len(new),
+            )
+            for at, (old, new) in enumerate(moves * times)
+        ]  # fmt: skip
+
+    def told(times: int) -> list[str]:
+        given = facts(stalls=[stall(generations=4 * times)], rebalances=restarts(times))
+        return [one.severity for tell in ABOUT_ACCOUNTS for one in tell(given) if one.kind == "poison"]
+
+    assert told(1) == ["note"]
+    assert told(4) == ["bad"]
+
+
+@pytest.mark.parametrize("columns", [{"members": False}, {"members": None}])
+def test_a_stall_without_members_is_told_as_lag_alone(columns: dict[str, Any]) -> None:
+    assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall(**columns)]))]
+
+
+def test_a_stall_that_a_stuck_partition_explains_is_not_told_again() -> None:
+    stuck = row(STUCK_PARTITIONS.names, log_partition=12, from_ms=T0, to_ms=T0 + 50_000, groups=["billing"])
+    assert not [one for tell in ABOUT_ACCOUNTS for one in tell(facts(stalls=[stall()], stuck=[stuck]))]
+
+
+def test_moves_at_one_time_are_one_finding_and_a_note_unless_records_are_lost() -> None:
+    moves = [
+        row(
+            COORDINATOR_MOVES.names,
+            log_partition=at,
+            at_ms=T0 + at,
+            to_epoch=2,
+            node=3,
+            unclean=False,
+            evidence_lines=["a.log:1"],
+        )
+        for at in (0, 3)
+    ]
+    found = only(facts(moves=moves))
+    assert (found.severity, found.lines) == ("note", ("a.log:1", "a.log:1"))
+    assert found.text.startswith("__consumer_offsets-0 and __consumer_offsets-3 went to other leaders")
+    again = [moves[0], {**moves[1], "from_node": 3}]
+    went, stayed = (one for one in findings(facts(moves=again)) if one.kind in ("moved", "epoch"))
+    assert went.text.startswith("__consumer_offsets-0 went to another leader")
+    assert (stayed.kind, stayed.severity, stayed.log_partition) == ("epoch", "note", 3)
+    assert "broker 3 leads on" in stayed.text
+    mark = {"what": "unclean", "topic": "__consumer_offsets", "partition": 3, "ts_ms": T0, "file": "a.log", "line": 7}
+    lost = only(facts(marks=[mark], moves=[{**moves[1], "unclean": True}]))
+    assert (lost.kind, lost.severity, lost.log_partition, lost.lines) == ("unclean", "bad", 3, ("a.log:7",))
+
+
+def test_an_open_transaction_beyond_its_timeout_hangs() -> None:
+    hanging = row(
+        TRANSACTIONS.names, transactional_id="tx-1", producer_id=7, from_ms=T0, open_ms=120_000, timeout_ms=60_000,
+        partitions=["orders-0"], groups=["billing"], log_partition=12, log_offset=9,
+    )  # fmt: skip
+    found = only(facts(transactions=[hanging]))
+    assert (found.severity, found.group, found.records) == ("bad", "billing", ((12, 9),))
+    assert "though its timeout of 1 min is over" in found.text
+    ended = {**hanging, "end": "aborted", "to_ms": T0 + 120_000}
+    assert only(facts(transactions=[ended])).severity == "warn"
+
+
+def test_certainty_and_evidence_stand_in_the_text_and_in_json() -> None:
+    found = only(facts(stalls=[stall(moved=0)]))
+    assert "(likely)" in text([found])
+    assert "Shown by 40 of __consumer_offsets-12." in text([found])
+    assert found.to_dict()["evidence"] == [{"log": "__consumer_offsets-12", "offset": 40}]
+    lines = Finding("moved", "note", 1, "x", lines=("/var/log/kafka/server.log:88",)).to_dict()["evidence"]
+    assert lines == [{"file": "/var/log/kafka/server.log", "line": 88}]

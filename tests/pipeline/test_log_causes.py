@@ -1,0 +1,261 @@
+"""Why a rebalance began where no journal says so: brokers' lines, and what was committed before members were gone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker_sim.pipeline.log_causes import cause_of_reason
+from broker_sim.pipeline.rebalance_rows import rebalances_of
+from tests.pipeline.offsets import T0
+
+SESSION_MS, POLL_MS = 10_000, 60_000
+UUID = "5f0c2f7e-8d3b-4f4e-9d2a-1c2b3d4e5f0"
+
+
+def member(client: str, *assigned: int, life: int = 0) -> dict[str, Any]:
+    return {
+        "member": f"{client}-{UUID}{life}",
+        "client_id": client,
+        "topics": ["orders"],
+        "assigned": [{"topic": "orders", "partitions": list(assigned)}],
+        "session_ms": SESSION_MS,
+        "rebalance_ms": POLL_MS,
+    }
+
+
+class Log:
+    """A group's records with what was committed between them; times in seconds after T0."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.generation = 0
+
+    def stands(
+        self, at: float, *members: dict[str, Any], committed: dict[int, tuple[float, float, int]] | None = None
+    ) -> Log:
+        """The next generation; ``committed``: partition -> (first, last, commits) since the one before."""
+        self.generation += 1
+        seen = [
+            {"name": f"orders-{partition}", "seen": [int(T0 + first * 1000), int(T0 + last * 1000), times, 100]}
+            for partition, (first, last, times) in (committed or {}).items()
+        ]
+        ms = int(T0 + at * 1000)
+        self._row(
+            ts_ms=ms + 10,
+            state_ms=ms,
+            generation=self.generation,
+            members_after=json.dumps(members),
+            progress=json.dumps(seen),
+        )
+        return self
+
+    def line(self, what: str, at: float, **columns: Any) -> Log:
+        """A broker's line, which stands before all records."""
+        self._row(what=what, ts_ms=int(T0 + at * 1000), at=f"server.log:{len(self.rows) + 1}", **columns)
+        return self
+
+    def _row(self, **columns: Any) -> None:
+        names = (
+            "coordinator_partition",
+            "state_ms",
+            "generation",
+            "members_after",
+            "progress",
+            "what",
+            "at",
+            "cause_members",
+        )
+        place = {
+            "place": len(self.rows),
+            "run_id": "r1",
+            "group": "billing",
+            "of_log": True,
+            "detail": None,
+            "size_after": None,
+        }
+        self.rows.append({**dict.fromkeys(names), **place, **columns})
+
+    def told(self) -> list[dict[str, Any]]:
+        lines = [row for row in self.rows if row["at"] is not None]
+        return list(rebalances_of([*lines, *(row for row in self.rows if row["at"] is None)]))
+
+    def last(self) -> tuple[Any, ...]:
+        row = self.told()[-1]
+        return row["cause"], row.get("cause_certainty"), row["who_clients"]
+
+
+def two(last: float, closed: float) -> Log:
+    """app-2, which committed each second until ``last``, is gone when a window closes."""
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    return log.stands(closed, member("app-1", 0, 1), committed={0: (1, closed, 50), 1: (1, last, int(last))})
+
+
+@pytest.mark.parametrize(
+    ("last", "closed", "told"),
+    [
+        (100, 109.9, ("leave", "certain", ["app-2"])),  # within a session of its last commit it can't have run out
+        (100, 101, ("leave", "certain", ["app-2"])),
+        (100, 111, ("session timeout", "likely", ["app-2"])),
+        (100, 160.5, ("poll timeout", "likely", ["app-2"])),
+        (100, 140, ("gone", None, ["app-2"])),  # neither a session nor a poll: it may have had nothing to commit
+        (100, 1000, ("gone", None, ["app-2"])),
+    ],
+)
+def test_a_member_that_is_gone_is_judged_by_its_last_commit(last: float, closed: float, told: tuple[Any, ...]) -> None:
+    assert two(last, closed).last() == told
+
+
+def test_a_member_that_seldom_commits_shows_nothing_by_its_silence() -> None:
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    log.stands(111, member("app-1", 0, 1), committed={0: (1, 110, 100), 1: (1, 100, 5)})
+    assert log.last() == ("gone", None, ["app-2"])
+
+
+def test_a_crashed_member_whose_client_is_back_is_told_as_crashed() -> None:
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    log.stands(111, member("app-1", 0), member("app-2", 1, life=1), committed={0: (1, 110, 100), 1: (1, 100, 99)})
+    assert log.last() == ("session timeout", "likely", ["app-2"])
+
+
+def test_a_member_that_dies_before_it_ever_commits_is_told_by_its_generation() -> None:
+    """As in a loop over a record that kills its consumer: the generation lasts a session."""
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    log.stands(10.6, member("app-1", 0), member("app-2", 1, life=1), committed={0: (1, 10, 10)})
+    assert log.last() == ("session timeout", "likely", ["app-2"])
+
+
+def test_a_static_member_that_is_back_is_no_loss() -> None:
+    first, again = (member("app-2", 1, life=life) | {"instance": "i-2"} for life in (0, 1))
+    log = Log().stands(0, member("app-1", 0), first)
+    log.stands(130, member("app-1", 0), again, committed={0: (1, 110, 100), 1: (1, 100, 99)})
+    assert log.last()[0] == "join"
+
+
+def test_who_is_waited_for_is_who_committed_last() -> None:
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    log.stands(
+        130, member("app-1", 0), member("app-2", 1), member("app-3"), committed={0: (1, 100, 100), 1: (1, 129.5, 129)}
+    )
+    row = log.told()[-1]
+    assert row["waited_for"] == ["app-2"]
+    assert 28_000 <= row["waited_ms"] <= 30_000
+
+
+def test_a_rebalance_that_held_nobody_up_shows_no_waiting() -> None:
+    log = Log().stands(0, member("app-1", 0), member("app-2", 1))
+    log.stands(130, member("app-1", 0), member("app-2", 1), committed={0: (1, 129.4, 129), 1: (1, 129.5, 129)})
+    assert log.told()[-1].get("waited_ms") is None
+
+
+# ------------------------------------------------------------------------------------------------ brokers' lines
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "who", "error"),
+    [
+        ("Adding new member a-1 with group instance id None; client reason: not provided", "join", ["a-1"], None),
+        ("removing member a-1 on heartbeat expiration", "session timeout", ["a-1"], None),
+        ("Removing member a-1 on LeaveGroup; client reason: the consumer is being closed", "leave", ["a-1"], None),
+        ("Removing member a-1 on LeaveGroup; client reason: consumer poll timeout has expired.", "poll timeout", ["a-1"], None),
+        ("explicit `LeaveGroup` request for (a-1) members.", "leave", ["a-1"], None),
+        ("Removing a-1 on pending sync request expiration", "sync failed", ["a-1"], None),
+        ("Error COORDINATOR_NOT_AVAILABLE when storing group assignmentduring SyncGroup (member: a-1).", "sync failed", ["a-1"],
+         "COORDINATOR_NOT_AVAILABLE"),
+        ("Updating metadata for member a-1 during Stable; client reason: need to revoke partitions", "rejoin", ["a-1"], None),
+        ("Leader a-1 re-joining group during Stable; client reason: cached metadata has changed", "metadata change", ["a-1"], None),
+        ("Freshly-loaded group x (size 3) is over capacity 2. Rebalancing in order", "load", [], None),
+        ("something that no Kafka has said yet", "unknown", [], None),
+    ],
+)  # fmt: skip
+def test_what_brokers_give_as_their_reason(reason: str, cause: str, who: list[str], error: str | None) -> None:
+    assert cause_of_reason(reason) == (cause, who, error)
+
+
+def test_a_line_tells_when_the_window_opened_and_why_whatever_the_records_look_like() -> None:
+    log = Log().line("preparing", 100.5, generation=1, detail=f"removing member app-2-{UUID}0 on heartbeat expiration")
+    log.line("closed", 103, generation=2)
+    log.stands(0, member("app-1", 0), member("app-2", 1)).stands(103, member("app-1", 0, 1))
+    row = log.told()[-1]
+    assert (row["started_ms"], row["preparing_ms"]) == (T0 + 100_500, 2500)
+    assert (row["cause"], row["cause_certainty"], row["who_clients"]) == ("session timeout", "certain", ["app-2"])
+    assert row["evidence_lines"] == ["server.log:1", "server.log:2"]
+
+
+def test_what_a_member_said_in_a_line_of_its_own_counts() -> None:
+    """Kafka 4 gives the client's reason before it prepares, 3.4 within its own reason or just behind."""
+    left = {"cause_members": f"app-2-{UUID}0", "detail": "consumer poll timeout has expired."}
+    log = Log().line("left", 100.4, **left)
+    log.line("preparing", 100.4, generation=1, detail=f"explicit `LeaveGroup` request for (app-2-{UUID}0) members.")
+    log.stands(0, member("app-1", 0), member("app-2", 1)).stands(103, member("app-1", 0, 1))
+    assert log.last() == ("poll timeout", "certain", ["app-2"])
+
+
+def test_a_clients_own_word_turns_a_leave_into_a_late_poll() -> None:
+    log = Log().line(
+        "preparing", 100.4, generation=1, detail=f"explicit `LeaveGroup` request for (app-2-{UUID}0) members."
+    )
+    log.line("poll timeout", 100.3, detail="app-2")
+    log.stands(0, member("app-1", 0), member("app-2", 1)).stands(103, member("app-1", 0, 1))
+    assert log.last() == ("poll timeout", "certain", ["app-2"])
+
+
+def test_a_member_whose_session_ran_out_while_others_waited_is_among_the_lost() -> None:
+    log = Log().line(
+        "preparing", 100, generation=1, detail=f"Adding new member app-2-{UUID}1 with group instance id None"
+    )
+    log.line("session timeout", 106, cause_members=f"app-2-{UUID}0").line("closed", 106, generation=2)
+    log.stands(0, member("app-1", 0), member("app-2", 1)).stands(106, member("app-1", 0), member("app-2", 1, life=1))
+    row = log.told()[-1]
+    assert (row["cause"], row["timed_out"], row["preparing_ms"]) == ("join", [f"app-2-{UUID}0"], 6000)
+
+
+def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next_began() -> None:
+    reason = f"Adding new member app-1-{UUID}0 with group instance id None"
+    log = Log().line("preparing", 10, generation=0, detail=reason).line("closed", 11, generation=1)
+    log.line("preparing", 20, generation=1, detail=reason).line("closed", 21, generation=2).line(
+        "assigned", 22, generation=2
+    )
+    log.generation = 1
+    log.stands(21, member("app-1", 0))
+    first, second = sorted(log.told(), key=lambda row: row["started_ms"])
+    assert (first["source"], first["generation"], first["end"], first["ended_ms"]) == (
+        "broker log",
+        1,
+        "failed",
+        T0 + 20_000,
+    )
+    assert (second["source"], second["generation"], second["started_ms"]) == ("log", 2, T0 + 20_000)
+
+
+@pytest.mark.parametrize(
+    ("what", "detail", "cause"),
+    [
+        ("fenced", "the member session expired", "session timeout"),
+        ("fenced", "it failed to transition from epoch 3 within 60000ms", "poll timeout"),
+        ("modern left", "left", "leave"),
+    ],
+)
+def test_a_brokers_line_tells_why_a_member_of_a_consumer_group_is_gone(what: str, detail: str, cause: str) -> None:
+    log = Log().line(what, 50, cause_members="b", detail=detail)
+    records = [
+        ("MemberMetadata", 0, "a"),
+        ("MemberMetadata", 0, "b"),
+        ("Metadata", 0, None),
+        ("MemberMetadata", 50, "b"),
+        ("Metadata", 50, None),
+    ]
+    for place, (name, at, who) in enumerate(records):
+        told = None if at or who is None else json.dumps({"clientId": f"c-{who}", "instanceId": None})
+        epoch = (2 if at else 1) if name == "Metadata" else None
+        log._row(
+            what=f"ConsumerGroup{name}",
+            ts_ms=T0 + at * 1000,
+            cause_members=who,
+            detail=told,
+            generation=epoch,
+            place=place,
+        )
+    assert log.last() == (cause, "certain", ["c-b"])

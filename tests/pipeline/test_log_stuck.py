@@ -1,0 +1,180 @@
+"""Offsets partitions that were stuck, as logs show it: signs made by hand, after what real clusters wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker_sim.pipeline.log_stuck import paces_of, periods_of
+from tests.pipeline.offsets import T0
+
+Row = dict[str, Any]
+
+
+def sign(what: str, at: float, partition: int = 3, **columns: Any) -> Row:
+    names = ("offset", "waits_ms", "number", "detail", "group")
+    place = {"log_partition": partition, "what": what, "ts_ms": int(T0 + at * 1000), "at": f"server.log:{int(at * 10)}"}
+    return {**dict.fromkeys(names), **place, **columns}
+
+
+def commits(
+    *times: float, step: int = 10, jump_at: float | None = None, jump: int = 0
+) -> list[tuple[int, int, str, int]]:
+    """A group's commits of one partition, by seconds after T0."""
+    rows, offset = [], 0
+    for place, at in enumerate(times):
+        offset += jump if at == jump_at else step
+        rows.append((place, int(T0 + at * 1000), "orders-0", offset))
+    return rows
+
+
+def paced(group: str, partition: int, rows: Iterable[tuple[int, int | None, str | None, int | None]]) -> list[Row]:
+    return [{"log_partition": partition, "group": group, **one} for one in paces_of(rows)]
+
+
+def told(signs: list[Row], *of_groups: list[Row]) -> list[Row]:
+    found = [row for rows in of_groups for row in rows]
+    return list(
+        periods_of(signs, [row for row in found if row["sort"] == 1], [row for row in found if row["sort"] == 2])
+    )
+
+
+def seconds(row: Row) -> tuple[float, float | None]:
+    return (row["from_ms"] - T0) / 1000, None if row["to_ms"] is None else (row["to_ms"] - T0) / 1000
+
+
+STEADY = [float(at) for at in range(100)]
+HELD = [at for at in STEADY if not 40 < at < 65]
+
+
+def hit(group: str, partition: int = 3, shift: float = 0) -> list[Row]:
+    """It could not commit for 25 s, and read on meanwhile."""
+    return paced(group, partition, commits(*(at + shift for at in HELD), jump_at=65 + shift, jump=250))
+
+
+# ------------------------------------------------------------------------------------------------ lines
+
+
+def test_refused_appends_are_a_period_from_the_first_record_that_waited_to_the_isr_that_is_whole_again() -> None:
+    """3.4: the ISR shrinks below min.insync.replicas, the leader refuses until the follower is back."""
+    why = "NotEnoughReplicasException: The size of the current ISR Set(1) is insufficient"
+    signs = [
+        sign("ISR shrinks", 50, offset=120, number=133, waits_ms=T0 + 41_000),
+        *(sign("refused", 51 + at, detail=why, number=2) for at in range(4)),
+        sign("ISR grows", 70, detail="1 to 1,2"),
+    ]
+    (row,) = told(signs)
+    assert (seconds(row), row["attempts"], row["certainty"], row["evidence"]) == ((41, 70), 4, "certain", "broker log")
+    assert row["evidence_offsets"] == [120]
+
+
+def test_a_follower_that_had_all_shrinks_the_isr_and_nothing_is_stuck() -> None:
+    assert told([sign("ISR shrinks", 50, offset=133, number=133, waits_ms=None)]) == []
+
+
+def test_whoever_leads_no_more_refuses_and_that_is_no_stuck_partition() -> None:
+    assert (
+        told([sign("refused", 50, detail="NotLeaderOrFollowerException: For requests intended only for the leader")])
+        == []
+    )
+
+
+def test_under_min_isr_a_period_goes_on_until_it_is_said_to_be_over() -> None:
+    """4.x takes appends all the time: the ISR's own line says that they are not committed."""
+    signs = [
+        sign("ISR shrinks", 50, offset=120, number=133, waits_ms=T0 + 41_000),
+        sign("ISR", 50.1, detail="1 (under-min-isr)"),
+        sign("ISR", 140, detail="1,2"),
+    ]
+    (row,) = told(signs)
+    assert seconds(row) == (41, 140)
+
+
+def test_clients_whose_commits_time_out_tell_a_period_that_began_a_timeout_before() -> None:
+    fail = "The request timed out."
+    signs = [
+        sign("commit failed", at, detail=fail, group=group) for at in (45, 50, 55) for group in ("billing", "mail")
+    ]
+    (row,) = told(
+        [*signs, sign("coordinator found", 45.2, group="billing"), sign("coordinator found", 58, group="billing")]
+    )
+    assert (seconds(row), row["groups"], row["certainty"]) == ((40, 58), ["billing", "mail"], "certain")
+
+
+def test_one_groups_clients_alone_are_likely_for_their_network_may_be_at_fault() -> None:
+    (row,) = told([sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45, 50)])
+    assert (row["certainty"], row["evidence"]) == ("likely", "client log")
+
+
+def test_one_failed_commit_is_a_hiccup() -> None:
+    assert told([sign("commit failed", 45, detail="REQUEST_TIMED_OUT", group="billing")]) == []
+
+
+def test_failures_around_a_move_are_the_move() -> None:
+    failed = [sign("commit failed", at, detail="The coordinator is not available.", group="billing") for at in (45, 46)]
+    assert told([*failed, sign("epoch", 47)]) == []
+
+
+def test_failures_that_are_far_apart_are_two_periods() -> None:
+    failed = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45, 50, 245, 250)]
+    assert [seconds(row)[0] for row in told(failed)] == [40, 240]
+
+
+# ------------------------------------------------------------------------------------------------ rhythm
+
+
+def test_groups_that_slow_down_together_and_jump_are_likely_stuck() -> None:
+    (row,) = told([], hit("billing"), hit("mail", shift=0.3), paced("audit", 5, commits(*STEADY)))
+    assert (row["groups"], row["certainty"], row["evidence"]) == (["billing", "mail"], "likely", "rhythm")
+    assert seconds(row) == (40, 65.3)
+
+
+def test_tries_at_the_pace_of_the_timeout_are_one_stretch() -> None:
+    """The same offset again and again, five seconds apart, and then all at once: appends go on, commits fail."""
+    times = [*(float(at) for at in range(41)), 45.0, 50.0, 55.0, *(56.0 + at for at in range(40))]
+    rows, offset = [], 0
+    for place, at in enumerate(times):
+        offset += 0 if 41 < at < 55 else 150 if at == 55 else 10
+        rows.append((place, int(T0 + at * 1000), "orders-0", offset))
+    (row,) = told([], paced("billing", 3, rows), hit("mail"), paced("audit", 5, commits(*STEADY)))
+    assert row["groups"] == ["billing", "mail"]
+
+
+def test_one_group_is_a_hint_and_no_more() -> None:
+    (row,) = told([], hit("billing"), paced("audit", 5, commits(*STEADY)))
+    assert row["certainty"] == "possible"
+
+
+def test_who_has_nothing_to_commit_takes_up_again_with_its_usual_step() -> None:
+    quiet = [paced(group, 3, commits(*HELD)) for group in ("billing", "mail")]
+    assert told([], *quiet, paced("audit", 5, commits(*STEADY))) == []
+
+
+def test_where_everybody_stops_it_is_no_partition() -> None:
+    assert told([], hit("billing"), hit("mail"), hit("audit", 5)) == []
+
+
+def test_most_groups_of_a_partition_have_to_be_hit() -> None:
+    others = [paced(name, 3, commits(*STEADY)) for name in ("a", "b", "c", "d")]
+    assert told([], hit("billing"), *others, paced("audit", 5, commits(*STEADY))) == []
+
+
+def test_a_pause_in_which_a_group_rebalanced_is_none_by_itself() -> None:
+    marked = commits(*HELD, jump_at=65, jump=250)
+    rows = [*marked[:41], (1000, int(T0 + 50_000), None, None), *marked[41:]]
+    assert told([], paced("billing", 3, rows), hit("mail"), paced("audit", 5, commits(*STEADY)))[0]["groups"] == [
+        "mail"
+    ]
+
+
+def test_another_partition_that_paused_with_one_that_lines_tell_of_is_told_with_it() -> None:
+    signs = [sign("commit failed", at, detail="REQUEST_TIMED_OUT", group="billing") for at in (45.1, 50, 55, 60)]
+    found = told(signs, hit("billing"), hit("audit", 6), paced("mail", 5, commits(*STEADY)))
+    assert [(row["log_partition"], row["evidence"], row["certainty"]) for row in found] == [
+        (6, "together", "likely"),
+        (3, "client log", "likely"),
+    ]
+
+
+def test_a_pace_needs_commits_enough() -> None:
+    assert paced("billing", 3, commits(1, 2, 3)) == []

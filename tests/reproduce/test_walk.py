@@ -1,0 +1,36 @@
+"""docs/reproduce.md: the walk goes as it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
+_BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.timeout(240)
+def test_the_walk_goes_as_it_is_told(tmp_path: Path) -> None:
+    """Each line in a process of its own, as a reader would."""
+    text = DOC.read_text(encoding="utf-8").partition("## A walk")[2].partition("\n## ")[0]
+    said = ""
+    for language, block in _BLOCK.findall(text):
+        if language == "text":
+            assert said.startswith(block)
+            continue
+        for line in block.splitlines():
+            program, *words = shlex.split(line)
+            command = words if program == "python" else ["-m", "broker_sim", *words]
+            done = subprocess.run(
+                [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+            )
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            said = done.stdout
+    made = {path.name for path in (tmp_path / "incident").iterdir()} - {"__pycache__"}
+    told = set(re.findall(r"^\| `([\w.]+)/?` \|", DOC.read_text(encoding="utf-8"), re.MULTILINE))
+    assert made == told

@@ -1,0 +1,50 @@
+"""Incidents of consumer groups (KIP-848): the verdict of each file holds in virtual time, and is broken where the member that it is
+about behaves otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_sim.scenario.commands import shipped
+from broker_sim.scenario.model import read
+from broker_sim.scenario.runner import Options
+from broker_sim.scenario.virtual import play
+
+OTHERWISE = {
+    "consumer-group-member-never-revokes": ("config: {revokes: false}", "config: {revokes: true}"),
+    "consumer-group-heartbeat-answer-is-lost": (
+        "{name: app-1, kind: epochs, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s}",
+        "{name: app-1, kind: epochs, group: billing, topics: [orders], heartbeat_interval: 300ms, max_poll_interval: 15s, "
+        "config: {repeats: false}}",
+    ),
+    "consumer-group-member-is-fenced": ("session.timeout.ms: 3000}", "session.timeout.ms: 60000}"),
+    "upgrade-to-consumer-protocol-with-one-old-member": (
+        "group.consumer.session.timeout.ms: 30000",
+        "group.consumer.session.timeout.ms: 30000, group.consumer.migration.policy: disabled",
+    ),
+    "consumer-group-regex-matches-a-new-topic": ('regex: "orders-.*"', 'regex: "orders-eu"'),
+    "consumer-group-assignors-disagree": (
+        "topics: [orders, bills], assignor: uniform",
+        "topics: [orders, bills], assignor: range",
+    ),
+}
+"""File -> what is changed of it, so that its story comes out otherwise."""
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_the_verdict_holds(name: str) -> None:
+    outcome = play(read(shipped() / f"{name}.yaml"), Options(seed=5))
+    assert outcome.code == 0, outcome.report()
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_it_is_broken_where_the_story_is_another(name: str, tmp_path: Path) -> None:
+    told = (shipped() / f"{name}.yaml").read_text()
+    as_it_is, otherwise = OTHERWISE[name]
+    assert as_it_is in told
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(told.replace(as_it_is, otherwise))
+    outcome = play(read(path), Options(seed=5))
+    assert outcome.code in (1, 3), outcome.report()  # broken, or what it waits for never comes

@@ -1,0 +1,427 @@
+"""Share groups on a running cluster, as raw requests: locks on the broker's clock, sessions, moves, restarts, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim import Cluster
+from kafka_wire import record_batch
+from kafka_wire.errors import Err
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.k77_share_group_describe import ShareGroupDescribeRequest
+from kafka_wire.messages.k83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+)
+from kafka_wire.messages.k83_initialize_share_group_state import PartitionData as Made
+from kafka_wire.messages.k84_read_share_group_state import PartitionData as ReadPartition
+from kafka_wire.messages.k84_read_share_group_state import ReadShareGroupStateRequest, ReadStateData
+from kafka_wire.messages.k85_write_share_group_state import PartitionData as Written
+from kafka_wire.messages.k85_write_share_group_state import StateBatch, WriteShareGroupStateRequest, WriteStateData
+from kafka_wire.messages.k86_delete_share_group_state import DeleteShareGroupStateRequest, DeleteStateData
+from kafka_wire.messages.k86_delete_share_group_state import PartitionData as Gone
+from kafka_wire.messages.k87_read_share_group_state_summary import PartitionData as Summed
+from kafka_wire.messages.k87_read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadStateSummaryData,
+)
+from kafka_wire.messages.k90_describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from kafka_wire.messages.k91_alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from kafka_wire.messages.k92_delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from tests.shares.harness import ANN, BOB, GROUP, TOPIC, Member, configure, produce
+from tests.support.wire import Wire
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+CONFIG = {
+    "offsets.topic.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.share.assignment.interval.ms": 0,
+}
+OLD = {
+    "offsets.topic.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+}
+
+
+_OPEN: list[Wire] = []
+"""The connections of the test that runs."""
+
+
+async def connect(bootstrap: str) -> Wire:
+    wire = await Wire.connect(bootstrap)
+    _OPEN.append(wire)
+    return wire
+
+
+def led_by(kafka: Cluster, node: int, *names: str) -> None:
+    """All partitions that matter are led by one broker."""
+    for name in names:
+        log = kafka.log(name)
+        if log.leader != node:
+            log.move_to(node)
+
+
+@asynccontextmanager
+async def running(*args: Any, **options: Any) -> AsyncIterator[Cluster]:
+    """A cluster, whose connections are closed at the end."""
+    async with Cluster(*args, **options) as kafka:
+        try:
+            yield kafka
+        finally:
+            while _OPEN:
+                await _OPEN.pop().close()
+
+
+@asynccontextmanager
+async def cluster(
+    brokers: int = 1, *, as_version: str = "4.4", **options: Any
+) -> AsyncIterator[tuple[Cluster, Member]]:
+    """A cluster with a topic of one partition, and a member of a group that begins at the earliest offset."""
+    config = {**(CONFIG if as_version > "4.2" else OLD), **options.pop("config", {})}
+    async with running(brokers, {TOPIC: 1}, as_version=as_version, config=config, **options) as kafka:
+        wire = await connect(kafka.bootstrap)
+        member = Member(wire, kafka.state.topics[TOPIC].topic_id, version=2 if as_version > "4.1" else 1)
+        await member.find()
+        await configure(wire, share_auto_offset_reset="earliest", share_record_lock_duration_ms=15000)
+        yield kafka, member
+
+
+async def another(kafka: Cluster, member: Member, member_id: str = BOB) -> Member:
+    return Member(await connect(kafka.bootstrap), member.topic_id, member_id, version=member.version)
+
+
+async def offsets(member: Member) -> tuple[int, int]:
+    """Start offset and lag in partition 0."""
+    topics = [DescribeShareGroupOffsetsRequestTopic(TOPIC, [0])]
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(GROUP, topics)])
+    row = (await member.wire.send(request, 1)).groups[0].topics[0].partitions[0]
+    assert row.error_code == Err.NONE
+    return row.start_offset, row.lag
+
+
+async def test_records_are_locked_acknowledged_and_come_again() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 5, 5)
+        assert await ann.acquired() == [(0, 9, 1)]
+        assert await offsets(ann) == (-1, -1)
+        assert (await ann.acknowledge((0, 1, [ACCEPT]))).error_code == Err.NONE
+        assert await offsets(ann) == (0, 8), "the start as it was, and two that are done with"
+        await ann.acknowledge((2, 4, [RELEASE, REJECT, ACCEPT]))
+        assert await ann.acquired() == [(2, 2, 2)]
+        await kafka.time.advance("14999ms")
+        assert await ann.acquired() == []
+        await kafka.time.advance("1ms")
+        assert await ann.acquired() == [(2, 2, 3), (5, 9, 2)]
+        assert await offsets(ann) == (2, 6)
+
+
+async def test_a_fetch_waits_until_a_lock_ends_or_a_record_comes() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await ann.join()
+        assert await ann.acquired() == []
+        waiting = ann.wire.start(_fetch(ann), ann.version)
+        await produce(await connect(kafka.bootstrap), 1)
+        answer = await waiting
+        ann.session_epoch += 1
+        assert [row.acquired_records[0].last_offset for topic in answer.responses for row in topic.partitions] == [0]
+        waiting = ann.wire.start(_fetch(ann), ann.version)
+        await kafka.time.advance("15s")
+        answer = await waiting
+        assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
+
+
+def _fetch(member: Member) -> Any:
+    from kafka_wire.messages.k78_share_fetch import ShareFetchRequest
+
+    return ShareFetchRequest(
+        GROUP, member.member_id, member.session_epoch, max_wait_ms=60_000, min_bytes=1, max_records=500, batch_size=500
+    )
+
+
+async def test_only_the_batches_that_matter_are_sent() -> None:
+    async with cluster() as (_, ann):
+        await ann.join()
+        await produce(ann.wire, 4, 4, 4)
+        row = (await ann.fetch(max_records=1)).responses[0].partitions[0]
+        assert [header.base_offset for _, header in record_batch.batches(bytes(row.records))] == [0]
+        assert await ann.acquired(max_records=2, share_acquire_mode=1) == [(4, 5, 1)]
+        assert await ann.acquired() == [(6, 11, 1)]
+
+
+async def test_acknowledgements_ride_on_fetches_and_are_told_apart() -> None:
+    async with cluster() as (_, ann):
+        await ann.join()
+        await produce(ann.wire, 4)
+        await ann.fetch()
+        row = (await ann.fetch((0, 1, [ACCEPT]), (3, 3, [9]))).responses[0].partitions[0]
+        assert (row.error_code, row.acknowledge_error_code) == (0, Err.INVALID_REQUEST)
+        row = (await ann.fetch((0, 3, [ACCEPT]))).responses[0].partitions[0]
+        assert (row.error_code, row.acknowledge_error_code) == (0, 0)
+        row = await ann.acknowledge((2, 1, [ACCEPT]))
+        assert row.error_code == Err.INVALID_REQUEST
+        assert (await ann.acknowledge((9, 9, [ACCEPT]))).error_code == Err.INVALID_REQUEST
+
+
+async def test_locks_are_renewed_where_the_request_says_that_it_does() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 1)
+        await ann.fetch()
+        assert (await ann.acknowledge((0, 0, [RENEW]))).error_code == Err.INVALID_REQUEST
+        await kafka.time.advance("10s")
+        assert (await ann.acknowledge((0, 0, [RENEW]), renew=True)).error_code == Err.NONE
+        await kafka.time.advance("10s")
+        assert await ann.acquired() == []
+        assert (await ann.fetch((0, 0, [RENEW]), is_renew_ack=True)).error_code == Err.INVALID_REQUEST
+        nothing = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+        assert (await ann.fetch((0, 0, [RENEW]), is_renew_ack=True, **nothing)).error_code == Err.NONE
+        await kafka.time.advance("15s")
+        assert await ann.acquired() == [(0, 0, 2)]
+
+
+async def test_sessions_count_their_requests_and_end() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 2)
+        assert (await ann.fetch(epoch=5)).error_code == Err.SHARE_SESSION_NOT_FOUND
+        assert (await ann.fetch((0, 0, [ACCEPT]), epoch=0)).error_code == Err.INVALID_REQUEST
+        assert await ann.acquired(epoch=0) == [(0, 1, 1)]
+        assert (await ann.fetch(epoch=3)).error_code == Err.INVALID_SHARE_SESSION_EPOCH
+        assert await ann.acknowledge((0, 0, [ACCEPT]), epoch=0) is Err.INVALID_SHARE_SESSION_EPOCH
+        ann.session_epoch = 1
+        bob = await another(kafka, ann)
+        assert await bob.acknowledge((0, 0, [ACCEPT]), epoch=1) is Err.SHARE_SESSION_NOT_FOUND
+        await bob.heartbeat(0)
+        assert await bob.acquired() == []
+        assert (await bob.acknowledge((0, 0, [ACCEPT]))).error_code == Err.INVALID_RECORD_STATE
+        assert await ann.acquired((0, 0, [ACCEPT]), epoch=-1) == []
+        assert await bob.acquired() == [(1, 1, 2)]
+        await bob.wire.close()  # and its session with it
+        ann.session_epoch = 0
+        assert await ann.acquired(max_wait_ms=20_000) == [(1, 1, 3)]
+
+
+async def test_who_opens_a_session_anew_keeps_what_it_has_until_its_connection_goes() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 2)
+        assert await ann.acquired() == [(0, 1, 1)]
+        assert await ann.acquired(epoch=0) == []
+        elsewhere = await another(kafka, ann, ANN)
+        assert await elsewhere.acquired() == []
+        await elsewhere.wire.close()
+        assert await ann.acquired(epoch=0, max_wait_ms=20_000) == [(0, 1, 2)]
+
+
+async def test_in_4_1_a_member_id_is_a_uuid_and_what_is_given_back_does_not_count() -> None:
+    async with cluster(as_version="4.1") as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 1)
+        assert (await Member(ann.wire, ann.topic_id, "x!", version=1).fetch()).error_code == Err.UNKNOWN_SERVER_ERROR
+        assert await ann.acquired() == [(0, 0, 1)]
+        await ann.fetch(epoch=-1)
+        bob = await another(kafka, ann)
+        assert await bob.acquired() == [(0, 0, 1)]
+        await bob.wire.close()
+
+
+async def test_where_they_are_off_4_1_says_so_and_shows_no_feature() -> None:
+    async with running(1, {TOPIC: 1}) as kafka:
+        wire = await connect(kafka.bootstrap)
+        ann = Member(wire, kafka.state.topics[TOPIC].topic_id, version=1)
+        assert (await ann.heartbeat(0)).error_code == Err.UNSUPPORTED_VERSION
+        assert (await ann.fetch()).error_code == Err.UNSUPPORTED_VERSION
+        assert await ann.acknowledge((0, 0, [ACCEPT]), epoch=1) is Err.UNSUPPORTED_VERSION
+        shown = await wire.send(ApiVersionsRequest("tests", "1"), 4)
+        assert "share.version" in [one.name for one in shown.supported_features]
+        assert "share.version" not in [one.name for one in shown.finalized_features]
+        described = await wire.send(ShareGroupDescribeRequest([GROUP]), 1)
+        assert described.groups[0].error_code == Err.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(("as_version", "level"), [("4.2", 1), ("4.4", 2)])
+async def test_later_releases_have_them(as_version: str, level: int) -> None:
+    async with running(as_version=as_version) as kafka:
+        wire = await connect(kafka.bootstrap)
+        shown = await wire.send(ApiVersionsRequest("tests", "1"), 4)
+        assert [one.max_version_level for one in shown.finalized_features if one.name == "share.version"] == [level]
+
+
+async def test_a_poison_record_is_archived_at_the_limit() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await configure(ann.wire, share_delivery_count_limit=2)
+        await ann.join()
+        await produce(ann.wire, 1)
+        for count in (1, 2):
+            assert await ann.acquired() == [(0, 0, count)]
+            await kafka.time.advance("15s")
+        assert await ann.acquired() == []
+        assert await offsets(ann) == (0, 0)
+
+
+async def test_another_leader_goes_on_from_what_was_written() -> None:
+    async with cluster(3) as (kafka, ann):
+        log = kafka.log(TOPIC, 0)
+        led_by(kafka, 1, TOPIC, "__consumer_offsets")
+        await ann.join()
+        await produce(ann.wire, 4)
+        assert await ann.acquired() == [(0, 3, 1)]
+        await ann.acknowledge((0, 1, [ACCEPT]), (2, 2, [RELEASE]))
+        waiting = ann.wire.start(_fetch(ann), ann.version)
+        log.move_to(2)
+        row = (await waiting).responses[0].partitions[0]
+        assert (row.error_code, row.current_leader.leader_id) == (Err.NOT_LEADER_OR_FOLLOWER, 2)
+        moved = Member(await connect(kafka.bootstrap.split(",")[1]), ann.topic_id)
+        assert await moved.acquired() == [(2, 2, 2), (3, 3, 1)], "what was locked was never written down"
+
+
+async def test_coordinators_move_and_a_restart_loads_all_of_it(tmp_path: Path) -> None:
+    config = {"offsets.topic.replication.factor": 2, "share.coordinator.state.topic.replication.factor": 2}
+    async with cluster(2, data_dir=tmp_path, config=config) as (kafka, ann):
+        led_by(kafka, 1, TOPIC, "__consumer_offsets")
+        await ann.join()
+        await produce(ann.wire, 4)
+        await ann.fetch()
+        led_by(kafka, 2, "__share_group_state")
+        assert (await ann.acknowledge((0, 0, [ACCEPT]))).error_code == Err.NONE
+        led_by(kafka, 1, "__share_group_state")
+        assert (await ann.acknowledge((1, 1, [ACCEPT]))).error_code == Err.NONE
+        assert await offsets(ann) == (1, 2)
+    async with running(2, data_dir=tmp_path, as_version="4.4", config={**CONFIG, **config}) as again:
+        led_by(again, 1, TOPIC, "__consumer_offsets", "__share_group_state")
+        wire = await connect(again.bootstrap)
+        member = Member(wire, ann.topic_id)
+        member.member_epoch = ann.member_epoch
+        answer = await member.heartbeat()
+        assert answer.error_code == Err.NONE
+        assert await offsets(member) == (2, 2), "the connection was closed, and what it had is free"
+        assert await member.acquired() == [(2, 3, 2)]
+        described = (await wire.send(ShareGroupDescribeRequest([GROUP]), 1)).groups[0]
+        assert (described.group_state, [one.member_id for one in described.members]) == ("Stable", [ANN])
+
+
+async def test_while_the_state_s_log_is_stuck_nobody_is_answered() -> None:
+    async with cluster() as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 1)
+        await ann.fetch()
+        with kafka.log("__share_group_state").stuck():
+            answered = ann.wire.start(_acknowledge(ann), 2)
+            bob = await another(kafka, ann)
+            assert await bob.acquired() == []
+            assert not answered.done()
+        assert (await answered).responses[0].partitions[0].error_code == Err.NONE
+        assert await bob.acquired() == []
+        await bob.wire.close()
+
+
+def _acknowledge(member: Member) -> Any:
+    from kafka_wire.messages.k79_share_acknowledge import (
+        AcknowledgementBatch,
+        AcknowledgePartition,
+        AcknowledgeTopic,
+        ShareAcknowledgeRequest,
+    )
+
+    said = [AcknowledgementBatch(0, 0, [ACCEPT])]
+    topics = [AcknowledgeTopic(member.topic_id, [AcknowledgePartition(0, said)])]
+    return ShareAcknowledgeRequest(GROUP, member.member_id, member.session_epoch, topics=topics)
+
+
+async def test_offsets_are_altered_and_forgotten_and_the_group_deleted() -> None:
+    async with cluster() as (_, ann):
+        await ann.join()
+        await produce(ann.wire, 8)
+        await ann.fetch()
+        await ann.acknowledge((0, 3, [ACCEPT]))
+        await ann.fetch(epoch=-1)
+        at = [AlterShareGroupOffsetsRequestPartition(0, 6)]
+        alter = AlterShareGroupOffsetsRequest(GROUP, [AlterShareGroupOffsetsRequestTopic(TOPIC, at)])
+        assert (await ann.wire.send(alter, 0)).error_code == Err.NON_EMPTY_GROUP
+        await ann.heartbeat(-1)
+        assert (await ann.wire.send(alter, 0)).responses[0].partitions[0].error_code == Err.NONE
+        assert await offsets(ann) == (6, 2)
+        await ann.join()
+        assert await ann.acquired(epoch=0) == [(6, 7, 1)]
+        await ann.fetch(epoch=-1)
+        await ann.heartbeat(-1)
+        forget = DeleteShareGroupOffsetsRequest(GROUP, [DeleteShareGroupOffsetsRequestTopic(TOPIC)])
+        assert (await ann.wire.send(forget, 0)).responses[0].error_code == Err.NONE
+        assert await offsets(ann) == (-1, -1)
+        deleted = await ann.wire.send(DeleteGroupsRequest([GROUP]), 2)
+        assert deleted.results[0].error_code == Err.NONE
+        described = (await ann.wire.send(ShareGroupDescribeRequest([GROUP]), 1)).groups[0]
+        assert described.error_code == Err.GROUP_ID_NOT_FOUND
+
+
+async def test_brokers_may_ask_the_share_coordinator_over_the_wire() -> None:
+    async with cluster() as (_kafka, ann):
+        await ann.join()
+        wire, topic = ann.wire, ann.topic_id
+
+        async def row(request: Any, version: int = 0) -> Any:
+            return (await wire.send(request, version)).results[0].partitions[0]
+
+        made = await row(InitializeShareGroupStateRequest("h", [InitializeStateData(topic, [Made(0, 1, 5)])]))
+        assert made.error_code == Err.NONE
+        batch = StateBatch(5, 6, 2, 1)
+        data = WriteStateData(topic, [Written(0, 1, 0, 5, 2, [batch])])
+        assert (await row(WriteShareGroupStateRequest("h", [data]), 1)).error_code == Err.NONE
+        read = await row(ReadShareGroupStateRequest("h", [ReadStateData(topic, [ReadPartition(0, 0)])]))
+        assert (read.start_offset, [(one.first_offset, one.last_offset) for one in read.state_batches]) == (5, [(5, 6)])
+        summary = await row(ReadShareGroupStateSummaryRequest("h", [ReadStateSummaryData(topic, [Summed(0, 0)])]), 1)
+        assert (summary.start_offset, summary.delivery_complete_count) == (5, 2)
+        gone = DeleteStateData(topic, [Gone(0)])
+        assert (await row(DeleteShareGroupStateRequest("h", [gone]))).error_code == Err.NONE
+        read = await row(ReadShareGroupStateRequest("h", [ReadStateData(topic, [ReadPartition(0, 0)])]))
+        assert read.error_code == Err.INVALID_REQUEST
+        assert (await wire.send(DeleteShareGroupStateRequest("", [gone]), 0)).results == []
+        assert (await wire.send(DeleteShareGroupStateRequest("h", [DeleteStateData(topic, [])]), 0)).results == []
+
+
+async def test_waits_the_journal_and_expire_know_share_groups() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        group = kafka.group(GROUP)
+        await ann.join()
+        await group.stable(members=1)
+        (view,) = group.members
+        assert (view.member_id, view.topics, view.assignment) == (ANN, [TOPIC], {TOPIC: [0]})
+        assert group.generation == ann.member_epoch
+        seen = [event for event in kafka.journal.events if event["event"] == "epochs"][-1]
+        assert (seen["state"], seen["assignor"], seen["members"][0]["protocol"]) == ("Stable", "simple", "share")
+        await kafka.time.advance("60s")
+        assert len(group.members) == 1, "its connection is open, so it could heartbeat"
+        fired = await kafka.time.advance("60s", expire=[ANN])
+        assert any("session" in text for text in fired), fired
+        await group.empty()
+        assert GROUP in group.explain()
+
+
+async def test_a_lock_s_end_is_told_of_when_time_is_moved() -> None:
+    async with cluster(clock="manual") as (kafka, ann):
+        await ann.join()
+        await produce(ann.wire, 1)
+        await ann.fetch()
+        found = kafka.time.next_timer()
+        assert found is not None
+        assert found[1] == f"lock of group {GROUP} on {TOPIC}-0"
+        assert f"lock of group {GROUP} on {TOPIC}-0" in await kafka.time.advance("15s")

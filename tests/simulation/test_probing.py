@@ -1,0 +1,224 @@
+"""The probers of a sweep: what they know is right, and they tell when it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from broker_sim.coordinator.transaction import queries
+from broker_sim.coordinator.transaction.state import TransactionState
+from broker_sim.handlers import k01_fetch, k18_api_versions
+from broker_sim.handlers.context import RequestContext
+from broker_sim.metadata import leader_election
+from broker_sim.metadata.topics import Partition
+from broker_sim.simulation import simulate
+from broker_sim.simulation.checks.answers import InvariantBroken
+from broker_sim.simulation.checks.leaders import Leaders
+from broker_sim.simulation.checks.log_model import LogModel, Row
+from broker_sim.simulation.faults.kinds import Fault
+from broker_sim.simulation.sweeps.trial import Case, run
+from broker_sim.simulation.workloads.probing.prober import Calm
+from broker_sim.storage import validation
+from kafka_wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.messages.k65_describe_transactions import TransactionState as Described
+
+A, B, C = (Row(1000 + number, b"k", b"value %d" % number) for number in range(3))
+
+
+def test_a_log_is_what_was_acknowledged() -> None:
+    log = LogModel("orders-0")
+    log.sent([A, B])
+    assert log.acknowledged(0, [A, B]) is None
+    assert log.read(0, [(0, A), (1, B)], 2) is None
+    assert "was" in (log.read(0, [(0, A), (1, C)], 2) or "")
+    assert "left out" in (log.read(0, [(1, B)], 2) or "")
+    assert "nothing from 1 on" in (log.read(0, [(0, A)], 2) or "")
+    assert "nobody has sent" in (log.read(0, [(0, A), (1, B), (2, C)], 3) or "")
+
+
+def test_what_is_in_doubt_may_be_there_once() -> None:
+    log = LogModel("orders-0")
+    log.sent([A])
+    log.doubtful()
+    assert log.read(0, [(0, A)], 1) is None
+    assert "there already" in (log.read(0, [(0, A), (1, A)], 2) or "")
+
+
+def test_compaction_leaves_the_last_of_every_key() -> None:
+    log = LogModel("orders-0", compacts=True)
+    log.sent([A, B])
+    assert log.acknowledged(0, [A, B]) is None
+    assert log.read(0, [(1, B)], 2) is None
+    assert "compaction took offset 1" in (log.read(0, [(0, A)], 2) or "")
+
+
+def test_an_exact_log_knows_its_end() -> None:
+    log = LogModel("orders-0")
+    log.sent([A, B])
+    assert log.acknowledged(0, [A]) is None
+    assert "the log ended at 1" in (log.acknowledged(2, [B]) or "")
+
+
+def test_calm_is_what_no_fault_of_the_plan_touches() -> None:
+    now_s = [0.0]
+    calm = Calm(
+        [Fault(10, "pause", {"host": "c1", "for_s": 2}), Fault(0, "buggify", {"site": "lingers"})], lambda: now_s[0]
+    )
+    assert calm.odd
+    now_s[0] = 9
+    assert calm.since(1)
+    now_s[0] = 11
+    assert not calm.since(10.5)
+    now_s[0] = 60
+    assert calm.since(40)
+    assert not calm.since(11)
+
+
+def test_a_fault_without_an_end_is_over_when_all_is_healed() -> None:
+    now_s = [30.0]
+    calm = Calm([Fault(1, "state", {"log": "orders-0", "state": "stuck"})], lambda: now_s[0])
+    assert not calm.since(29)
+    calm.healed()
+    now_s[0] = 40
+    assert calm.since(35)
+
+
+@pytest.mark.parametrize("workload", ["logs", "topics", "lives", "kept"])
+def test_the_same_seed_is_the_same_run_and_clean(workload: str) -> None:
+    first, second = (run(Case(workload, 3, 2.0)) for _ in range(2))
+    assert first.failure is None, first.text
+    assert (first.journal_hash, first.schedule_hash) == (second.journal_hash, second.schedule_hash)
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def the_high_watermark_is_told_too_low(patch: pytest.MonkeyPatch) -> None:
+    real = k01_fetch.Fetch._read_one
+
+    def read_one(self: k01_fetch.Fetch, *args: object) -> object:
+        answer = real(self, *args)  # type: ignore[arg-type]
+        return dataclasses.replace(answer, high_watermark=max(0, answer.high_watermark - 1))
+
+    patch.setattr(k01_fetch.Fetch, "_read_one", read_one)
+
+
+def appends_are_not_told_apart_from_resends(patch: pytest.MonkeyPatch) -> None:
+    from broker_sim.storage.producer_state import ProducerState
+
+    patch.setattr(ProducerState, "check", lambda self, header: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "workload"),
+    [(the_high_watermark_is_told_too_low, "logs"), (appends_are_not_told_apart_from_resends, "logs")],
+)
+def test_a_planted_bug_is_found_in_calm(plant: Plant, workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(run(Case(workload, seed, 3.0, plan=())).failure is not None for seed in range(3))
+
+
+def a_reader_is_not_told_where_its_log_parts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(k01_fetch, "_diverging", lambda partition, asked: None)
+
+
+def records_of_any_time_are_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(validation._Records, "_fault_in_time", lambda self, record, time: "")
+
+
+def a_transaction_is_shown_without_its_partitions(patch: pytest.MonkeyPatch) -> None:
+    real = queries.describe
+
+    def describe(shard: TransactionState, transactional_id: str) -> Described:
+        return dataclasses.replace(real(shard, transactional_id), topics=[])
+
+    patch.setattr(queries, "describe", describe)
+
+
+def a_transaction_is_listed_whatever_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queries.Filters, "pass_", lambda self, transaction, started_ms, now_ms: True)
+
+
+def a_version_less_is_spoken(patch: pytest.MonkeyPatch) -> None:
+    real = k18_api_versions.handle
+
+    def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        answer = real(ctx, request)
+        rows = [
+            dataclasses.replace(each, max_version=each.max_version - (each.api_key == 3)) for each in answer.api_keys
+        ]
+        return dataclasses.replace(answer, api_keys=rows)
+
+    patch.setattr(k18_api_versions, "handle", handle)
+
+
+@pytest.mark.parametrize(
+    ("plant", "workload", "rule"),
+    [
+        (a_reader_is_not_told_where_its_log_parts, "logs", "a reader is told where its log parts"),
+        (records_of_any_time_are_taken, "logs", "what can't be is refused"),
+        (a_transaction_is_shown_without_its_partitions, "transactions", "transactions are shown as they are"),
+        (a_transaction_is_listed_whatever_is_asked, "transactions", "transactions are shown as they are"),
+        (a_version_less_is_spoken, "topics", "what is spoken is told"),
+    ],
+)
+def test_a_rule_is_broken_by_its_bug(plant: Plant, workload: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    broken = (run(Case(workload, seed, 4.0, plan=())).invariant for seed in range(8))
+    assert next((name for name in broken if name is not None), None) == rule
+
+
+def _leaders(break_it: Callable[[Partition], object]) -> list[str]:
+    found: list[InvariantBroken] = []
+    with simulate(1, invariants=False) as sim:
+        kafka = sim.cluster(3, {"orders": 1}, config={"default.replication.factor": 3})
+        leaders = Leaders(lambda: kafka.state, found.append)
+        leaders.look()
+        leader_election.elect(kafka.state, kafka.log("orders", 0).partition)
+        leaders.look()
+        assert not found
+        break_it(kafka.log("orders", 0).partition)
+        leaders.look()
+    return [error.name for error in found]
+
+
+def _follower_is_lost(partition: Partition) -> None:
+    partition.isr = [partition.leader]
+    partition.partition_epoch += 1
+
+
+def _other_leader(partition: Partition) -> None:
+    partition.leader = next(node for node in partition.replicas if node != partition.leader)
+
+
+def _older_epoch(partition: Partition) -> None:
+    partition.leader_epoch -= 1
+
+
+def _stranger(partition: Partition) -> None:
+    partition.isr = [*partition.isr, 9]
+    partition.partition_epoch += 1
+
+
+@pytest.mark.parametrize(
+    ("break_it", "name"),
+    [
+        (_follower_is_lost, "who is up is in sync"),
+        (_other_leader, "another leader is another epoch"),
+        (_older_epoch, "epochs only grow"),
+        (_stranger, "the ISR is of replicas"),
+    ],
+)
+def test_what_no_leader_may_be_is_told(break_it: Callable[[Partition], object], name: str) -> None:
+    assert name in _leaders(break_it)
+
+
+def test_a_timer_that_is_late_waits_for_the_sockets_in_a_simulation_too() -> None:
+    with simulate(1) as sim:
+        kafka = sim.cluster()
+        called: list[float] = []
+        assert kafka.state.clock.call_after_reading(lambda: called.append(sim.elapsed_s))
+        sim.run_for(1)
+        assert len(called) == 1
