@@ -10,11 +10,9 @@ READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 # More arguments for pytest: make test ARGS='-k heartbeat'
 ARGS ?=
-# Tests that need more than Python: real Kafka brokers and the wire's Java twin, foreign clients, Spark, a browser
-FOREIGN := real_kafka or clients or spark or browser
-# Of these, those that mostly wait, for sessions and for JVMs to start, apart from those that compute all the time: real brokers and
-# clients live in real time, Spark takes every core
-REAL_TIME := real_kafka or clients
+# Tests that need more than Python, or live in real time: real Kafka brokers and the wire's Java twin, foreign clients, clients in processes
+# of their own, Spark, a browser. Their stages stand in tests/stages.py
+FOREIGN := real_kafka or clients or real_time or spark or browser
 # CI tells what took longest
 PYTEST = $(BIN)/python -m pytest $(if $(CI),--durations=15)
 # How often make test-orders runs the tests
@@ -25,11 +23,13 @@ CORES := $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null
 # Tests run on that many processes side by side: one more than there are cores, as some wait for clients and sessions in real time,
 # and four at most: make test JOBS=1
 JOBS ?= $(shell n=$$(($(CORES) + 1)); [ $$n -le 4 ] || n=4; echo $$n)
+# What make check consists of
+CHECKS := check-format check-lint check-types check-imports check-tidy
 # What starts JVMs is run by no more processes than there are cores
 FEW = $(firstword $(sort $(JOBS) $(CORES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-foreign test-all test-orders check docs conformance differential incidents mutants bench clean
+.PHONY: help setup demo test test-foreign test-all test-orders check $(CHECKS) docs conformance differential incidents mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,32 +63,38 @@ test: $(READY) ## the tests that need Python alone: some minutes on two cores
 	@echo "== tests that need Python alone (make test-foreign: those that need a JVM, Go, Node, Spark or a browser)"
 	@$(PYTEST) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
-test-foreign: $(READY) ## the tests with real Kafka brokers, Java, Go and Node clients, Spark and a browser: a quarter of an hour
-	@echo "== tests that need more than Python; they skip with the reason where a JVM, Go, Node or Chromium is missing"
-	@$(PYTEST) -n $(FEW) -m "($(REAL_TIME)) and not spark" $(ARGS)
-	@$(PYTEST) -n $(FEW) -m "spark or browser" $(ARGS)
+test-foreign: $(READY) ## the tests in real time: real Kafka brokers, clients of all languages, Spark, a browser: a quarter of an hour
+	@echo "== tests in real time; they skip with the reason where a JVM, Go, Node or Chromium is missing"
+	@$(BIN)/python -m tests.stages -n $(FEW) clients brokers spark -- $(ARGS)
 
-test-all: ## make test, then make test-foreign
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory test-foreign
+test-all: $(READY) ## make test, then make test-foreign, whatever became of the first
+	@$(BIN)/python -m tests.stages -n $(FEW) test clients brokers spark -- $(ARGS)
 
 test-orders: $(READY) ## make test again and again, each time in another order; stops at the first red one (RUNS=20)
 	@$(BIN)/python tests/orders.py $(RUNS) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
-check: $(READY) ## format, lint, types, import directions, tidiness
+check: $(CHECKS) ## format, lint, types, import directions, tidiness
+
+check-format: $(READY)
 	@echo "== ruff format"; $(BIN)/ruff format --check .
+check-lint: $(READY)
 	@echo "== ruff check"; $(BIN)/ruff check .
+check-types: $(READY)
 	@echo "== mypy --strict"; $(BIN)/mypy
+check-imports: $(READY)
 	@echo "== import directions"; $(BIN)/lint-imports
+check-tidy: $(READY)
 	@echo "== tidiness, generated docs, README"; $(BIN)/python -m pytest -q tests/test_tidy.py tests/test_readme.py
 
 docs: $(READY) ## write the generated parts of the README and of docs/ again
 	@$(BIN)/python docs/api_table.py # the rest is drawn from it
 	@$(BIN)/python docs/generate.py
 
-conformance: $(READY) ## the same tests on the simulator and on real Apache Kafka 3.4 and 4.1 (needs a JVM and Maven)
-	@echo "== conformance: the simulator and real brokers (needs java and mvn)"
-	@$(BIN)/python -m pytest tests/conformance $(ARGS)
+conformance: $(READY) ## what real Kafka 3.4, 4.1 and 4.4 answer is recorded again, then the simulator is held against it (a JVM, Maven)
+	@echo "== conformance: real brokers, whose answers are recorded (tests/conformance/truth: see git diff)"
+	@$(BIN)/python -m pytest tests/conformance -m real_kafka --record-truth $(ARGS)
+	@echo "== conformance: the simulator against what is recorded"
+	@$(BIN)/python -m pytest tests/conformance -m "not real_kafka" -n $(JOBS) $(ARGS)
 
 differential: $(READY) ## random requests to the simulator and to real Kafka in lockstep: ARGS='--version 4.1 --minutes 60 --seed 1'
 	@$(BIN)/python -m tests.differential $(ARGS)

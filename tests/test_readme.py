@@ -13,6 +13,7 @@ import pytest
 
 from broker_sim.cli import main as cli
 from kafka_wire.api_keys import KAFKA_VERSIONS
+from tests import stages
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -81,10 +82,9 @@ def test_the_test_command_is_a_block_that_ci_can_find() -> None:
     block = re.match(r"[^\n]*\n```sh\n(.*?)\n```\n", after, re.DOTALL)
     assert block is not None
     assert block[1] == "make test"
-    script = (ROOT / ".ci" / "run").read_text()
-    (program,) = re.findall(r"awk '(.*?)' README\.md", script)
-    found = subprocess.run(["awk", program, str(ROOT / "README.md")], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == block[1]
+    assert stages.test_command(README) == block[1]
+    assert stages.stages(1)["test"].command[-1] == block[1]
+    assert "exec .venv/bin/python -m tests.stages\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_make_targets_that_the_documents_name_exist() -> None:

@@ -15,6 +15,7 @@ import asyncio
 import importlib.util
 import json
 import re
+import zlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from tests.conformance.truth import Truth
 from tests.support.unhurried import UnhurriedLoop
 
 TARGETS = ("sim", "kafka")
+SAMPLE = 48
+"""Of so many cases that are recorded, one is asked of a live broker before a change lands: two dozen in all."""
+
 _truth = pytest.StashKey[Truth]()
 _outcomes = pytest.StashKey[list[dict[str, str]]]()
 _differs = pytest.StashKey[bool]()
@@ -72,6 +76,12 @@ def _generations(item: pytest.Item) -> Iterable[str]:
     """The releases that a test is about: those of its own mark, else of its module's, else the two generations."""
     marker = item.get_closest_marker("generations")
     return GENERATIONS if marker is None else marker.args
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """On real brokers one case in SAMPLE is run with all other tests, the same ones each time; the rest are `recorded`."""
+    if item.get_closest_marker("real_kafka") is not None and zlib.crc32(item.nodeid.encode()) % SAMPLE:
+        item.add_marker(pytest.mark.recorded)
 
 
 @pytest.hookimpl(trylast=True)
