@@ -2,7 +2,10 @@
 
     pytest tests/conformance                       # all four; without a JVM the kafka ones skip
     pytest tests/conformance -k sim                # the simulator alone
-    pytest tests/conformance -m real_kafka --record-truth      # write what the real brokers answered into truth/
+    pytest tests/conformance -m real_kafka --record-truth      # what the real brokers answer becomes the truth (make conformance)
+
+Before a change lands the simulator is held against what is recorded, and of the real brokers' cases one in SAMPLE is played: the others
+are marked `recorded`.
 
 `@pytest.mark.profile("small")` chooses the broker settings (targets.PROFILES). Every response is compared, field by
 field, with the recorded answer of the real broker of that generation (truth/*.json): a difference fails the test unless
@@ -12,6 +15,7 @@ known_differences.py explains it.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import importlib.util
 import json
 import re
@@ -24,7 +28,7 @@ import pytest
 from tests.conformance.driver import Kafka
 from tests.conformance.known_differences import ASSERTION, explained
 from tests.conformance.recording import differences
-from tests.conformance.targets import GENERATIONS, PROFILES, RealTargets, simulator
+from tests.conformance.targets import GENERATIONS, PROFILES, RELEASES, RealTargets, simulator
 from tests.conformance.truth import Truth
 from tests.support.unhurried import UnhurriedLoop
 
@@ -164,7 +168,8 @@ def _hold_against_truth(kafka: Kafka, name: str, truth: Truth) -> bool:
     """Whether there are differences, all of them known; fails for others."""
     rendered = kafka.recording.render()
     if kafka.kind == "kafka" and truth.recording:
-        truth.store(kafka.generation, name, rendered)
+        if truth.store(kafka.generation, name, rendered):
+            truth.changed.append(f"{kafka.generation} {name}")
         return False
     expected = truth.get(kafka.generation, name)
     if expected is None:
@@ -203,7 +208,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_sessionfinish(session: pytest.Session) -> None:
     truth = session.config.stash.get(_truth, None)
     if truth is not None and truth.recording:
-        truth.save()
+        truth.save(RELEASES, datetime.date.today())
     out = session.config.getoption("--fidelity-out")
     if out:
         Path(out).write_text(json.dumps(session.config.stash[_outcomes], indent=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What a real broker has answered otherwise than before: no error, but something to look at."""
+    changed = config.stash[_truth].changed
+    if changed:
+        terminalreporter.section("recorded anew with other answers: see git diff")
+        terminalreporter.write_line("\n".join(changed))

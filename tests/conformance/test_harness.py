@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import socket
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, 
 from tests.conformance.known_differences import ASSERTION, KNOWN, explained
 from tests.conformance.logs import offsets_partition
 from tests.conformance.recording import Recording, differences
+from tests.conformance.targets import RELEASES
 from tests.conformance.truth import Truth
 from tests.support.real_kafka import need_tool
 from tests.support.unhurried import PACE, TURN_S, UnhurriedLoop
@@ -79,15 +81,39 @@ def test_differences_name_the_request_and_the_field() -> None:
     assert differences(truth, []) == ["1 requests != 0 requests"]
 
 
-def test_truth_is_stored_case_by_case(tmp_path: Path) -> None:
+def test_truth_is_stored_case_by_case_with_its_day(tmp_path: Path) -> None:
     truth = Truth(directory=tmp_path)
-    truth.store("3.4", "b", [["x", {"y": 1}]])
-    truth.store("3.4", "a", [])
-    truth.save()
+    assert not truth.store("3.4", "b", [["x", {"y": 1}]])
+    assert not truth.store("3.4", "a", [])
+    truth.save({"3.4": "3.4.0"}, datetime.date(2026, 1, 2))
     again = Truth(directory=tmp_path)
     assert again.get("3.4", "b") == [["x", {"y": 1}]]
     assert again.get("3.4", "a") == []
     assert again.get("4.1", "a") is None
+    assert (again.file("3.4").broker, again.file("3.4").recorded, again.file("3.4").later) == (
+        "3.4.0",
+        "2026-01-02",
+        {},
+    )
+
+    assert again.store("3.4", "b", [["x", {"y": 2}]])
+    assert not again.store("3.4", "a", [])
+    assert again.store("3.4", "b", [["x", {"y": 1}]])
+    again.save({"3.4": "3.4.0"}, datetime.date(2026, 2, 3))
+    assert Truth(directory=tmp_path).file("3.4").recorded == "2026-02-03"
+
+    again.store("3.4", "b", [["x", {"y": 3}]])
+    again.save({"3.4": "3.4.1"}, datetime.date(2026, 3, 4))
+    known = Truth(directory=tmp_path).file("3.4")
+    assert (known.broker, known.recorded, known.later) == ("3.4.1", "2026-02-03", {"b": "2026-03-04"})
+    assert known.cases == {"a": [], "b": [["x", {"y": 3}]]}
+
+
+def test_what_is_recorded_tells_its_broker_and_day() -> None:
+    for generation, release in RELEASES.items():
+        known = Truth().file(generation)
+        assert known.broker == release
+        assert len(known.recorded) == len("2026-01-02"), generation
 
 
 def test_known_differences_are_of_known_cases() -> None:
