@@ -58,8 +58,8 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
         (topic.topic, topic.topic_id, one.partition): one for topic in request.topics for one in topic.partitions
     }
     asked = list(fetched.items())
-    if request.session_id < 0 and ctx.broker.state.config.release >= (4, 0):
-        return _refused(ctx, request)  # Kafka 4 looks for its shard of the cache, and falls over it
+    if ctx.broker.state.config.release >= (3, 8) and not 0 <= _shard(request.session_id) < _SHARDS:
+        return _refused(ctx, request)  # Kafka looks for that shard of its cache, and falls over it
     session: Session | None = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
@@ -82,6 +82,15 @@ def _fetch(ctx: RequestContext, request: FetchRequest) -> Generator[None, None, 
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and _any_is_there(ctx, asked):
         return _refused(ctx, request)
     return (yield from Fetch(ctx, request, asked, session, incremental).start())
+
+
+_SHARDS = 8
+"""Of the cache of sessions since 3.8 (FetchSessionCache, BrokerServer.NumFetchSessionCacheShards)."""
+
+
+def _shard(session_id: int) -> int:
+    """The index of a session's shard: Java's division cuts off towards 0, so that ids a little below 0 are in the first one."""
+    return int(session_id / ((2**31 - 1) // _SHARDS))
 
 
 def sessions_of(broker: Broker) -> FetchSessions:

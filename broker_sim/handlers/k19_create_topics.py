@@ -37,6 +37,8 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
         # too late already when it comes to Kafka's controller, which does nothing then
         late = KafkaError(Err.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(0, (yield from listed(_refused(topic, late) for topic in request.topics)))
+    # names are held against those that were there before the request, all at once: its own topics don't collide with one another
+    fresh = set((yield from listed(name for name in count if name not in state.topics)))
     twice: set[str] = set()
     results: list[CreatableTopicResult] = []
     pace = Pace(_PIECE)
@@ -49,7 +51,7 @@ def _create_all(ctx: RequestContext, request: CreateTopicsRequest) -> Generator[
             twice.add(asked.name)
             continue
         try:
-            results.append((yield from _create(state, asked, count, request.validate_only)))
+            results.append((yield from _create(state, asked, fresh, request.validate_only)))
         except KafkaError as error:
             results.append(_refused(asked, error))
     return CreateTopicsResponse(0, results)

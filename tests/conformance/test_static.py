@@ -6,6 +6,7 @@ import pytest
 
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kafka_wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.conformance.driver import SHORT_MS, Kafka, background, rejoin_all, stays_parked, sync_all
 
 T = ("t0", 0)
@@ -285,3 +286,24 @@ async def test_042_replacement_lives_on_the_session_timeout_of_the_one_it_replac
         await stays_parked(background(kafka.until("PreparingRebalance")), ms=SHORT_MS + 500)
         assert await again.heartbeat() == Err.NONE  # from here on its own counts
         await kafka.until("PreparingRebalance", members=1)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+async def test_047_replacement_that_names_its_one_protocol_twice_falls_over_the_vote(
+    kafka: Kafka, members: int
+) -> None:
+    """Counted twice, it is nobody's candidate, and a vote for none is an error: but the place is taken over all the same."""
+    stable = await kafka.stable(members, instances=INSTANCES[:members])
+    again = await kafka.member("again", instance="i1", protocols=[("range", b"a"), ("range", b"b")])
+    refused = await again.try_join()
+    assert (refused.error_code, refused.member_id, refused.generation_id) == (Err.UNKNOWN_SERVER_ERROR, "", -1)
+    shown = await kafka.state()
+    assert shown.group_state == "Stable"
+    assert {member.group_instance_id for member in shown.members} == set(INSTANCES[:members])
+    assert stable[0].id not in {member.member_id for member in shown.members}
+    assert await stable[0].heartbeat() == Err.FENCED_INSTANCE_ID
+    later = await kafka.member("later", instance="i1")
+    assert (await later.try_join()).error_code == Err.INCONSISTENT_GROUP_PROTOCOL
+    left = await kafka.ask(LeaveGroupRequest(kafka.group, members=[MemberIdentity("", "i1")]), 5)
+    assert [member.error_code for member in left.members] == [Err.NONE]
+    assert len((await kafka.state()).members) == members - 1

@@ -53,6 +53,40 @@ def test_no_session_where_none_is_asked_for(version: int, session: tuple[int, in
     assert Sim(topics={"t": 1}).call(fetch(session=session), version).session_id == 0
 
 
+@pytest.mark.parametrize("epoch", [-1, 0, 1])
+@pytest.mark.parametrize(
+    ("session_id", "falls"),
+    [
+        (-(2**31), True),
+        (-268435456, True),
+        (-268435455, True),
+        (-268435454, False),
+        (-2, False),
+        (-1, False),
+        (0, False),
+        (1, False),
+        (2147483639, False),
+        (2147483640, True),
+        (2**31 - 1, True),
+    ],
+)
+@pytest.mark.parametrize("release", ["3.7", "3.8", "4.1"])
+def test_a_session_id_at_the_ends_of_the_range(release: str, session_id: int, falls: bool, epoch: int) -> None:
+    """As brokers of 3.4.0, 3.7.0, 3.8.0, 3.9.0 and 4.1.0 answer. kafka-go sends -1 with each Fetch that wants no session."""
+    sim = Sim(topics={"t": 1}, as_version=release)
+    fill(sim, "t", 3)
+    response = sim.call(fetch({("t", 0): 0}, session=(session_id, epoch)), VERSION)
+    errors = [part.error_code for topic in response.responses for part in topic.partitions]
+    if falls and release != "3.7":
+        assert (response.error_code, response.session_id) == (Err.UNKNOWN_SERVER_ERROR, session_id)
+        assert errors == [Err.UNKNOWN_SERVER_ERROR]
+    elif epoch == 1:
+        assert (response.error_code, response.session_id, errors) == (Err.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+    else:
+        assert (response.error_code, errors) == (Err.NONE, [Err.NONE])
+        assert (response.session_id > 0) is (epoch == 0)
+
+
 def test_only_partitions_with_news_are_told() -> None:
     sim = Sim(topics={"t": 3})
     session = begin(sim, 0, 1, 2)

@@ -97,6 +97,18 @@ def test_names_that_collide_or_exist() -> None:
     assert create(sim, creatable("__cluster_metadata"))[0][0] == Err.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("names", [("d2_x", "d2.x"), ("d2.x", "d2_x")])
+def test_a_name_collides_with_one_that_was_there_though_the_request_names_that_too(names: tuple[str, str]) -> None:
+    """As brokers of 3.4.0, 3.9.0 and 4.1.0 answer, in either order."""
+    answers = {
+        "d2_x": (Err.TOPIC_ALREADY_EXISTS, "Topic 'd2_x' already exists."),
+        "d2.x": (Err.INVALID_TOPIC_EXCEPTION, "Topic 'd2.x' collides with existing topic: d2_x"),
+    }
+    sim = Sim(topics={"d2_x": 1})
+    assert create(sim, *(creatable(name) for name in names)) == [answers[name] for name in names]
+    assert list(sim.state.topics) == ["d2_x"]
+
+
 def test_a_name_that_stands_twice_is_refused_once() -> None:
     sim = Sim()
     assert create(sim, creatable("t"), creatable("u"), creatable("t")) == [

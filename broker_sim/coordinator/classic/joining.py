@@ -313,7 +313,13 @@ def replace_static(
     member.is_new = member.is_new and shard.settings.policy.replaced_member_stays_new
     update_member(group, member, token, client, request)
     if group.state is State.STABLE:
-        if group.vote(shard.settings.policy.votes_are_counted_in) == group.protocol:
+        voted = group.vote(shard.settings.policy.votes_are_counted_in)
+        if (
+            voted is None
+        ):  # Kafka falls over a vote without a candidate, with the place taken over and its JoinGroup parked
+            shard.reply(token, join_error(client.api_version, Err.UNKNOWN_SERVER_ERROR, NO_MEMBER))
+            member.join_token = CUT_OFF
+        elif voted == group.protocol:
             shard.write(StaticWrite(group, old_id, new_id, old_leader, before, client.api_version))
         else:
             prepare_rebalance(shard, group)
