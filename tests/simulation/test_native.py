@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -121,3 +123,62 @@ def test_a_module_that_is_imported_in_the_run_has_none_either(monkeypatch: pytes
             sim.run_for(1)
     late: Any = sys.modules["late_client"]
     late.Consumer(CONFIG).close()
+
+
+FIRST_IMPORTS = {
+    "in the program": "from confluent_kafka import Consumer; Consumer(CONFIG)",
+    "by its own name": "import confluent_kafka.cimpl; confluent_kafka.cimpl.Producer(CONFIG)",
+    "of another client": "from confluent_kafka import SerializingProducer; SerializingProducer(CONFIG)",
+    "of what is made of one": "from confluent_kafka.deserializing_consumer import DeserializingConsumer as C; C(CONFIG)",
+    "of the admin client": "from confluent_kafka.admin import AdminClient; AdminClient(CONFIG)",
+    "in the block": "names['Consumer'](CONFIG)",
+}
+FIRST = """
+import json, os, sys
+from broker_sim.simulation import SimForbidden, simulate
+CONFIG = {"bootstrap.servers": "broker-1:9092", "group.id": "billing"}
+assert not any(name.startswith("confluent_kafka") for name in sys.modules)
+for sync in (False, True):
+    for how, text in json.loads(sys.argv[1]).items():
+        sys.stdout.flush()
+        if os.fork() == 0:
+            names = {}
+            def program():
+                exec(text, {"CONFIG": CONFIG, "names": names})
+            async def coroutine():
+                program()
+            with simulate(1) as sim:
+                if how == "in the block":
+                    import confluent_kafka
+                    names["Consumer"] = confluent_kafka.Consumer
+                host = sim.host("app")
+                host.spawn_sync(program) if sync else host.spawn(coroutine)
+                try:
+                    sim.run_for(5)
+                    print(how, "was let through")
+                except SimForbidden as error:
+                    print(how, "is refused" if "aiokafka" in str(error) else error)
+            import confluent_kafka
+            client = confluent_kafka.Consumer(CONFIG)
+            assert type(client) is confluent_kafka.Consumer is sys.modules["confluent_kafka.cimpl"].Consumer
+            assert confluent_kafka.cimpl.__spec__.loader is confluent_kafka.cimpl.__loader__
+            assert type(confluent_kafka.cimpl.__loader__).__module__ != "broker_sim.simulation.virtual.native"
+            assert all(type(one).__module__ != "broker_sim.simulation.virtual.native" for one in sys.meta_path)
+            client.close()
+            sys.stdout.flush()
+            os._exit(0)
+        print(how, os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_who_imports_it_in_a_simulation_for_the_first_time_is_refused_too() -> None:
+    """In processes that have not imported it yet; behind the run its clients are as they should be."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, json.dumps(FIRST_IMPORTS)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    expected = [line for how in FIRST_IMPORTS for line in (f"{how} is refused", f"{how} 0")]
+    assert done.stdout.splitlines() == expected * 2, done.stderr

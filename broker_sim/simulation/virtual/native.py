@@ -1,7 +1,8 @@
 """Threads that C code starts for itself: no simulation holds them. librdkafka's go out into the real world, and are forbidden.
 
 Rules:
-1. confluent-kafka's clients are refused where they are made, also under a name that a module has taken, and its subclasses.
+1. confluent-kafka's clients are refused where they are made, also under a name that a module has taken, and its subclasses; a run in
+   which the module is imported for the first time sees it on its way in.
 2. What is made past that is seen by its threads: the system lists those of this process, and Python knows its own. They are looked for
    whenever time has been let pass, and once a second while a call does not come back.
 3. Other libraries' threads make a run that is not pinned: they may be a pool that computes, as those that come with numpy.
@@ -13,8 +14,11 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.errors import SimForbidden, caller
@@ -34,6 +38,8 @@ _INSTEAD = (
     "its threads and sockets are librdkafka's own, in real time. In a simulation use aiokafka, or kafka-python with spawn_sync; "
     "for confluent-kafka clock='manual' over TCP (docs/time.md)"
 )
+_MODULE = "confluent_kafka.cimpl"
+"""Where its clients come from; all others are made of these."""
 _CLIENTS = ("Producer", "Consumer", "ShareConsumer", "_AdminClientImpl")
 
 
@@ -88,9 +94,27 @@ def _native_threads(p: Patches) -> None:
 
 def _confluent(p: Patches) -> None:
     """confluent-kafka's clients are forbidden where they are made: librdkafka has threads and sockets of its own."""
-    module = sys.modules.get("confluent_kafka.cimpl")
-    if module is None:
+    module = sys.modules.get(_MODULE)
+    if module is not None:
+        _refuse_clients(p, module)
         return
+    arrival = _Arrival(p)
+    sys.meta_path.insert(0, arrival)
+    p.then(lambda: sys.meta_path.remove(arrival))
+    p.then(_give_back)
+
+
+def _give_back() -> None:
+    """The library's modules that were imported in the run have taken stand-ins for good: they get their clients."""
+    real = {stand_in: kind for kind, stand_in in _STAND_INS.items()}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == _MODULE.partition(".")[0]:
+            for key, value in list(vars(module).items()):
+                if isinstance(value, type) and value in real:
+                    setattr(module, key, real[value])
+
+
+def _refuse_clients(p: Patches, module: ModuleType) -> None:
     for name in _CLIENTS:
         real: Any = getattr(module, name, None)
         if isinstance(real, type):
@@ -98,6 +122,39 @@ def _confluent(p: Patches) -> None:
             p.stand_ins[real] = stand_in
             p.put(module, name, stand_in)
             _refuse(p, real.__subclasses__(), stand_in)
+
+
+class _Arrival(MetaPathFinder, Loader):
+    """Sees the module's first import: nobody has taken a name of it before it is left behind stand-ins."""
+
+    def __init__(self, p: Patches) -> None:
+        self.p = p
+        self.real: Any = None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As the finders behind it, with itself for a loader."""
+        if fullname != _MODULE:
+            return None
+        finders = [finder for finder in sys.meta_path if finder is not self]
+        spec = next((spec for finder in finders if (spec := finder.find_spec(fullname, path, target))), None)
+        if spec is not None:
+            self.real, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """The real loader's."""
+        module: ModuleType | None = self.real.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The real loader's; then its clients are refused."""
+        self.real.exec_module(module)
+        module.__loader__ = self.real
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.real
+        _refuse_clients(self.p, module)
 
 
 _STAND_INS: dict[type, type] = {}
