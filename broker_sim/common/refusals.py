@@ -1,4 +1,5 @@
 """What is told of connections that are closed because of what they sent: a line each, and of a flood a line now and then with a count.
+And what is told once, however often it happens: a client that is refused for good asks again at every heartbeat.
 
 Whoever sends nonsense would else write the log: with 40,000 lines a second, in words of his own choosing.
 """
@@ -10,12 +11,31 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Refusals", "spoken"]
+__all__ = ["Once", "Refusals", "spoken"]
 
 AT_ONCE = 20
 """Lines in a period."""
 
 PERIOD_MS = 10_000
+
+REMEMBERED = 4096
+"""Lines that are known to have been told; with more of them all may be told once more."""
+
+
+class Once:
+    """What a cluster has told of its clients."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str | None, ...]] = set()
+
+    def first(self, *what: str | None) -> bool:
+        """Whether this is told for the first time: who, and what of him."""
+        if what in self._told:
+            return False
+        if len(self._told) >= REMEMBERED:
+            self._told.clear()
+        self._told.add(what)
+        return True
 
 
 class Refusals:

@@ -39,6 +39,8 @@ def _warn_of_double(ctx: RequestContext, group_id: str, names: list[str]) -> Non
     """A client hangs without a word at Kafka, and so it does here: not quite without one."""
     count = Counter(names)
     twice = next(name for name in names if count[name] > 1)
+    if not ctx.broker.state.told_once.first(ctx.client_id, group_id, twice):
+        return
     log.warning(
         "JoinGroup of client %.100r for group %.100r names the protocol %.100r twice: Kafka counts it twice, and where no other"
         " protocol is left that all members support it never answers the group's JoinGroups again",

@@ -25,8 +25,9 @@ def are_off(ctx: RequestContext, group_id: str | None) -> bool:
     """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
     if ctx.broker.state.config.has_share_groups:
         return False
-    client = "none" if ctx.client_id is None else short(ctx.client_id)
-    log.warning("client id %s, group %s: %s", client, short(group_id or ""), _WORDS)
+    if ctx.broker.state.told_once.first(ctx.client_id, group_id, _WORDS):
+        client = "none" if ctx.client_id is None else short(ctx.client_id)
+        log.warning("client id %s, group %s: %s", client, short(group_id or ""), _WORDS)
     return True
 
 

@@ -25,6 +25,7 @@ from typing import TypedDict, Unpack
 
 from broker_sim.common.buggify import Buggify
 from broker_sim.common.clock import Clock
+from broker_sim.common.refusals import Once
 from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.broker import Broker
@@ -112,6 +113,8 @@ class ClusterState:
         self.brokers: dict[int, Broker] = {}
         self.slices = Slices()
         """Requests that take longer than others should wait."""
+        self.told_once = Once()
+        """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
         """See ``buggify``: None but in simulations."""
         self.on_topics_changed: list[Callable[[Mapping[str, int | None]], object]] = []

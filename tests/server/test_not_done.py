@@ -8,6 +8,7 @@ from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.wire import Wire
 
 KIP_848 = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
@@ -23,8 +24,21 @@ async def test_a_member_of_the_new_kind_is_refused_for_good(
         answer = await wire.send(ConsumerGroupHeartbeatRequest("billing", subscribed_topic_names=["orders"]), version)
         told = KIP_848 if as_version == "4.1" else None  # in 3.x the protocol is off, and refused so by Kafka, too
         assert (answer.error_code, answer.error_message) == (Err.UNSUPPORTED_VERSION, told)
+        assert await wire.send(ConsumerGroupHeartbeatRequest("billing"), version) == answer
+        await wire.send(ConsumerGroupHeartbeatRequest("audit"), version)
         await wire.close()
-    assert caplog.messages == [f"client id wire, group billing: {KIP_848}"]
+    assert caplog.messages == [f"client id wire, group {group}: {KIP_848}" for group in ("billing", "audit")]
+
+
+async def test_what_is_refused_at_each_heartbeat_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with Cluster(as_version="4.1") as kafka:
+        wire = await Wire.connect(kafka.bootstrap)
+        for _ in range(3):
+            answer = await wire.send(ShareGroupHeartbeatRequest("billing"), 1)
+            assert answer.error_code == Err.UNSUPPORTED_VERSION
+        await wire.close()
+    [line] = caplog.messages
+    assert line.startswith("client id wire, group billing: share groups are switched off")
 
 
 def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:
