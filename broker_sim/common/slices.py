@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "in_order", "listed"]
+__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "first_piece", "in_order", "listed"]
 
 Job = Generator[None, None, Any]
 T = TypeVar("T")
@@ -50,6 +50,16 @@ def at_once(job: Generator[None, None, R]) -> R:
             next(job)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+
+def first_piece(job: Generator[None, None, R]) -> R | None:
+    """The result of a job that has one piece; None of one that has more, which is given up."""
+    try:
+        next(job)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    job.close()
+    return None
 
 
 _CHUNK = 4000

@@ -22,7 +22,7 @@ from broker_sim.handlers.traits import Failing, Parts, Traits
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import KafkaStorageError, RecordListTooLarge, RecordTooLarge, StorageError
-from broker_sim.storage.validation import is_quick
+from broker_sim.storage.validation import is_short
 from kafka_wire.errors import Err
 from kafka_wire.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -55,7 +55,7 @@ TRANSACTIONAL_AT = 22
 """Where in a batch the low byte of its attributes is: codec, transactional bit."""
 
 _PIECE = 262_144
-"""Bytes of batches that are a piece of work (`slices`); of one batch the records are counted as well (`is_quick`)."""
+"""Bytes of batches that are a piece of work (`slices`); of one batch records and headers are counted as well (`checking`)."""
 _PARTITION_COST = 2048
 """What a partition costs beside its bytes."""
 
@@ -246,7 +246,7 @@ def _append(
         batch = batch[: header.size]  # what is behind it is no batch, and nobody minds
     try:
         checked = None
-        if not is_quick(header):
+        if not is_short(header):
             checked = yield from partition.checking(batch, now_ms=now_ms, header=header)
             refused = _refused(ctx, partition, index, request.acks)
             if refused is not None:

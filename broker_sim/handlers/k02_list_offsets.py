@@ -83,7 +83,7 @@ def _answers(ctx: RequestContext, request: ListOffsetsRequest) -> Generator[None
                     answers.append(_refused(index, Err.INVALID_REQUEST))
                     told.add(index)
                 continue
-            answers.append(_answer(ctx, request, topic.name, asked))
+            answers.append((yield from _answer(ctx, request, topic.name, asked)))
     return ListOffsetsResponse(0, shown)
 
 
@@ -104,7 +104,7 @@ def _refused(index: int, error: Err) -> ListOffsetsPartitionResponse:
 
 def _answer(
     ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
     index, timestamp, state = asked.partition_index, asked.timestamp, ctx.broker.state
     special = timestamp < 0 and ctx.api_version >= _NEEDS_VERSION.get(timestamp, 1 << 15)
     if timestamp < 0 and not special:
@@ -124,7 +124,7 @@ def _answer(
             now_ms = state.clock.now_ms()
             offsets = _old_style(partition, timestamp, asked.max_num_offsets, request.replica_id, now_ms)
             return ListOffsetsPartitionResponse(index, Err.NONE, old_style_offsets=offsets)
-        found = _find(partition, request, timestamp, special)
+        found = yield from _find(partition, request, timestamp, special)
     except KafkaError as error:
         return _refused(index, error.error)
     except StorageError as problem:
@@ -139,7 +139,9 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.last_stable_offset if request.isolation_level == 1 else partition.high_watermark
 
 
-def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, special: bool) -> tuple[int, int, int]:
+def _find(
+    partition: Partition, request: ListOffsetsRequest, timestamp: int, special: bool
+) -> Generator[None, None, tuple[int, int, int]]:
     """(timestamp, offset, leader epoch) of the answer; 3.x takes a negative timestamp that it doesn't know for a
     time.
     """
@@ -152,7 +154,8 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, spe
         return -1, start, log.epochs.epoch_of(start)
     if special and timestamp != MAX_TIMESTAMP:
         return _NOTHING
-    found = log.max_timestamp() if special else log.offset_for_timestamp(timestamp)
+    by_time = log.finding_max_timestamp() if special else log.finding_timestamp(timestamp, log.log_start_offset)
+    found = yield from by_time
     return _NOTHING if found is None or found.offset >= end else found
 
 

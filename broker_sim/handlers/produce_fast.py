@@ -13,11 +13,12 @@ import struct
 from functools import partial
 from typing import cast
 
+from broker_sim.common.slices import first_piece
 from broker_sim.handlers.context import ConnectionLike, FastHandler
 from broker_sim.metadata.cluster_state import Broker, Partition
 from broker_sim.metadata.topics import INTERNAL_TOPICS
 from broker_sim.storage import StorageError
-from broker_sim.storage.validation import is_quick
+from broker_sim.storage.validation import is_short, may_be_quick
 from kafka_wire.record_batch import TRANSACTIONAL_BIT, RecordBatchError, produce_batch
 from kafka_wire.wire import read_uvarint
 
@@ -105,9 +106,14 @@ def _answer(version: int, connection: ConnectionLike, frame: bytes, body: int, c
     records = frame[at:-3] if flexible else frame[at:]
     try:
         header = produce_batch(records, version)
-        if header.attributes & TRANSACTIONAL_BIT or not is_quick(header):
+        if header.attributes & TRANSACTIONAL_BIT or not may_be_quick(header):
             return None
-        info = partition.append(records, now_ms=state.clock.now_ms(), header=header)
+        now_ms, checked = state.clock.now_ms(), None
+        if not is_short(header):
+            checked = first_piece(partition.checking(records, now_ms=now_ms, header=header))
+            if checked is None:
+                return None
+        info = partition.append(records, now_ms=now_ms, header=header, checked=checked)
     except (RecordBatchError, StorageError):
         return None
     time_ms = info.max_timestamp if info.duplicate else info.log_append_time_ms

@@ -1,33 +1,32 @@
-"""Records by their time, for ListOffsets.
+"""Records by their time, for ListOffsets, in pieces: each function yields after some milliseconds' work.
 
 Source: UnifiedLog.fetchOffsetByTimestamp, LogValidator (what a log remembers of its largest timestamp).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.results import LogBatch, TimestampOffset
 from broker_sim.storage.segment import Segment
-from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT
+from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT, times
 
 EXACT_LATEST_SINCE = (3, 8)
 
 
 def first_not_before(
     segments: Iterable[Segment], timestamp: int, start: int, config: LogConfig
-) -> TimestampOffset | None:
+) -> Generator[None, None, TimestampOffset | None]:
     """The first record at or after offset `start` whose timestamp (ms) is >= `timestamp`. Raises RecordBatchError, OSError."""
     for batch in _batches(segments, timestamp, start):
-        found = batch.record_at(timestamp, start, config)
+        found = yield from batch.finding(timestamp, start, config)
         if found is not None:
             return found
     return None
 
 
-def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> TimestampOffset | None:
+def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> Generator[None, None, TimestampOffset | None]:
     """The first record with the largest timestamp, be it -1; None in an empty log. Raises RecordBatchError, OSError.
 
     Before 3.8 Kafka has only what it knew at the append: the last offset of a batch that is packed or has the broker's
@@ -35,13 +34,20 @@ def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> Timest
     """
     segments = list(segments)
     timestamp = max(segment.max_timestamp for segment in segments)
-    found = first_not_before(segments, timestamp, 0, config)
+    found = yield from first_not_before(segments, timestamp, 0, config)
     if found is None or timestamp < 0 or config.release >= EXACT_LATEST_SINCE:
         return found
     batch = next(_batches(segments, timestamp, 0))
     if batch.header.attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT):
         return TimestampOffset(timestamp, batch.header.last_offset, epoch)
-    before = sum(1 for _ in itertools.takewhile(lambda record: record.timestamp != timestamp, batch.records()))
+    before = 0
+    for record in times(batch.data, batch.position, batch.header):
+        if record is None:
+            yield
+        elif record[1] == timestamp:
+            break
+        else:
+            before += 1
     return TimestampOffset(timestamp, batch.header.base_offset + before, epoch)  # counted, whatever a record says
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
+from broker_sim.common.slices import at_once
 from broker_sim.storage import by_time, checkpoints, recovery, retention
 from broker_sim.storage.epochs import EpochCache
 from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge, StorageError
@@ -398,11 +399,7 @@ class PartitionLog:
 
         Inside a batch whose codec's library is missing it is the first offset. Raises CorruptLog, KafkaStorageError.
         """
-        start = self.log_start_offset if start is None else start
-        try:
-            found = by_time.first_not_before(self._segments_from(start), timestamp, start, self.config)
-        except FAILURES as error:
-            raise self._failure(error) from error
+        found = at_once(self.finding_timestamp(timestamp, self.log_start_offset if start is None else start))
         return found if found is None or up_to_offset is None or found.offset < up_to_offset else None
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -410,10 +407,32 @@ class PartitionLog:
 
         Before 3.8 not always the first (`by_time.latest`). Raises CorruptLog, KafkaStorageError.
         """
-        try:
-            return by_time.latest(self.segments, self.config, self.epochs.latest)
-        except FAILURES as error:
-            raise self._failure(error) from error
+        return at_once(self.finding_max_timestamp())
+
+    def finding_timestamp(self, timestamp: int, start: int) -> Generator[None, None, TimestampOffset | None]:
+        """`offset_for_timestamp` in pieces: yields after each."""
+        return (
+            yield from self._finding(
+                lambda: by_time.first_not_before(self._segments_from(start), timestamp, start, self.config)
+            )
+        )
+
+    def finding_max_timestamp(self) -> Generator[None, None, TimestampOffset | None]:
+        """`max_timestamp` in pieces: yields after each."""
+        return (yield from self._finding(lambda: by_time.latest(self.segments, self.config, self.epochs.latest)))
+
+    def _finding(
+        self, search: Callable[[], Generator[None, None, TimestampOffset | None]]
+    ) -> Generator[None, None, TimestampOffset | None]:
+        """What a search finds; where segments went away or became shorter between two of its pieces, and it failed over that, anew."""
+        while True:
+            before = [(segment, segment.size) for segment in self.segments]
+            try:
+                return (yield from search())
+            except FAILURES as error:
+                there = {id(segment) for segment in self.segments}
+                if all(id(segment) in there and segment.size >= size for segment, size in before):
+                    raise self._failure(error) from error
 
     # -------------------------------------------------------------------------------------------- leader epochs
 

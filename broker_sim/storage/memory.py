@@ -103,8 +103,9 @@ class MemorySegment:
             yield parse_header(batch), batch, 0
 
     def batches_from_timestamp(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
-        for number in range(bisect_left(self._latest, timestamp), len(self._batches)):
-            batch = self._batches[number]
+        batches = self._batches  # as they are now: between two of them the log may be cut
+        for number in range(bisect_left(self._latest, timestamp), len(batches)):
+            batch = batches[number]
             yield parse_header(batch), batch, 0
 
     def truncate_to(self, offset: int) -> None:

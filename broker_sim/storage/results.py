@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from broker_sim.storage.log_config import LogConfig
-from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
+from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records, times
 
 
 class Origin(enum.Enum):
@@ -50,17 +50,21 @@ class LogBatch(NamedTuple):
         """As kafka_wire.record_batch.records."""
         return records(self.data, self.position, self.header)
 
-    def record_at(self, timestamp: int, start: int, config: LogConfig) -> TimestampOffset | None:
+    def finding(self, timestamp: int, start: int, config: LogConfig) -> Generator[None, None, TimestampOffset | None]:
         """The first record at or after offset ``start`` whose timestamp (ms) is >= ``timestamp``; of a batch whose codec's library is
-        missing the first offset. Raises RecordBatchError."""
+        missing the first offset. In pieces: yields after each. Raises RecordBatchError."""
         header = self.header
+        # Kafka unpacks such a batch to its end, and fails where any of it can't be read
+        to_its_end = bool(header.attributes & CODEC_MASK) and config.release < (4, 4)
+        found: TimestampOffset | None = None
         try:
-            rows: Iterable[Record] = records(self.data, self.position, header, max_bytes=config.compression_max_bytes)
-            if header.attributes & CODEC_MASK and config.release < (4, 4):
-                rows = list(rows)  # Kafka unpacks such a batch to its end, and fails where any of it can't be read
-            for record in rows:
-                if record.timestamp >= timestamp and record.offset >= start:
-                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+            for record in times(self.data, self.position, header, max_bytes=config.compression_max_bytes):
+                if record is None:
+                    yield
+                elif found is None and record[1] >= timestamp and record[0] >= start:
+                    found = TimestampOffset(record[1], record[0], header.leader_epoch)
+                    if not to_its_end:
+                        break
         except UnsupportedCompression:
             return TimestampOffset(header.max_timestamp, max(header.base_offset, start), header.leader_epoch)
-        return None
+        return found

@@ -5,7 +5,7 @@ Rules:
    named, each with its first fault: the missing key, then the time.
 2. Compressed records are unpacked as far as `compression_max_bytes` and where the codec's library is there. What can't
    be looked into is believed, but by a compacted topic, which could never be compacted then.
-3. `checking` does it in pieces of STEP_RECORDS and some milliseconds; `check_client_batch` does the same at once.
+3. `checking` does it in pieces of STEP_RECORDS, or as many headers, and some milliseconds; `check_client_batch` does the same at once.
 Source: UnifiedLog.analyzeAndValidateRecords, LogValidator (storage).
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.slices import Pace
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
 from kafka_wire import compression
@@ -35,17 +36,22 @@ from kafka_wire.record_batch import (
     UnsupportedCompression,
     check_crc,
 )
-from kafka_wire.record_checks import Bare, Bytes, record_at, scan
+from kafka_wire.record_checks import Bare, Bytes, scan, walking
 from kafka_wire.record_errors import SHOWN_RECORDS
 
 STEP_RECORDS = 4096
 """Records of one piece of work: some two milliseconds where each is looked at by itself."""
-_QUICK_BYTES = 8192
+_SHORT_BYTES = 8192
 
 
-def is_quick(header: BatchHeader) -> bool:
-    """Whether all checks of the batch take some milliseconds at most."""
-    return header.record_count <= STEP_RECORDS and (not header.attributes & CODEC_MASK or header.length <= _QUICK_BYTES)
+def is_short(header: BatchHeader) -> bool:
+    """Whether all checks of the batch take some milliseconds at most, whatever is in it."""
+    return not header.attributes & CODEC_MASK and header.length <= _SHORT_BYTES
+
+
+def may_be_quick(header: BatchHeader) -> bool:
+    """Whether all checks of the batch are likely to be done with the first piece of `checking`."""
+    return header.record_count <= STEP_RECORDS and (not header.attributes & CODEC_MASK or header.length <= _SHORT_BYTES)
 
 
 def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
@@ -56,10 +62,11 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
     count, end = header.record_count, pos + header.length + LENGTH_END
     if not header.attributes & ~TRANSACTIONAL_BIT and 0 < count <= STEP_RECORDS:  # nearly every batch
         _check_header(data, pos, header, config, name)
-        at, earliest, latest, keyless, _ = scan(data, pos + HEADER_BYTES, end, 0, count, True)
+        at, earliest, latest, keyless, _, stopped = scan(data, pos + HEADER_BYTES, end, 0, count, True)
         base = header.base_timestamp
         if (
             at == end
+            and stopped == count
             and base + latest <= now_ms + config.message_timestamp_after_max_ms
             and base + earliest >= now_ms - config.message_timestamp_before_max_ms
             and not (keyless and config.compacts)
@@ -169,13 +176,23 @@ class _Records:
         """The latest time of the records. Raises as `checking`."""
         count, at = self.header.record_count, self.at
         earliest, latest, keyless, in_order = 1 << 63, -1 << 63, False, True
-        for first in range(0, count, STEP_RECORDS):
+        first = 0
+        while first < count:
             if first:
                 yield
-            found = scan(self.data, at, self.end, first, min(first + STEP_RECORDS, count), self.sized, self.signed)
+            last = min(first + STEP_RECORDS, count)
+            found = scan(self.data, at, self.end, first, last, self.sized, self.signed)
             at = found.end
             earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
             keyless, in_order = keyless or found.keyless, in_order and found.in_order
+            if found.stopped == first:  # for its headers alone
+                record = yield from walking(self.data, at, self.end, self.sized, self.signed)
+                at, time = record.end, record.timestamp_delta
+                earliest, latest = min(earliest, time), max(latest, time)
+                keyless, in_order = keyless or record.key_size < 0, in_order and record.offset_delta == first
+                first += 1
+            else:
+                first = found.stopped
         if at != self.end:
             raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
         earliest, latest = self._time(earliest), self._time(latest)
@@ -198,11 +215,12 @@ class _Records:
         at, latest, count = self.at, NO_TIMESTAMP, 0
         kind: type[RecordBatchError] = InvalidRecord
         faults: list[tuple[int, str]] = []
+        pace = Pace(STEP_RECORDS)
         for index in range(self.header.record_count):
-            if index % STEP_RECORDS == STEP_RECORDS - 1:
-                yield
-            record = record_at(self.data, at, self.end, self.sized, self.signed)
+            record = yield from walking(self.data, at, self.end, self.sized, self.signed)
             at = record.end
+            if pace.full(1 + record.headers):
+                yield
             time = self._time(record.timestamp_delta)
             latest = max(latest, time)
             if self.config.compacts and record.key_size < 0:

@@ -8,12 +8,14 @@ Rules:
 2. A record is *sized* where its declared length counts: in uncompressed batches, and up to Kafka 3.6 in compressed ones.
    From 3.7 on Kafka reads compressed records field by field and does not look at their lengths; from 4.4 on, which bounds
    them (max.decompressed.message.bytes), it refuses negative ones: they are *signed*.
-3. Nothing here runs longer than the number of records it was given; who has many gives them in steps.
+3. Nothing here runs longer than for the records it was given and HEADERS_AT_ONCE headers of theirs: who has many records gives them in
+   steps, `scan` stops where their headers are too many, and `walking` goes through a record of any number of them in pieces.
 Source: DefaultRecord.readFrom and readPartiallyFrom, DefaultRecordBatch, ByteUtils (clients).
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from kafka_wire.record_errors import InvalidRecord, UnreadableRecords
@@ -25,6 +27,8 @@ _COLUMN_OFFSETS = 8192
 _ONE_BYTE = bytes(2 * n for n in range(64))
 _LOW = bytes(2 * n & 0x7F | 0x80 for n in range(_COLUMN_OFFSETS))
 _HIGH = bytes(n >> 6 for n in range(_COLUMN_OFFSETS))
+HEADERS_AT_ONCE = 2048
+"""Headers that are gone through before others are served: a millisecond or two. Each takes two bytes, and packed less than a bit."""
 _LAYOUTS = 256
 """Batches whose columns are kept."""
 _BEYOND = "a record reaches beyond the end of its batch"
@@ -43,6 +47,11 @@ class Bare(NamedTuple):
     timestamp_delta: int
     key_size: int
     value_size: int
+    headers: int
+
+
+class ManyHeaders(Exception):
+    """A record has more than HEADERS_AT_ONCE headers: `walking` goes through them."""
 
 
 class Scanned(NamedTuple):
@@ -56,6 +65,8 @@ class Scanned(NamedTuple):
     """Whether one has no key."""
     in_order: bool
     """Whether each one's offset delta is its number in the batch."""
+    stopped: int
+    """The number of the next record: not `last` where there were headers for more than a piece."""
 
 
 _layouts: dict[tuple[int, int, int, bytes], tuple[list[Column], Scanned]] = {}
@@ -65,7 +76,8 @@ _layouts: dict[tuple[int, int, int, bytes], tuple[list[Column], Scanned]] = {}
 def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, signed: bool = False) -> Scanned:
     """The records numbered from `first` up to `last` (exclusive, at least one), the first of them at `at`.
 
-    Raises what `record_at` raises, for the first record that is no record.
+    Raises what `record_at` raises, for the first record that is no record. What has more than HEADERS_AT_ONCE headers is left to
+    `walking`, be it the first.
     """
     if first == 0 and last >= _RUN:
         known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
@@ -89,11 +101,12 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
         index += count
         earliest, latest, keyless = min(earliest, low), max(latest, high), keyless or bare
     if index == last and first == 0 and earliest == latest:
-        whole = Scanned(at, earliest, latest, keyless, True)
+        whole = Scanned(at, earliest, latest, keyless, True, last)
         if len(_layouts) >= _LAYOUTS:
             _layouts.clear()
         _layouts[start, end, last, bytes(data[start : start + 8])] = columns, whole
         return whole
+    headers = 0
     for number in range(index, last):
         try:
             size, pos = data[at], at + 1
@@ -122,7 +135,13 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
         if plain:
             at, time, delta = stop, time >> 1, delta >> 1
         else:
-            at, delta, time, key, _ = record_at(data, at, end, sized, signed)
+            if headers >= HEADERS_AT_ONCE:
+                return Scanned(at, earliest, latest, keyless, in_order, number)
+            try:
+                at, delta, time, key, _, count = record_at(data, at, end, sized, signed)
+            except ManyHeaders:
+                return Scanned(at, earliest, latest, keyless, in_order, number)
+            headers += count
             keyless = keyless or key < 0
         if delta != number:
             in_order = False
@@ -130,7 +149,7 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
             earliest = time
         if time > latest:
             latest = time
-    return Scanned(at, earliest, latest, keyless, in_order)
+    return Scanned(at, earliest, latest, keyless, in_order, last)
 
 
 def _neighbours(
@@ -189,44 +208,80 @@ def _neighbours(
 def record_at(data: Bytes, at: int, end: int, sized: bool, signed: bool = False) -> Bare:
     """The record at `at` of records that end at `end`.
 
-    Raises InvalidRecord (no record), UnreadableRecords (a sized one whose length is no varint: Kafka stumbles over it).
+    Raises InvalidRecord (no record), UnreadableRecords (a sized one whose length is no varint: Kafka stumbles over it), ManyHeaders.
     """
     try:
-        try:
-            size, start = varint_at(data, at, 5)
-        except InvalidRecord as error:
-            if sized:
-                raise UnreadableRecords(str(error)) from None
-            raise
-        if (sized or signed) and size < 0:
-            raise InvalidRecord(f"Invalid record size: {size} is negative.")
-        if sized and start + size > end:
-            raise InvalidRecord(f"Invalid record size: {size}")
-        time, pos = varint_at(data, start + 1, 10)
-        offset, pos = varint_at(data, pos, 5)
-        key, pos = varint_at(data, pos, 5)
-        value, pos = varint_at(data, pos + max(key, 0), 5)
-        pos = _headers_end(data, pos + max(value, 0), end)
+        start, size, record = _before_headers(data, at, end, sized, signed)
+        if record.headers > HEADERS_AT_ONCE:
+            raise ManyHeaders
+        pos = _headers_end(data, record.end, record.headers)
     except IndexError:
         raise InvalidRecord(_BEYOND) from None
+    return _ended(record, pos, end, start, size if sized else None)
+
+
+def walking(data: Bytes, at: int, end: int, sized: bool, signed: bool = False) -> Generator[None, None, Bare]:
+    """`record_at` of a record with any number of headers, in pieces: yields after each."""
+    try:
+        start, size, record = _before_headers(data, at, end, sized, signed)
+        pos, left = record.end, record.headers
+        while left > HEADERS_AT_ONCE:
+            pos, left = _headers_end(data, pos, HEADERS_AT_ONCE), left - HEADERS_AT_ONCE
+            yield
+        pos = _headers_end(data, pos, left)
+    except IndexError:
+        raise InvalidRecord(_BEYOND) from None
+    return _ended(record, pos, end, start, size if sized else None)
+
+
+def _before_headers(data: Bytes, at: int, end: int, sized: bool, signed: bool) -> tuple[int, int, Bare]:
+    """Where a record's content begins, its declared size, and the record; its `end` is for now where its headers begin."""
+    try:
+        size, start = varint_at(data, at, 5)
+    except InvalidRecord as error:
+        if sized:
+            raise UnreadableRecords(str(error)) from None
+        raise
+    if (sized or signed) and size < 0:
+        raise InvalidRecord(f"Invalid record size: {size} is negative.")
+    if sized and start + size > end:
+        raise InvalidRecord(f"Invalid record size: {size}")
+    time, pos = varint_at(data, start + 1, 10)
+    offset, pos = varint_at(data, pos, 5)
+    key, pos = varint_at(data, pos, 5)
+    value, pos = varint_at(data, pos + max(key, 0), 5)
+    headers, pos = varint_at(data, pos + max(value, 0), 5)
+    if headers < 0 or headers > end - pos:
+        raise InvalidRecord(f"Found invalid number of record headers {headers}")
+    return start, size, Bare(pos, offset, time, key, value, headers)
+
+
+def _headers_end(data: Bytes, pos: int, count: int) -> int:
+    for _ in range(count):
+        name, value_at = data[pos], pos + 1
+        if name & 0x81:  # more than a byte, or negative
+            name, value_at = varint_at(data, pos, 5)
+            if name < 0:
+                raise InvalidRecord(f"Invalid negative header key size {name}")
+            value_at += name
+        else:
+            value_at += name >> 1
+        value = data[value_at]
+        if value < 128:
+            pos = value_at + 1 + (0 if value & 1 else value >> 1)
+        else:
+            value, pos = varint_at(data, value_at, 5)
+            pos += max(value, 0)
+    return pos
+
+
+def _ended(record: Bare, pos: int, end: int, start: int, size: int | None) -> Bare:
+    """The record, which ends at `pos`; `size`: as declared, where that counts."""
     if pos > end:
         raise InvalidRecord(_BEYOND)
-    if sized and pos != start + size:
+    if size is not None and pos != start + size:
         raise InvalidRecord(f"Invalid record size: {size} bytes declared, {pos - start} read")
-    return Bare(pos, offset, time, key, value)
-
-
-def _headers_end(data: Bytes, pos: int, end: int) -> int:
-    count, pos = varint_at(data, pos, 5)
-    if count < 0 or count > end - pos:
-        raise InvalidRecord(f"Found invalid number of record headers {count}")
-    for _ in range(count):
-        name, pos = varint_at(data, pos, 5)
-        if name < 0:
-            raise InvalidRecord(f"Invalid negative header key size {name}")
-        value, pos = varint_at(data, pos + name, 5)
-        pos += max(value, 0)
-    return pos
+    return record._replace(end=pos)
 
 
 def varint_at(data: Bytes, pos: int, most: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_sim.common.slices import at_once
 from broker_sim.storage import (
     KafkaStorageError,
     OffsetOutOfRange,
@@ -227,6 +228,36 @@ def test_a_lookup_by_time_does_not_see_deleted_records(make_log: MakeLog) -> Non
     fill(log, 10, step_ms=10)
     log.delete_records(4)
     assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 40, 4, 0)
+
+
+@pytest.mark.parametrize("change", ["nothing", "cut", "deleted", "more"])
+@pytest.mark.parametrize("largest", [False, True])
+def test_what_happens_to_a_log_between_two_pieces_of_a_lookup_does_not_harm_it(
+    make_log: MakeLog, change: str, largest: bool
+) -> None:
+    """A record of many headers is gone through in pieces, between which others are served."""
+    log = make_log(segment_bytes=30_000)
+    headers: list[tuple[str, bytes | None]] = [("", None)] * 5000
+    for number in range(6):
+        add(log, encode_batch([Record(0, NOW_MS, b"k", b"", headers), Record(1, NOW_MS + number, b"k", b"v")]))
+    assert log.segment_count > 1
+    job = log.finding_max_timestamp() if largest else log.finding_timestamp(NOW_MS + 4, 0)
+    next(job)
+    if change == "cut":
+        log.truncate_to(4)
+    elif change == "deleted":
+        log.delete_records(7)
+        log.apply_retention(NOW_MS)
+    elif change == "more":
+        fill(log, 3, step_ms=1000)
+    found = at_once(job)
+    if change == "nothing":
+        assert found == ((NOW_MS + 5, 11, 0) if largest else (NOW_MS + 4, 9, 0))
+    elif found is not None:
+        assert found.timestamp >= NOW_MS
+    assert at_once(log.finding_max_timestamp() if largest else log.finding_timestamp(NOW_MS + 4, 0)) == (
+        log.max_timestamp() if largest else log.offset_for_timestamp(NOW_MS + 4, start=0)
+    )
 
 
 # ------------------------------------------------------------------------------------------------ segments
