@@ -206,7 +206,8 @@ def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[No
     size = min(max_bytes, max(4096, 4 * len(data)))
     while True:
         out = bytearray(size)
-        yield  # 64 MiB that are cleared take as long as half their unpacking
+        if size > _PIECE_BYTES:
+            yield  # 64 MiB that are cleared take as long as half their unpacking
         try:
             del out[library.decompress_into(data, out) :]  # no copy
             return out
@@ -215,5 +216,6 @@ def _decompress_frame(library: Any, data: bytes, max_bytes: int) -> Generator[No
                 raise CompressionError(f"{library.__name__}: {error}") from None
         if size >= max_bytes:
             raise DecompressedTooLarge(f"{library.__name__}: more than {max_bytes} bytes when unpacked")
-        yield
+        if size > _PIECE_BYTES:
+            yield
         size = min(max_bytes, size * 4)
