@@ -29,6 +29,7 @@ from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage
 from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE
 from tests.scenarios.test_shipped import KNOWN_BREAKS, NAMES, WITHOUT_CLIENTS
+from tests.support import processes
 
 SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
 ANY_VERSION = [name for name in SMALL if not name.startswith(("stuck", "upgrade"))]
@@ -86,6 +87,7 @@ def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> No
     assert outcome.code == expected_code(name), outcome.report()
 
 
+@pytest.mark.real_time
 def test_the_story_is_that_of_real_time() -> None:
     with Stage() as stage:
         stage.book_all((name, "aiokafka") for name in IN_REAL_TIME)
@@ -280,19 +282,10 @@ def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
 def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "random")) -> list[str]:
     """What `alike` prints, side by side under each hash seed."""
     command = [sys.executable, "-m", "tests.scenarios.alike", *arguments]
-    running = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in hash_seeds
-    ]
+    running = [processes.start(command, env={**os.environ, "PYTHONHASHSEED": seed}) for seed in hash_seeds]
     printed = []
     for process in running:
-        out, err = process.communicate(timeout=200)
+        out, err = processes.finish(process, f"{arguments} to be played")
         assert process.returncode == 0, err
         printed.append(out)
     return printed
@@ -327,14 +320,9 @@ def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
 
 
 def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-m", "broker_sim", "run", *arguments],
         env={key: value for key, value in {**os.environ, **environment}.items() if value},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
     )
 
 
@@ -376,18 +364,16 @@ def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
     assert [wrong for event in read_journal(journal) for wrong in problems(event)] == []
     path.write_text(CONSUMER.replace("expect", "  - {name: years, after: 10000h}\nexpect"))
     for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
+        process = processes.start(
             [sys.executable, "-m", "broker_sim", "run", str(path), "--virtual"],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         assert process.stderr is not None
         while "Stable" not in process.stderr.readline():
             pass
         process.send_signal(number)
-        told = process.communicate(timeout=150)[1]
+        told = processes.finish(process, "the run to end")[1]
         assert told.splitlines()[-1] == "broker-sim run: interrupted"
         assert process.returncode in (130, -signal.SIGINT), "the latter is Python's own, where exec() was interrupted"
 
@@ -438,9 +424,7 @@ def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pyt
         key: value for key, value in os.environ.items() if key not in ("PYTHONHASHSEED", "PYTEST_XDIST_WORKER")
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command, cwd=pytester.path, env=environment, capture_output=True, text=True, timeout=150, check=False
-    )
+    done = processes.run(command, cwd=pytester.path, env=environment)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("test session starts") == 1
     assert "1 passed" in done.stdout
