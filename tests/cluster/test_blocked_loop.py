@@ -71,7 +71,7 @@ async def looks(told: Told, waiting: bool, block: threading.Event | None) -> Non
             patch.setattr(loop, "call_soon_threadsafe", woken)  # as each look begins
             async with asyncio.timeout(DEADLINE_S):
                 while looks < 3 * blocked_loop.LOOKS:
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)
     watch.stop()
 
 

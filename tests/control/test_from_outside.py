@@ -288,9 +288,7 @@ async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Brokers
 # --- with real consumers ----------------------------------------------------------------------------------------------
 
 
-def consumer(kafka: Brokers, client_id: str = "app", **options: Any) -> aiokafka.AIOKafkaConsumer:
-    """A consumer whose session outlasts whatever either process may have to wait for."""
-    settings: dict[str, Any] = {"session_timeout_ms": 300_000, **options}
+def consumer(kafka: Brokers, client_id: str = "app", session_timeout_ms: int = 300_000) -> aiokafka.AIOKafkaConsumer:
     return aiokafka.AIOKafkaConsumer(
         "orders",
         bootstrap_servers=kafka.bootstrap,
@@ -298,7 +296,7 @@ def consumer(kafka: Brokers, client_id: str = "app", **options: Any) -> aiokafka
         client_id=client_id,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        **settings,
+        session_timeout_ms=session_timeout_ms,
     )
 
 

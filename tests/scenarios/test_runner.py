@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,10 @@ async def gone(path: Path, how_many: int) -> None:
     """The processes whose ids stand in a file are no more."""
     pids = [int(line) for line in path.read_text().split()]
     assert len(pids) == how_many
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while any(map(alive, pids)):
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        pytest.fail(f"{[pid for pid in pids if alive(pid)]} still run")
+    deadline_s = time.monotonic() + DEADLINE_S
+    while left := [pid for pid in pids if alive(pid)]:
+        assert time.monotonic() < deadline_s, f"{left} still run"
+        await asyncio.sleep(0.02)
 
 
 # --- the command line ----------------------------------------------------------------------------------------------------
@@ -108,7 +107,7 @@ def is_told(done: subprocess.CompletedProcess[str], code: int, told: str) -> Non
     assert told in done.stdout
     assert "client app: started\n" in done.stderr
     assert "billing: Stable, generation 1, members: 1\n" in done.stderr
-    assert ("Generation 1 began because app-1" in done.stdout) is (code != 0), (
+    assert ("Generation 1 began because app" in done.stdout) is (code != 0), (
         "what became of the group, where it went wrong"
     )
 
