@@ -274,9 +274,10 @@ async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[...,
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    consumer = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id=GROUP, client_id="app")
+    where = {"bootstrap_servers": kafka.bootstrap, "group_id": GROUP, "session_timeout_ms": 300_000}
+    consumer = aiokafka.AIOKafkaConsumer("orders", client_id="app", **where)
     async with consumer:
-        shown = await ok("group", GROUP, "--wait", "stable", "--members", "1")
+        shown = await ok("group", GROUP, "--wait", "stable", "--members", "1", "--timeout", "150s")
         assert f"{GROUP}: Stable, generation 1, 1 member" in shown
         assert "app" in shown
         assert "orders:0,1" in shown

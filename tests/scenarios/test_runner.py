@@ -280,24 +280,18 @@ async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, 
     (tmp_path / "foreign.py").write_text(FOREIGN)
     (tmp_path / "story.yaml").write_text(HELD)
     client = f"app={sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", client),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+    process = processes.start(
+        [sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", client],
+        stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
-    assert process.stderr is not None
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            while b"an error" not in await process.stderr.readline():
-                pass
-            process.send_signal(number)
-            told = await process.stderr.read()
-            assert (await process.wait(), told.splitlines()[-1]) == (130, b"broker-sim run: interrupted")
+        processes.line_with(process, "an error", of="stderr")
+        process.send_signal(number)
+        told = processes.finish(process, "the run to end")[1]
+        assert (process.returncode, told.splitlines()[-1]) == (130, "broker-sim run: interrupted")
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        processes.kill(process)
     await gone(tmp_path / "pids", 2)
 
 

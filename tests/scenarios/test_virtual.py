@@ -369,9 +369,7 @@ def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-        assert process.stderr is not None
-        while "Stable" not in process.stderr.readline():
-            pass
+        processes.line_with(process, "Stable", of="stderr")
         process.send_signal(number)
         told = processes.finish(process, "the run to end")[1]
         assert told.splitlines()[-1] == "broker-sim run: interrupted"

@@ -81,20 +81,31 @@ def finish(
     return out or "", errors or ""
 
 
-def line(process: subprocess.Popen[str], what: str, *, said: str = "") -> str:
-    """The next line of stdout, or what there is of it where the process has ended. ``finish`` gives what follows it."""
-    assert process.stdout is not None
+def line(process: subprocess.Popen[str], what: str, *, of: str = "stdout") -> str:
+    """The next line of stdout, or of stderr, or what there is of it where the process has ended. ``finish`` gives what follows it."""
+    stream: IO[str] | None = getattr(process, of)
+    assert stream is not None
     deadline_s = time.monotonic() + DEADLINE_S
     text = bytearray()
     while not text.endswith(b"\n"):
-        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline_s - time.monotonic()))
+        ready, _, _ = select.select([stream], [], [], max(0.0, deadline_s - time.monotonic()))
         if not ready:
-            hangs(process, what, said=said + text.decode(errors="replace"))
-        byte = os.read(process.stdout.fileno(), 1)
+            hangs(process, what, said=text.decode(errors="replace"))
+        byte = os.read(stream.fileno(), 1)
         if not byte:
             break
         text += byte
     return text.decode()
+
+
+def line_with(process: subprocess.Popen[str], part: str, *, of: str = "stdout") -> str:
+    """The next line that holds ``part``; fails the test where the process ends without one."""
+    lines: list[str] = []
+    while part not in (text := line(process, f"a line with {part!r}", of=of)):
+        lines.append(text)
+        if not text.endswith("\n"):
+            pytest.fail(f"{_title(process.args)} ended without a line with {part!r}:\n{''.join(lines)}", pytrace=False)
+    return text
 
 
 def hangs(

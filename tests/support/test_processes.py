@@ -35,6 +35,15 @@ def test_lines_come_one_by_one_and_the_rest_at_the_end() -> None:
     processes.finish(process, "the end")
 
 
+def test_a_line_is_awaited_by_what_it_holds() -> None:
+    code = "import sys; print('a\\nready: b\\nc', file=sys.stderr)"
+    process = processes.start([sys.executable, "-c", code])
+    assert processes.line_with(process, "ready", of="stderr") == "ready: b\n"
+    with pytest.raises(pytest.fail.Exception, match="ended without a line with 'ready'"):
+        processes.line_with(process, "ready", of="stderr")
+    processes.finish(process, "the end")
+
+
 @pytest.mark.parametrize("wait", ["finish", "line"])
 def test_a_process_that_hangs_is_told_with_its_stacks(wait: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = processes.start([sys.executable, "-c", HANGS])
