@@ -38,7 +38,11 @@ async def at_work() -> AsyncIterator[Cluster]:
 async def test_aiokafka_goes_on() -> None:
     async with at_work() as cluster:
         consumer = AIOKafkaConsumer(
-            "orders", bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="none"
+            "orders",
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            auto_offset_reset="none",
+            session_timeout_ms=300_000,
         )
         await consumer.start()
         try:

@@ -279,34 +279,38 @@ def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "random")) -> list[str]:
-    """What `alike` prints, side by side under each hash seed."""
+def in_a_process(arguments: list[str], hash_seed: str) -> subprocess.Popen[str]:
+    """`alike` under a hash seed of its own."""
     command = [sys.executable, "-m", "tests.scenarios.alike", *arguments]
-    running = [processes.start(command, env={**os.environ, "PYTHONHASHSEED": seed}) for seed in hash_seeds]
-    printed = []
-    for process in running:
-        out, err = processes.finish(process, f"{arguments} to be played")
-        assert process.returncode == 0, err
-        printed.append(out)
-    return printed
+    return processes.start(command, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+
+
+def printed(process: subprocess.Popen[str]) -> str:
+    out, errors = processes.finish(process, "scenarios to be played")
+    assert process.returncode == 0, errors
+    return out
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"])
-def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds(client: str) -> None:
+def test_every_scenario_is_the_same_in_a_fresh_process_with_another_hash_seed(client: str) -> None:
     names = NAMES if client == "aiokafka" else SMALL
     asked = ["--client", client]
-    one, other = ([json.loads(line) for line in out.splitlines()] for out in in_processes([*asked, *names]))
-    assert [each["scenario"] for each in one] == [each["scenario"] for each in other] == names
-    for a, b in zip(one, other, strict=True):
-        if (a["journal"], a["schedule"]) != (b["journal"], b["schedule"]):
-            events = in_processes(["--events", *asked, a["scenario"]])
-            pytest.fail(f"{a['scenario']} is not the same run: {first_difference(*events)}")
-    here = {name: play(shipped_one(name), Options(clients={"*": client})).journal_hash for name in SMALL}
-    assert {each["scenario"]: each["journal"] for each in one if each["scenario"] in here} == here, (
-        "a process that has done other things before"
-    )
+    fresh = in_a_process([*asked, *names], "1")
+    try:
+        outcomes = [(name, play(shipped_one(name), Options(clients={"*": client}))) for name in names]
+        here = [(name, outcome.journal_hash, outcome.schedule_hash) for name, outcome in outcomes]
+        there = [json.loads(line) for line in printed(fresh).splitlines()]
+    finally:
+        processes.kill(fresh)
+    assert [each["scenario"] for each in there] == names
+    for mine, each in zip(here, there, strict=True):
+        if mine != (each["scenario"], each["journal"], each["schedule"]):
+            again = [in_a_process(["--events", *asked, each["scenario"]], seed) for seed in ("1", "random")]
+            one, other = map(printed, again)
+            told = "in a process that has done other things before" if one == other else first_difference(one, other)
+            pytest.fail(f"{each['scenario']} is not the same run: {told}")
 
 
 def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
