@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -56,6 +57,20 @@ def test_a_process_that_hangs_is_told_with_its_stacks(wait: str, monkeypatch: py
     assert "not well" in told
     assert "in waits_for_nobody" in told
     assert process.returncode is not None
+
+
+def test_stacks_may_come_on_another_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+import signal, sys
+signal.signal(signal.SIGQUIT, lambda *_: sys.exit("stacks as a JVM tells them"))
+print("ready", flush=True)
+signal.pause()
+"""
+    process = processes.start([sys.executable, "-c", code])
+    processes.line_with(process, "ready")
+    monkeypatch.setattr(processes, "DEADLINE_S", 0)
+    with pytest.raises(pytest.fail.Exception, match="stacks as a JVM tells them"):
+        processes.finish(process, "its end", stacks_on=signal.SIGQUIT)
 
 
 def test_one_that_is_killed_leaves_nothing_open() -> None:
