@@ -51,14 +51,16 @@ def run(
     *,
     input: str | None = None,
     check: bool = False,
+    deadline_s: float | None = None,
     stacks_on: signal.Signals = signal.SIGABRT,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """A process to its end. ``input``: what it reads. ``check``: fail the test unless its exit code is 0."""
+    """A process to its end. ``input``: what it reads. ``check``: fail the test unless its exit code is 0.
+    ``deadline_s``: another deadline, for a process that computes for long."""
     if input is not None:
         options["stdin"] = subprocess.PIPE
     process = start(command, **options)
-    out, errors = finish(process, f"{_title(command)} to end", input=input, stacks_on=stacks_on)
+    out, errors = finish(process, f"{_title(command)} to end", input=input, deadline_s=deadline_s, stacks_on=stacks_on)
     assert not check or process.returncode == 0, f"{_title(command)} ended with code {process.returncode}\n{errors}"
     return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
@@ -68,13 +70,14 @@ def finish(
     what: str,
     *,
     input: str | None = None,
+    deadline_s: float | None = None,
     stacks_on: signal.Signals = signal.SIGABRT,
 ) -> tuple[str, str]:
     """Wait for the end of a process. Returns what it still had to say on stdout and stderr, where these are pipes."""
     try:
-        out, errors = process.communicate(input, DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        hangs(process, what, stacks_on=stacks_on)
+        out, errors = process.communicate(input, DEADLINE_S if deadline_s is None else deadline_s)
+    except subprocess.TimeoutExpired as late:
+        hangs(process, what, stacks_on=stacks_on, waited_s=late.timeout)
     except BaseException:
         kill(process)
         raise
@@ -109,7 +112,12 @@ def line_with(process: subprocess.Popen[str], part: str, *, of: str = "stdout") 
 
 
 def hangs(
-    process: subprocess.Popen[str], what: str, *, said: str = "", stacks_on: signal.Signals = signal.SIGABRT
+    process: subprocess.Popen[str],
+    what: str,
+    *,
+    said: str = "",
+    stacks_on: signal.Signals = signal.SIGABRT,
+    waited_s: float | None = None,
 ) -> NoReturn:
     """Fail the test: tell what the process was waited for, what it has said, and where its threads are. It ends."""
     with contextlib.suppress(ProcessLookupError):
@@ -119,7 +127,8 @@ def hangs(
     except subprocess.TimeoutExpired:  # a JVM goes on after its stacks; a process that is stopped takes no other signal
         process.kill()
         out, errors = process.communicate()
-    told = [f"waited {DEADLINE_S:g} s for {what}, in vain; process {process.pid}: {_title(process.args)}"]
+    waited_s = DEADLINE_S if waited_s is None else waited_s
+    told = [f"waited {waited_s:g} s for {what}, in vain; process {process.pid}: {_title(process.args)}"]
     for name, text in (("stdout", said + (out or "")), ("stderr and stacks", errors or "")):
         told += [f"--- {name}", text[-_TAIL:].rstrip()]
     pytest.fail("\n".join(told), pytrace=False)
