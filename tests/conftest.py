@@ -1,8 +1,8 @@
 """Rules for the whole suite.
 
-* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17), `clients` (a foreign toolchain) and `browser` (Chromium) tests are no part
-  of `make test`. In `make test-foreign` they find out for themselves whether they can run, and skip with the reason where they can't.
-  Where CI=true a skip of theirs is a failure.
+* `real_kafka` (a JVM and Kafka's jars), `spark` (Java 17), `clients` (a foreign toolchain), `browser` (Chromium) and `real_time`
+  (clients in processes of their own, or a clock that nobody moves) tests are no part of `make test`. In `make test-foreign` they find
+  out for themselves whether they can run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
 * `slow` tests run with `--slow`, and where CI=true; `long` ones, more seeds and longer runs of what others test, with `--long`.
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
@@ -41,7 +41,7 @@ outlines of all files."""
 SLOW_S = 300
 """The timeout of a slow test that names none: ten seconds of work take more than a minute where four others share the core."""
 
-NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "slow", "spark", "browser")
+NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "real_time", "slow", "spark", "browser")
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +11,14 @@ import pytest
 from broker_sim.demo.ledger import Ledger
 from broker_sim.demo.processes import Broker
 from broker_sim.demo.story import run
+from tests.support.processes import run as run_process
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("as_version", [pytest.param("3.9", marks=pytest.mark.slow), "4.1"])
 def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_version: str) -> None:
     command = [sys.executable, "-m", "broker_sim", "demo", "--data", str(tmp_path), "--as-version", as_version]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    done = run_process(command)
     assert done.returncode == 0, done.stdout + done.stderr
     for line in (
         "c2 is out: its session timed out",
@@ -38,6 +39,7 @@ def test_the_demo_plays_to_its_end_and_its_checks_hold(tmp_path: Path, as_versio
     assert "stuck" in (tmp_path / "billing-timeline.html").read_text()
 
 
+@pytest.mark.real_time
 def test_the_demo_fails_where_the_restarted_broker_has_lost_its_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

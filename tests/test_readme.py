@@ -14,6 +14,7 @@ import pytest
 from broker_sim.cli import main as cli
 from kafka_wire.api_keys import KAFKA_VERSIONS
 from tests import stages
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -42,7 +43,7 @@ def test_the_pytest_example_passes_for_somebody_who_has_only_installed_the_packa
         str(tmp_path),
         str(tmp_path),
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+    done = processes.run(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 
@@ -67,9 +68,7 @@ def test_every_broker_sim_command_is_understood() -> None:
 def test_every_option_of_the_table_is_there() -> None:
     options = re.findall(r"^\| `(--[\w-]+)", README, re.MULTILINE)
     assert len(options) > 5
-    done = subprocess.run(
-        [sys.executable, "-m", "broker_sim", "serve", "--help"], capture_output=True, text=True, timeout=150, check=True
-    )
+    done = processes.run([sys.executable, "-m", "broker_sim", "serve", "--help"], check=True)
     assert [option for option in options if option not in done.stdout] == []
 
 
@@ -104,5 +103,5 @@ def test_the_compose_file_is_valid() -> None:
     ):
         pytest.skip("docker compose is not installed")
     command = [*compose, "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    done = processes.run(command)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from kafka_wire.errors import Err
+from tests.support import processes
 
 pytestmark = pytest.mark.timeout(180)  # two processes each, that import all there is
 
@@ -67,9 +67,7 @@ def add_the_version(tree: Path) -> None:
 
 def run(tree: Path, *command: str) -> str:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tree, tree / "protocol")))}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=tree, env=environment, capture_output=True, text=True, timeout=80, check=False
-    )
+    done = processes.run([sys.executable, *command], cwd=tree, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -84,8 +84,10 @@ def run_tool(command: list[str], cwd: Path) -> None:
 
 
 def marks(client: Client) -> list[pytest.MarkDecorator]:
-    """A foreign client's first test may have to build its driver and to fetch the client for it."""
-    return [pytest.mark.clients, pytest.mark.timeout(BUILD_S + 60)] if client.foreign else []
+    """All of them live in processes of their own, by watches of their own. A foreign client's first test may have to build its driver
+    and to fetch the client for it."""
+    foreign = [pytest.mark.clients, pytest.mark.timeout(BUILD_S + 60)] if client.foreign else []
+    return [pytest.mark.real_time, *foreign]
 
 
 def python(script: str) -> Callable[[], list[str]]:

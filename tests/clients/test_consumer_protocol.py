@@ -18,7 +18,9 @@ from tests.support.real_kafka import java_tool
 ABLE = [client for client in CLIENTS if client.name in ("java-4.1", "confluent-kafka", "franz-go")]
 CONSUMER = {"group.protocol": "consumer"}
 LIBRDKAFKA = pytest.mark.parametrize(
-    "lab", [c for c in ABLE if c.name == "confluent-kafka"], ids=["librdkafka"], indirect=True
+    "lab",
+    [pytest.param(c, id="librdkafka", marks=marks(c)) for c in ABLE if c.name == "confluent-kafka"],
+    indirect=True,
 )
 
 

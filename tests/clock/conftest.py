@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.support.unhurried import UnhurriedLoop
+from tests.support.unhurried import loops
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": UnhurriedLoop if item.path.name == "test_clocks.py" else asyncio.new_event_loop}
+    return loops(item)

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Consumer, Producer
 
 from broker_sim import Cluster, ClusterThread
+from tests.support.processes import DEADLINE_S
 
 PARTITIONS = 4
 SOON: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
@@ -140,10 +141,11 @@ async def test_aiokafka_lives_through_a_week(kafka: Cluster) -> None:
 async def test_aiokafka_on_a_clock_that_runs_faster() -> None:
     """Kafka's join window of 3 s takes 300 ms; a heartbeat interval of 50 ms is 500 ms to the broker, a session of 45 s 4.5 s."""
     async with Cluster(clock="scaled:10", topics={"orders": PARTITIONS}) as kafka:
-        began_ms, began_s = kafka.time.now_ms(), time.monotonic()
+        loop = asyncio.get_running_loop()
+        began_ms, began_s = kafka.time.now_ms(), loop.time()
         async with consumer(kafka, "app-1") as app:
             await assigned(app, PARTITIONS)
-            real_s = time.monotonic() - began_s
+            real_s = loop.time() - began_s
             assert kafka.time.now_ms() - began_ms >= max(3000, int(real_s * 10_000) - 2)
             await app.commit({TopicPartition("orders", 0): 7})
             assert await app.committed(TopicPartition("orders", 0)) == 7
@@ -159,9 +161,9 @@ def thread() -> Iterator[ClusterThread]:
 
 
 def until(what: str, condition: Callable[[], object], step: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited 60 s for {what}"
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s for {what}"
         step()
 
 
@@ -187,7 +189,7 @@ def test_kafka_python_under_a_manual_clock(thread: ClusterThread) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=thread.bootstrap)
-    producer.send("orders", b"one", partition=0).get(timeout=20)
+    producer.send("orders", b"one", partition=0).get(timeout=DEADLINE_S)
     producer.close()
 
     def make(name: str) -> Any:
@@ -216,7 +218,7 @@ def test_kafka_python_under_a_manual_clock(thread: ClusterThread) -> None:
         # silent from here on: before, app-1 may join again of its own accord, and a member hears of that by its heartbeats alone
         stack.enter_context(thread.fault("Heartbeat", client_id="app-2", hang=True, must_hit=False))
         polling.end()
-        fired = thread.time.advance("46s", expire=["app-2"])
+        fired = thread.time.advance("46s", expire=["app-2"], wait=DEADLINE_S)
         assert [text.startswith("session of app-2-") for text in fired] == [True]
         until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(timeout_ms=50))
 
@@ -224,7 +226,7 @@ def test_kafka_python_under_a_manual_clock(thread: ClusterThread) -> None:
 def test_confluent_kafka_under_a_manual_clock(thread: ClusterThread) -> None:
     producer = Producer({"bootstrap.servers": thread.bootstrap})
     producer.produce("orders", b"one", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
     def make(name: str, heartbeat_ms: int) -> Any:
         app = Consumer(
@@ -248,8 +250,8 @@ def test_confluent_kafka_under_a_manual_clock(thread: ClusterThread) -> None:
     two = make("app-2", SILENT_MS)
     polling = Polling(lambda: two.poll(0.05))
     until("a share", lambda: len(one.assignment()) == 2, lambda: one.poll(0.05))
-    thread.group("billing").stable(members=2)
-    fired = thread.time.advance("46s", expire=["app-2"])
+    thread.group("billing").stable(members=2, timeout=DEADLINE_S)
+    fired = thread.time.advance("46s", expire=["app-2"], wait=DEADLINE_S)
     assert [text.startswith("session of app-2-") for text in fired] == [True]
     until("all partitions", lambda: len(one.assignment()) == PARTITIONS, lambda: one.poll(0.05))
     polling.end()

@@ -11,6 +11,7 @@ import pytest
 
 from broker_sim import Cluster
 from broker_sim.api import blocked_loop
+from tests.support.processes import DEADLINE_S
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +37,13 @@ async def test_a_call_that_waits_for_the_broker_on_its_own_loop_is_named_by_its_
     cluster.watch_loop(told)
     with socket.create_connection(("127.0.0.1", cluster.brokers[0].port)) as client:  # nobody accepts it
         client.send(b"\0\0\0\1x")
-        assert told.said.wait(30)  # as a blocking client does: the test's own line
+        assert told.said.wait(DEADLINE_S)  # as a blocking client does: the test's own line
     await cluster.stop()
     (text,) = told.texts
     assert f"{__file__}:" in text
     assert "blocks the event loop" in text
     assert "kafka_server" in text
-    assert "assert told.said.wait(30)" in text
+    assert "assert told.said.wait(DEADLINE_S)" in text
 
 
 async def looks(told: Told, waiting: bool, block: threading.Event | None) -> None:
@@ -56,12 +57,21 @@ async def looks(told: Told, waiting: bool, block: threading.Event | None) -> Non
     watch = blocked_loop.BlockedLoop(look, told)
     if block is not None:
         for _ in range(3 * blocked_loop.LOOKS):
-            assert seen.acquire(timeout=30)
+            assert seen.acquire(timeout=DEADLINE_S)
     else:
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        loop.call_later(0.02 * 3 * blocked_loop.LOOKS, done.set_result, None)
-        await done
+        loop, looks = asyncio.get_running_loop(), 0
+        wake = loop.call_soon_threadsafe
+
+        def woken(*given: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return wake(*given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_soon_threadsafe", woken)  # as each look begins
+            async with asyncio.timeout(DEADLINE_S):
+                while looks < 3 * blocked_loop.LOOKS:
+                    await asyncio.sleep(0)
     watch.stop()
 
 
@@ -87,7 +97,7 @@ async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
     watch = blocked_loop.BlockedLoop(look, told)
     for number in range(3 * blocked_loop.LOOKS):
         names: dict[str, Any] = {"seen": seen, "__name__": "busy"}
-        exec(compile("def step(): return seen.acquire(timeout=30)", f"busy-{number}.py", "exec"), names)
+        exec(compile("def step(): return seen.acquire(timeout=150)", f"busy-{number}.py", "exec"), names)
         assert names["step"]()
     watch.stop()
     assert told.texts == []
@@ -99,16 +109,23 @@ import socket
 from broker_sim.api import blocked_loop
 
 blocked_loop.LOOK_S = 0.02
+sockets = []
+
+def text(frame, text=blocked_loop._text):
+    sockets[0].shutdown(socket.SHUT_RDWR)  # once it is seen to block it need not any longer
+    return text(frame)
+
+blocked_loop._text = text
 
 async def test_blocking(kafka):
     host, port = kafka.bootstrap.split(":")
     with socket.create_connection((host, int(port))) as client:
-        client.settimeout(2)
+        sockets.append(client)
         client.send(b"1234")
-        client.recv(1)
+        assert client.recv(1)
 """)
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
     result.assert_outcomes(failed=1)
-    said = "*test_blocking: *.py:11 blocks the event loop*"
-    result.stderr.fnmatch_lines([said, "    client.recv(1)"])
-    result.stdout.fnmatch_lines(["*Blocked event loop*", "*.py:11 blocks the event loop*kafka_server*"])
+    said = "*test_blocking: *.py:18 blocks the event loop*"
+    result.stderr.fnmatch_lines([said, "    assert client.recv(1)"])
+    result.stdout.fnmatch_lines(["*Blocked event loop*", "*.py:18 blocks the event loop*kafka_server*"])

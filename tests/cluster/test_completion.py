@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from broker_sim.cli import main as cli
 from broker_sim.cli.completion import SHELLS
+from tests.support import processes
 
 
 def test_every_command_stands_in_one_group_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,9 +51,7 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
     (tmp_path / "broker-sim").chmod(0o755)
     script = 'eval "$(broker-sim completion bash)"; COMP_WORDS=(x group wai); COMP_CWORD=2; _broker_sim; echo "${COMPREPLY[@]}"'
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [bash, "-c", script], capture_output=True, text=True, env=environment, timeout=150, check=True
-    )
+    done = processes.run([bash, "-c", script], env=environment, check=True)
     assert (done.stdout, done.stderr) == ("wait\n", "")
     assert set(SHELLS) == {"bash", "zsh", "fish"}
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+
 WITHOUT = """\
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
@@ -20,7 +22,7 @@ sys.exit(main())
 def run(without: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A command where some modules are missing."""
     command = [sys.executable, "-c", WITHOUT, without, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    return processes.run(command)
 
 
 SPARK = "numpy,pandas,pyarrow,pyspark"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from broker_sim import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
+from tests.support import processes
 
 ASK = """
 import asyncio, pytest, socket
@@ -173,7 +173,7 @@ def test_list(kafka_server):
 def test_loading_it_loads_no_broker() -> None:
     code = "import sys, broker_sim.testing.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in"
     code += " ('asyncio', 'protocol') or m in ('broker_sim.api.cluster', 'broker_sim.network.server')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=True)
+    done = processes.run([sys.executable, "-c", code], check=True)
     assert done.stdout == "[]\n"
 
 

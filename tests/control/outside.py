@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
 from functools import cache
 from typing import Any
 
@@ -18,9 +15,11 @@ import pytest
 
 from broker_sim.control.client import ControlClient, ControlFailed
 from broker_sim.control.openapi import document
+from broker_sim.control.operations import OPERATIONS
+from tests.support import processes
 from tests.support.command import command
+from tests.support.processes import DEADLINE_S
 
-DEADLINE_S = 60.0
 READY = re.compile(r"broker-sim ready: bootstrap=([\w.]+:\d+(?:,[\w.]+:\d+)*)\n")
 CONTROL = re.compile(r"broker-sim control: (http://\S+:\d+)\n")
 
@@ -49,6 +48,8 @@ class Brokers:
 
     async def do(self, operation: str, **params: Any) -> Any:
         """An operation over HTTP; see `ControlClient.perform`. The answer is what the OpenAPI document says."""
+        if "timeout" in OPERATIONS[operation].parameters:  # ten seconds where nothing is said
+            params.setdefault("timeout", DEADLINE_S)
         answer = await asyncio.to_thread(self.client.perform, operation, **params)
         jsonschema.validate(answer, answer_schema(operation))
         return answer
@@ -67,23 +68,13 @@ class Outside(Brokers):
 
     def __init__(self, *arguments: str, control: str = "0", token: str | None = None) -> None:
         serve = [sys.executable, "-m", "broker_sim", "serve", "--control", control, *arguments]
-        self.process = subprocess.Popen(
-            serve, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-        )
-        deadline = time.monotonic() + DEADLINE_S
-        bootstrap = self._line(READY, deadline)
-        self.url = self._line(CONTROL, deadline)
+        self.process = processes.start(serve)
+        bootstrap = self._line(READY)
+        self.url = self._line(CONTROL)
         super().__init__(bootstrap, ControlClient(self.url, token))
 
-    def _line(self, wanted: re.Pattern[str], deadline: float) -> str:
-        assert self.process.stdout is not None
-        text = ""
-        while not text.endswith("\n") and time.monotonic() < deadline:
-            ready, _, _ = select.select([self.process.stdout], [], [], deadline - time.monotonic())
-            one = os.read(self.process.stdout.fileno(), 1).decode() if ready else ""
-            if not one:
-                break
-            text += one
+    def _line(self, wanted: re.Pattern[str]) -> str:
+        text = processes.line(self.process, f"a line like {wanted.pattern!r}")
         match = wanted.fullmatch(text)
         if match is None:
             self.process.kill()
@@ -98,10 +89,5 @@ class Outside(Brokers):
         """End it as a user does; exit code, the rest of stdout, stderr."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        try:
-            out, errors = self.process.communicate(timeout=DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
+        out, errors = processes.finish(self.process, "serve to end after SIGTERM")
         return self.process.returncode, out, errors

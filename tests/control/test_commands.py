@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -26,7 +25,9 @@ from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.control.conftest import FAST_GROUPS
-from tests.control.outside import DEADLINE_S, Outside
+from tests.control.outside import Outside
+from tests.support import processes
+from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire
 
 GROUP = "billing"
@@ -161,7 +162,7 @@ def test_serve_takes_a_token_of_a_file(outside: Callable[..., Outside], tmp_path
 )
 def test_serve_refuses_what_cannot_be(arguments: list[str], told: str) -> None:
     command = [sys.executable, "-m", "broker_sim", "serve", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = processes.run(command)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -172,7 +173,7 @@ def test_without_aiohttp_one_line_tells_what_is_missing() -> None:
         "import sys; sys.modules['aiohttp'] = None; from broker_sim.cli.main import main;"
         " sys.exit(main(['serve', '--control', '0']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = processes.run([sys.executable, "-c", code])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "broker-sim serve: the control server needs aiohttp: python -m pip install 'broker-sim[control]'"
@@ -273,9 +274,10 @@ async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[...,
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    consumer = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id=GROUP, client_id="app")
+    where = {"bootstrap_servers": kafka.bootstrap, "group_id": GROUP, "session_timeout_ms": 300_000}
+    consumer = aiokafka.AIOKafkaConsumer("orders", client_id="app", **where)
     async with consumer:
-        shown = await ok("group", GROUP, "--wait", "stable", "--members", "1")
+        shown = await ok("group", GROUP, "--wait", "stable", "--members", "1", "--timeout", "150s")
         assert f"{GROUP}: Stable, generation 1, 1 member" in shown
         assert "app" in shown
         assert "orders:0,1" in shown
@@ -300,43 +302,35 @@ async def test_a_groups_story_live_and_out_of_its_journal(outside: Callable[...,
 
 async def test_a_group_is_watched(kafka: Outside) -> None:
     command = [sys.executable, "-m", "broker_sim", "group", GROUP, "--watch", "--control", kafka.url]
-    watcher = subprocess.Popen(
+    watcher = processes.start(
         command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
     try:
-        assert watcher.stdout is not None
-        first = asyncio.create_task(asyncio.to_thread(watcher.stdout.readline))
+        first = asyncio.create_task(asyncio.to_thread(processes.line, watcher, "a line of what is watched"))
         async with asyncio.timeout(DEADLINE_S):
             while not first.done():  # it may not be watching yet
                 async with aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, group_id=GROUP):
                     await kafka.do("group.wait", group=GROUP, state="Stable", members=1)
         assert f"{GROUP}: " in await first
         watcher.send_signal(signal.SIGINT)
-        out, errors = await asyncio.to_thread(watcher.communicate, timeout=DEADLINE_S)
+        out, errors = await asyncio.to_thread(processes.finish, watcher, "it to end after SIGINT")
     finally:
-        watcher.kill()
-        watcher.communicate()
+        processes.kill(watcher)
     assert (watcher.returncode, errors) == (0, "")
     assert all(f"  {GROUP}: " in line for line in out.splitlines())
 
 
 def test_a_follower_that_is_cut_off_ends(kafka: Outside) -> None:
     command = [sys.executable, "-m", "broker_sim", "journal", "--follow", "--control", kafka.url]
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    follower = processes.start(command)
     try:
         kafka.run("journal", "mark", "here")
-        assert follower.stdout is not None
-        line = follower.stdout.readline()
-        assert "mark" in line
+        assert "mark" in processes.line(follower, "an event")
         kafka.close()
-        out, errors = follower.communicate(timeout=DEADLINE_S)
+        out, errors = processes.finish(follower, "it to end with the broker")
     finally:
-        follower.kill()
-        follower.communicate()
+        processes.kill(follower)
     assert out == ""
     assert follower.returncode in (0, 2), errors
 

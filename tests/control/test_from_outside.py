@@ -23,9 +23,9 @@ from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from kafka_wire.record_batch import build_batch
 from tests.control.conftest import FAST_GROUPS
 from tests.control.outside import Brokers, Outside
+from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire, WireClosedError
 
-DEADLINE_S = 60.0
 GROUP = "billing"
 
 
@@ -288,7 +288,7 @@ async def test_a_wait_in_vain_ends_at_its_deadline_with_the_story(kafka: Brokers
 # --- with real consumers ----------------------------------------------------------------------------------------------
 
 
-def consumer(kafka: Brokers, client_id: str = "app", **options: Any) -> aiokafka.AIOKafkaConsumer:
+def consumer(kafka: Brokers, client_id: str = "app", session_timeout_ms: int = 300_000) -> aiokafka.AIOKafkaConsumer:
     return aiokafka.AIOKafkaConsumer(
         "orders",
         bootstrap_servers=kafka.bootstrap,
@@ -296,7 +296,7 @@ def consumer(kafka: Brokers, client_id: str = "app", **options: Any) -> aiokafka
         client_id=client_id,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        **options,
+        session_timeout_ms=session_timeout_ms,
     )
 
 
@@ -482,7 +482,7 @@ async def test_the_journal_is_read_and_followed(kafka: Brokers, coordinator: Wir
 
 async def test_an_event_of_the_journal_is_waited_for(kafka: Brokers, coordinator: Wire) -> None:
     wanted = {"api": "OffsetCommit", "group": GROUP}
-    waiting = asyncio.create_task(kafka.do("journal.next", **wanted, timeout="20s"))
+    waiting = asyncio.create_task(kafka.do("journal.next", **wanted, timeout=DEADLINE_S))
     await coordinator.send(commit("audit"), 8)
     await coordinator.send(commit(), 8)
     async with asyncio.timeout(DEADLINE_S):
@@ -492,7 +492,7 @@ async def test_an_event_of_the_journal_is_waited_for(kafka: Brokers, coordinator
     assert (await kafka.do("journal.next", **wanted, event="request"))["request"] == first["request"]
 
     async with asyncio.TaskGroup() as tasks:
-        refused = tasks.create_task(kafka.do("journal.next", **wanted, error="not_coordinator", timeout="20s"))
+        refused = tasks.create_task(kafka.do("journal.next", **wanted, error="not_coordinator", timeout=DEADLINE_S))
         await kafka.do("fault.add", api="OffsetCommit", error="NOT_COORDINATOR", times=1)
         await coordinator.send(commit(), 8)
     assert refused.result()["seq"] > first["seq"]

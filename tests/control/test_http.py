@@ -18,8 +18,7 @@ from broker_sim.api.cluster import Cluster
 from broker_sim.common.text import UsageError
 from broker_sim.control import on_journal
 from broker_sim.control.http import MAX_BODY, ControlServer
-
-DEADLINE_S = 60.0
+from tests.support.processes import DEADLINE_S
 
 
 class Control:

@@ -3,55 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support import processes
+
 READY = "broker-sim ready: bootstrap="
-DEADLINE_S = 60.0
 
 
 class BrokerProcess:
     """Started when constructed; ``bootstrap`` is its address. Leaving the ``with`` block ends it, by SIGTERM if it still runs."""
 
     def __init__(self, *arguments: str, stderr: Path | None = None) -> None:
+        command = [sys.executable, "-m", "broker_sim", "serve", *arguments]
         with contextlib.ExitStack() as stack:
-            log = subprocess.DEVNULL if stderr is None else stack.enter_context(stderr.open("a"))
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker_sim", "serve", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+            log = subprocess.PIPE if stderr is None else stack.enter_context(stderr.open("ab"))
+            self.process = processes.start(command, stderr=log)
         self.bootstrap = self._wait_until_ready()
 
     def _wait_until_ready(self) -> str:
-        assert self.process.stdout is not None
-        deadline = time.monotonic() + DEADLINE_S
-        readable, _, _ = select.select([self.process.stdout], [], [], deadline - time.monotonic())
-        line = self.process.stdout.readline() if readable else ""
+        line = processes.line(self.process, f"the line {READY!r}")
         if not line.startswith(READY):
-            self.kill()
-            raise AssertionError(f"no line {READY!r} within {DEADLINE_S} s, but {line!r}")
+            processes.kill(self.process)
+            raise AssertionError(f"no line {READY!r}, but {line!r}")
         return line.removeprefix(READY).strip()
 
     def kill(self) -> None:
         """SIGKILL: no handler runs."""
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(DEADLINE_S)
+        processes.kill(self.process)
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
         if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGTERM)
-        return self.process.wait(DEADLINE_S)
+            self.process.send_signal(signal.SIGTERM)
+            processes.finish(self.process, "the broker to end after SIGTERM")
+        return self.process.returncode
 
     def __enter__(self) -> BrokerProcess:
         return self
@@ -62,5 +51,4 @@ class BrokerProcess:
         try:
             self.stop()
         finally:
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+            processes.kill(self.process)

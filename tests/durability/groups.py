@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from kafka_wire.errors import Err
 from kafka_wire.messages.k08_offset_commit import (
@@ -13,9 +12,8 @@ from kafka_wire.messages.k08_offset_commit import (
 )
 from kafka_wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafka_wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire
-
-DEADLINE_S = 60.0
 
 
 def commit_request(group: str, topic: str, offsets: dict[int, int]) -> OffsetCommitRequest:
@@ -26,7 +24,8 @@ def commit_request(group: str, topic: str, offsets: dict[int, int]) -> OffsetCom
 
 async def coordinator_is_there(wire: Wire, group: str) -> None:
     """Ask until the offsets topic exists and its log is loaded."""
-    deadline = time.monotonic() + DEADLINE_S
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE_S
     while True:
         found = (await wire.send(FindCoordinatorRequest(coordinator_keys=[group]), 4)).coordinators[0].error_code
         if found == Err.NONE:
@@ -34,7 +33,7 @@ async def coordinator_is_there(wire: Wire, group: str) -> None:
             found = fetched.groups[0].error_code
             if found == Err.NONE:
                 return
-        if time.monotonic() > deadline:
+        if loop.time() > deadline:
             raise AssertionError(f"no coordinator of {group!r} within {DEADLINE_S} s: {Err(found).name}")
         await asyncio.sleep(0.01)  # a poll with a deadline
 

@@ -12,6 +12,7 @@ import pytest
 from kafka_wire.errors import Err
 from tests.durability.broker_process import BrokerProcess
 from tests.durability.groups import commit_request, committed, coordinator_is_there
+from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire, WireClosedError
 
 PARTITIONS = 3
@@ -20,9 +21,10 @@ OPTIONS = ("--topic", f"orders:{PARTITIONS}", "--config", "offsets.topic.num.par
 
 
 async def commit_until_it_dies(
-    bootstrap: str, group: str, start: int, acked: dict[str, int], sent: dict[str, int]
+    bootstrap: str, group: str, start: int, acked: dict[str, int], sent: dict[str, int], heard: asyncio.Event
 ) -> None:
-    """Commit rising offsets of all partitions of the topic, four requests in flight, until the connection breaks."""
+    """Commit rising offsets of all partitions of the topic, four requests in flight, until the connection breaks. ``heard`` is set by
+    each acknowledgement."""
     wire = await Wire.connect(bootstrap)
     try:
         await coordinator_is_there(wire, group)
@@ -38,6 +40,7 @@ async def commit_until_it_dies(
             response = await answer
             assert {p.error_code for p in response.topics[0].partitions} == {Err.NONE}
             acked[group] = first
+            heard.set()
     except (WireClosedError, ConnectionError):
         pass
     finally:
@@ -50,18 +53,17 @@ async def test_acknowledged_commits_survive_kills(tmp_path: Path, as_version: st
     acked: dict[str, int] = dict.fromkeys(GROUPS, 0)
     sent: dict[str, int] = dict.fromkeys(GROUPS, 0)
     options = ("--data", str(tmp_path / "data"), "--as-version", as_version, *OPTIONS)
+    heard = asyncio.Event()
     for _ in range(4):
         with BrokerProcess(*options) as broker:
             committing = [
-                asyncio.create_task(commit_until_it_dies(broker.bootstrap, group, sent[group], acked, sent))
+                asyncio.create_task(commit_until_it_dies(broker.bootstrap, group, sent[group], acked, sent, heard))
                 for group in GROUPS
             ]
-            before = dict(acked)
-            pause_s = rng.uniform(0.02, 0.25)
-            async with asyncio.timeout(60):
-                while acked == before:
-                    await asyncio.sleep(0.005)  # until the first acknowledgement of this life
-                await asyncio.sleep(pause_s)  # the instant of the kill, drawn by the seed
+            async with asyncio.timeout(DEADLINE_S):
+                for _ in range(rng.randrange(1, 300)):  # acknowledgements until the kill, drawn by the seed
+                    heard.clear()
+                    await heard.wait()
             broker.kill()
             await asyncio.gather(*committing)
     with BrokerProcess(*options) as broker:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from broker_sim import ClusterThread, Err, NeverHit, UsageError, WaitTimeout
+from tests.support.processes import DEADLINE_S
 
 OPTIONS = {"topics": {"orders": 3}, "clock": "manual", "as_version": "3.9", "brokers": 2}
 
@@ -32,27 +33,27 @@ def test_a_stuck_partition_beside_a_synchronous_client(kafka_server: ClusterThre
     app = consumer(kafka)
     try:
         app.subscribe(["orders"])
-        message = app.poll(20)
+        message = app.poll(DEADLINE_S)
         assert message is not None
         assert message.error() is None
-        billing = kafka.group("billing").stable(members=1)
+        billing = kafka.group("billing").stable(members=1, timeout=DEADLINE_S)
         assert billing.members[0].client_id == "app"
         with ThreadPoolExecutor(1) as pool, billing.offsets_log.stuck() as jam:
             offsets = [TopicPartition("orders", 0, 5)]
             commit = pool.submit(app.commit, offsets=offsets, asynchronous=False)
-            (blocked,) = jam.pending(1)
+            (blocked,) = jam.pending(1, timeout=DEADLINE_S)
             assert billing.offsets_log.states == ["stuck"]
             kafka.time.advance(5)
             assert blocked.answer().error is Err.REQUEST_TIMED_OUT
             jam.heal()
-            commit.result(20)  # the client tried again by itself
-        billing.committed_at_least("orders", 0, 5)
+            commit.result(DEADLINE_S)  # the client tried again by itself
+        billing.committed_at_least("orders", 0, 5, timeout=DEADLINE_S)
         assert billing.committed() == {("orders", 0): 5}
         assert billing.lag().total == 25
         assert "REQUEST_TIMED_OUT" in billing.explain()
     finally:
         app.close()
-    billing.empty()
+    billing.empty(timeout=DEADLINE_S)
 
 
 @pytest.mark.kafka(**OPTIONS)

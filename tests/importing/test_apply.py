@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from kafka_wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.cluster.test_cli import Served
 from tests.conformance.driver import Kafka
 from tests.importing.past import assignment, described, offsets_of, topic_of
+from tests.support import processes
 from tests.support.wire import Wire
 
 TABLES = Path(__file__).parent / "tables"
@@ -220,7 +220,7 @@ def test_serve_refuses_what_it_cannot_read_in_one_line(tmp_path: Path) -> None:
         "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\nbilling orders\n"
     )
     command = [sys.executable, "-m", "broker_sim", "serve", "--import-describe", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    done = processes.run(command)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith(

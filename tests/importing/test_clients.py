@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from broker_sim.api.cluster import Cluster
 from broker_sim.migration.group_import import apply, read_describe
 from kafka_wire.record_batch import Record, encode_batch
+from tests.support.processes import DEADLINE_S
 from tests.support.real_kafka import VERSIONS, java_tool
 
 OFFSETS = [{"topic": "orders", "partition": 0, "offset": 1000, "end": 5000}]
@@ -37,11 +38,15 @@ async def at_work() -> AsyncIterator[Cluster]:
 async def test_aiokafka_goes_on() -> None:
     async with at_work() as cluster:
         consumer = AIOKafkaConsumer(
-            "orders", bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="none"
+            "orders",
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            auto_offset_reset="none",
+            session_timeout_ms=300_000,
         )
         await consumer.start()
         try:
-            message = await asyncio.wait_for(consumer.getone(), 60)
+            message = await asyncio.wait_for(consumer.getone(), DEADLINE_S)
             assert (message.offset, message.value) == (5000, b"new")
             await consumer.commit()
             assert await consumer.committed(TopicPartition("orders", 0)) == 5001
@@ -56,7 +61,7 @@ async def test_librdkafka_goes_on() -> None:
         def first() -> tuple[int | None, bytes | None]:
             consumer = confluent_kafka.Consumer(settings)
             consumer.subscribe(["orders"])
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + DEADLINE_S
             try:
                 while time.monotonic() < deadline:
                     message = consumer.poll(0.2)
@@ -65,7 +70,7 @@ async def test_librdkafka_goes_on() -> None:
                         return message.offset(), message.value()
             finally:
                 consumer.close()
-            raise AssertionError("waited 60 s for a message")
+            raise AssertionError(f"waited {DEADLINE_S:g} s for a message")
 
         assert await asyncio.to_thread(first) == (5000, b"new")
 

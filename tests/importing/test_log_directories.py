@@ -22,6 +22,7 @@ from kafka_wire.messages.transaction_log import TransactionLogValue
 from kafka_wire.record_batch import Codec, ControlType, control_batch
 from tests.importing.logs import NOW_MS, TOPIC_ID, batch_of, commit, gone, group_of, write_groups, write_log
 from tests.importing.past import assignment, described, offsets_of, topic_of, unstable_in
+from tests.support import processes
 from tests.support.wire import Wire
 
 OFFSETS = "__consumer_offsets"
@@ -422,11 +423,13 @@ async def test_a_directory_that_a_jvm_has_locked_is_refused(tmp_path: Path) -> N
         "sys.stdin.read()\n"
     )
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "locked\n"
+    holder = processes.start(command, stdin=subprocess.PIPE)
+    try:
+        assert processes.line(holder, "it to have the lock") == "locked\n"
         assert "in use by another cluster, or by a Kafka broker: stop it, or take a copy" in await refused(tmp_path)
-        holder.communicate()
+        processes.finish(holder, "it to end with its input")
+    finally:
+        processes.kill(holder)
     async with served(tmp_path):
         with lock.open("a") as handle, pytest.raises(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,6 @@ import errno
 import json
 import logging
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from broker_sim.common.clock import ManualClock
 from broker_sim.common.text import UsageError
 from broker_sim.journal import Journal, JournalError, read
+from tests.support import processes
 
 
 def names(directory: Path) -> list[str]:
@@ -159,16 +159,16 @@ print(len(journal.events))
 
 
 def test_a_killed_process_leaves_whole_lines_without_a_gap(tmp_path: Path) -> None:
-    writer = subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)])
+    writer = processes.start([sys.executable, "-c", ENDLESS, str(tmp_path)])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + processes.DEADLINE_S
         while len(names(tmp_path)) < 4:
-            assert time.monotonic() < deadline, "the fourth journal file"
+            if time.monotonic() > deadline:
+                processes.hangs(writer, "the fourth journal file")
             assert writer.poll() is None
             time.sleep(0.01)
     finally:
-        writer.kill()
-        writer.wait()
+        processes.kill(writer)
     numbers = [event["seq"] for event in read(tmp_path)]
     assert len(numbers) > 300
     assert numbers == list(range(1, len(numbers) + 1))
@@ -178,7 +178,7 @@ def test_a_killed_process_leaves_whole_lines_without_a_gap(tmp_path: Path) -> No
 
 def test_a_file_that_may_grow_no_more_ends_with_a_whole_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
+    done = processes.run(command, check=True)
     assert done.stdout == "200\n"
     assert done.stderr.count("the journal's files end at") == 1
     (part,) = tmp_path.iterdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from broker_sim.pipeline.duck.session import Session
 from broker_sim.pipeline.run import LARGE, Options, engine_for
 from broker_sim.scenario.commands import shipped
 from tests.incidents.run_pipeline import recorded, unpack
+from tests.support import processes
 
 STUCK = "stuck-offsets-partition-3.4"
 
@@ -44,9 +44,7 @@ def test_the_example_of_the_readme_without_spark(incident: Path, tmp_path: Path)
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = ["pipeline", "run", "--input", str(incident / "data"), "--out", str(tmp_path / "out"), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = processes.run([sys.executable, "-c", program, *command])
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [(one["kind"], one["group"]) for one in told["findings"]] == [("stuck", "billing")]

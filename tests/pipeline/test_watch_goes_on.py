@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from tests.incidents import run_pipeline
 from tests.incidents.run_pipeline import unpack
 from tests.pipeline.support_journal import write
 from tests.pipeline.test_watch import appended, marks, seqs
+from tests.support.processes import DEADLINE_S
 
 LOG = "__consumer_offsets-12"
 
@@ -253,7 +255,7 @@ def test_logs_that_are_gone_meanwhile_are_told_once_and_those_of_before_kept(
 def scraped(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
     with (
         metrics.served("127.0.0.1", 0) as port,
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S) as answer,
     ):
         text = answer.read().decode()
     found: dict[str, dict[tuple[str, ...], float]] = {}
@@ -265,6 +267,7 @@ def scraped(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def test_what_a_watch_knows_is_scraped() -> None:
+    began_s = time.monotonic()
     metrics = Metrics()
     nothing = scraped(metrics)
     assert set(nothing) == {"broker_sim_group_lag_left_out"}
@@ -291,7 +294,7 @@ def test_what_a_watch_knows_is_scraped() -> None:
     assert found["broker_sim_offsets_partition_stuck"] == {(LOG,): 1}
     assert found["broker_sim_watch_batches_total"] == {("journal",): 2}
     assert found["broker_sim_watch_read_until_seconds"] == {(): 1_700_000_000.5}
-    assert 0 <= found["broker_sim_watch_tables_age_seconds"][()] < 60
+    assert 0 <= found["broker_sim_watch_tables_age_seconds"][()] <= time.monotonic() - began_s
 
 
 def test_each_metric_stands_in_the_documentation_as_it_is() -> None:
@@ -324,7 +327,7 @@ def test_it_is_closed_when_the_watch_ends() -> None:
         pass
     assert threading.active_count() == before
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(

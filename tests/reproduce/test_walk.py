@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,9 +27,7 @@ def test_the_walk_goes_as_it_is_told(tmp_path: Path) -> None:
         for line in block.splitlines():
             program, *words = shlex.split(line)
             command = words if program == "python" else ["-m", "broker_sim", *words]
-            done = subprocess.run(
-                [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-            )
+            done = processes.run([sys.executable, *command], cwd=tmp_path)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             said = done.stdout
     made = {path.name for path in (tmp_path / "incident").iterdir()} - {"__pycache__"}

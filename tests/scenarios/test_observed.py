@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from broker_sim.faults.conditions import KINDS
 from broker_sim.faults.rules import VERDICTS
-from tests.scenarios.cases import CASES, observe, scenario
+from broker_sim.scenario.runner import Options
+from broker_sim.scenario.virtual import play
+from tests.scenarios.cases import CASES, Observed, observe, scenario
 from tests.scenarios.observe import CLIENTS, TARGET
 from tests.scenarios.stage import Stage
 
@@ -34,10 +37,24 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(("name", "number", "client"), AGAIN)
 def test_a_fault_is_met_as_the_document_says(stage: Stage, name: str, number: int, client: str) -> None:
     written = json.loads(TARGET.read_text())[key(name, number)][client]
     seen = observe(stage.outcome(key(name, number), client).events)
+    is_as_written(seen, written)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, cases in CASES.items() for number in range(len(cases))]
+)
+def test_aiokafka_meets_every_fault_so_in_virtual_time(name: str, number: int) -> None:
+    outcome = play(scenario(CASES[name][number]), Options(clients={"*": "aiokafka"}))
+    assert outcome.ended == {}, outcome.report()
+    is_as_written(observe(outcome.events), json.loads(TARGET.read_text())[key(name, number)]["aiokafka"])
+
+
+def is_as_written(seen: Observed, written: dict[str, Any]) -> None:
     assert (set(seen.hears), seen.tells) == (set(written["hears"]), written["tells"])
     assert (seen.looked_up, seen.read_meanwhile) == (written["looked_up"], written["read_meanwhile"])
     assert seen.back_ms is not None

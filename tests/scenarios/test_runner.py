@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,10 @@ from broker_sim.journal import read as read_journal
 from broker_sim.scenario.files import loads
 from broker_sim.scenario.model import parse
 from broker_sim.scenario.runner import Options, Outcome, run
+from tests.support import processes
 from tests.support.command import command
+from tests.support.processes import DEADLINE_S
 
-DEADLINE_S = 60.0
 MEMBER = "{name: app, kind: crowd, members: 1, group: billing, topics: [orders], session_timeout: 30s, heartbeat_interval: 200ms}"
 STABLE = "{group: billing, state: Stable, members: 1}"
 ONE_MEMBER = f"""\
@@ -33,12 +35,12 @@ topics: [{{name: orders}}]
 clients:
   - {MEMBER}
 steps:
-  - name: it works
-    when: {STABLE}
+  - {{name: it works,
+    when: {STABLE}, within: 150s}}
 """
 HELD = ONE_MEMBER + f"expect:\n  - {STABLE}\n"
 BROKEN = ONE_MEMBER + "expect:\n  - {within: 100ms, group: billing, state: Empty}\n"
-LATE = HELD.replace("members: 1}\nexpect", "members: 2}\n    within: 4s\nexpect")
+LATE = HELD.replace("members: 1}, within: 150s", "members: 2}, within: 4s")
 MARKS = """\
 steps:
   - {name: a, do: {mark: first}}
@@ -52,11 +54,8 @@ async def play(text: str, **options: object) -> Outcome:
     return await run(parse(loads(text)), Options(**options))  # type: ignore[arg-type]
 
 
-def cli(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    process = [sys.executable, "-m", "broker_sim", "run", *arguments]
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        process, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False, **options
-    )
+def cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return processes.run([sys.executable, "-m", "broker_sim", "run", *arguments], **options)
 
 
 def alive(pid: int) -> bool:
@@ -70,7 +69,7 @@ async def gone(path: Path, how_many: int) -> None:
     """The processes whose ids stand in a file are no more."""
     pids = [int(line) for line in path.read_text().split()]
     assert len(pids) == how_many
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + DEADLINE_S
     while left := [pid for pid in pids if alive(pid)]:
         assert time.monotonic() < deadline_s, f"{left} still run"
         await asyncio.sleep(0.02)
@@ -84,18 +83,31 @@ async def gone(path: Path, how_many: int) -> None:
     [
         (HELD, 0, "held    within 30 s: group billing: state Stable, members 1\none member: held after"),
         (BROKEN, 1, "BROKEN  within 100 ms: group billing: state Empty - it is Stable with 1 members in generation 1"),
-        (LATE, 3, "it works waited 4 s for group billing: state Stable, members 2 (it is "),
+        pytest.param(
+            *(LATE, 3, "it works waited 4 s for group billing: state Stable, members 2 (it is "),
+            marks=pytest.mark.real_time,  # its only member has to be there within these 4 s; see the next test
+        ),
     ],
 )
 def test_exit_codes_and_what_is_told(tmp_path: Path, text: str, code: int, told: str) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(text)
-    done = cli(str(path))
+    is_told(cli(str(path)), code, told)
+
+
+def test_a_step_that_comes_too_late_is_told_in_virtual_time_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "story.yaml"
+    path.write_text(LATE)
+    told = "it works waited 4 s for group billing: state Stable, members 2 (it is "
+    is_told(cli(str(path), "--virtual"), 3, told)
+
+
+def is_told(done: subprocess.CompletedProcess[str], code: int, told: str) -> None:
     assert done.returncode == code, done.stderr
     assert told in done.stdout
     assert "client app: started\n" in done.stderr
     assert "billing: Stable, generation 1, members: 1\n" in done.stderr
-    assert ("Generation 1 began because app-1" in done.stdout) is (code != 0), (
+    assert ("Generation 1 began because app" in done.stdout) is (code != 0), (
         "what became of the group, where it went wrong"
     )
 
@@ -177,9 +189,9 @@ async def test_a_program_of_the_users_own_lives_through_it_and_is_ended(tmp_path
 topics: [{name: orders, records: 5}]
 clients: [{name: my-app, kind: outside, group: mine, topics: [orders]}]
 steps:
-  - {name: it came, when: {group: mine, state: Stable, members: 1, committed: {orders-0: 5}}, within: 20s}
+  - {name: it came, when: {group: mine, state: Stable, members: 1, committed: {orders-0: 5}}, within: 150s}
   - {name: more, do: {topic: orders, fill: 1}}
-  - {name: it is seen, when: {api: OffsetCommit, client_id: my-app}}
+  - {name: it is seen, when: {api: OffsetCommit, client_id: my-app}, within: 150s}
 expect:
   - {group: mine, committed: {orders-0: 6}}
 """)
@@ -268,28 +280,24 @@ async def test_a_run_that_is_interrupted_leaves_nothing_running(tmp_path: Path, 
     (tmp_path / "foreign.py").write_text(FOREIGN)
     (tmp_path / "story.yaml").write_text(HELD)
     client = f"app={sys.executable} {tmp_path / 'foreign.py'} {tmp_path / 'pids'}"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", client),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+    process = processes.start(
+        [sys.executable, "-m", "broker_sim", "run", str(tmp_path / "story.yaml"), "--client", client],
+        stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
-    assert process.stderr is not None
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            while b"an error" not in await process.stderr.readline():
-                pass
-            process.send_signal(number)
-            told = await process.stderr.read()
-            assert (await process.wait(), told.splitlines()[-1]) == (130, b"broker-sim run: interrupted")
+        processes.line_with(process, "an error", of="stderr")
+        process.send_signal(number)
+        told = processes.finish(process, "the run to end")[1]
+        assert (process.returncode, told.splitlines()[-1]) == (130, "broker-sim run: interrupted")
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        processes.kill(process)
     await gone(tmp_path / "pids", 2)
 
 
+@pytest.mark.real_time
 async def test_a_frozen_client_is_silent_until_it_thaws() -> None:
+    """A process that SIGSTOP stops; in virtual time `test_virtual` says the same."""
     outcome = await play(
         ONE_MEMBER
         + """\
@@ -376,7 +384,7 @@ expect:
 """
     )
     assert outcome.code == 0, outcome.report()
-    assert outcome.seconds < 20
+    assert outcome.seconds < 3600, "nobody waited for the hour"
 
 
 async def test_a_commit_that_is_sent_must_be_answered_as_it_says() -> None:

@@ -1,4 +1,7 @@
-"""Every scenario that comes with broker-sim, with every client that it concerns: its verdict holds, or the client is known for it."""
+"""Every scenario that comes with broker-sim, with every client that it concerns: its verdict holds, or the client is known for it.
+
+In real time, as their clients live in processes of their own; `test_virtual` has the verdicts in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def parts() -> Iterator[Any]:
     for name in NAMES:
         clients = (*CLIENTS, "java-3.4") if name in OLD_JAVA else CLIENTS
         for client in [WITHOUT_CLIENTS[name]] if name in WITHOUT_CLIENTS else clients:
-            marks: list[pytest.MarkDecorator] = [pytest.mark.timeout(300)]
+            marks: list[pytest.MarkDecorator] = [pytest.mark.real_time, pytest.mark.timeout(300)]
             if client.startswith("java"):
                 marks.append(pytest.mark.clients)
             if (name, client) in KNOWN_BREAKS:

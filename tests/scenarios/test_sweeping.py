@@ -14,6 +14,7 @@ from broker_sim.common.text import UsageError
 from broker_sim.scenario.commands import find
 from broker_sim.scenario.sweeping import Sweep, sweep, text_of
 from tests.scenarios.test_virtual import CONSUMER
+from tests.support import processes
 from tests.support.command import command
 
 SOMETIMES = CONSUMER.replace("{name: app,", "{name: app, count: 2,").replace("members: 1}", "members: 2}")
@@ -23,7 +24,7 @@ SOMETIMES += "  - {happened: {group: billing, leader: app-1}, within: 1s}\n"
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "broker_sim", *words]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False)
+    return processes.run(command)
 
 
 def test_a_scenario_that_holds_holds_with_every_seed() -> None:

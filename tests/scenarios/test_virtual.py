@@ -29,6 +29,7 @@ from tests.scenarios.alike import first_difference
 from tests.scenarios.stage import Stage
 from tests.scenarios.test_runner import BROKEN, HELD, LATE, MARKS, ONE_MEMBER, STABLE
 from tests.scenarios.test_shipped import KNOWN_BREAKS, NAMES, WITHOUT_CLIENTS
+from tests.support import processes
 
 SMALL = [name for name in NAMES if name not in WITHOUT_CLIENTS]
 ANY_VERSION = [name for name in SMALL if not name.startswith(("stuck", "upgrade"))]
@@ -86,6 +87,7 @@ def test_no_seed_breaks_the_verdict_nor_an_invariant(name: str, seed: int) -> No
     assert outcome.code == expected_code(name), outcome.report()
 
 
+@pytest.mark.real_time
 def test_the_story_is_that_of_real_time() -> None:
     with Stage() as stage:
         stage.book_all((name, "aiokafka") for name in IN_REAL_TIME)
@@ -277,43 +279,38 @@ def test_a_seed_gives_the_same_run_and_others_do_not() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def in_processes(arguments: list[str], hash_seeds: tuple[str, ...] = ("1", "random")) -> list[str]:
-    """What `alike` prints, side by side under each hash seed."""
+def in_a_process(arguments: list[str], hash_seed: str) -> subprocess.Popen[str]:
+    """`alike` under a hash seed of its own."""
     command = [sys.executable, "-m", "tests.scenarios.alike", *arguments]
-    running = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in hash_seeds
-    ]
-    printed = []
-    for process in running:
-        out, err = process.communicate(timeout=200)
-        assert process.returncode == 0, err
-        printed.append(out)
-    return printed
+    return processes.start(command, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+
+
+def printed(process: subprocess.Popen[str]) -> str:
+    out, errors = processes.finish(process, "scenarios to be played")
+    assert process.returncode == 0, errors
+    return out
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"])
-def test_every_scenario_is_the_same_in_fresh_processes_with_other_hash_seeds(client: str) -> None:
+def test_every_scenario_is_the_same_in_a_fresh_process_with_another_hash_seed(client: str) -> None:
     names = NAMES if client == "aiokafka" else SMALL
     asked = ["--client", client]
-    one, other = ([json.loads(line) for line in out.splitlines()] for out in in_processes([*asked, *names]))
-    assert [each["scenario"] for each in one] == [each["scenario"] for each in other] == names
-    for a, b in zip(one, other, strict=True):
-        if (a["journal"], a["schedule"]) != (b["journal"], b["schedule"]):
-            events = in_processes(["--events", *asked, a["scenario"]])
-            pytest.fail(f"{a['scenario']} is not the same run: {first_difference(*events)}")
-    here = {name: play(shipped_one(name), Options(clients={"*": client})).journal_hash for name in SMALL}
-    assert {each["scenario"]: each["journal"] for each in one if each["scenario"] in here} == here, (
-        "a process that has done other things before"
-    )
+    fresh = in_a_process([*asked, *names], "1")
+    try:
+        outcomes = [(name, play(shipped_one(name), Options(clients={"*": client}))) for name in names]
+        here = [(name, outcome.journal_hash, outcome.schedule_hash) for name, outcome in outcomes]
+        there = [json.loads(line) for line in printed(fresh).splitlines()]
+    finally:
+        processes.kill(fresh)
+    assert [each["scenario"] for each in there] == names
+    for mine, each in zip(here, there, strict=True):
+        if mine != (each["scenario"], each["journal"], each["schedule"]):
+            again = [in_a_process(["--events", *asked, each["scenario"]], seed) for seed in ("1", "random")]
+            one, other = map(printed, again)
+            told = "in a process that has done other things before" if one == other else first_difference(one, other)
+            pytest.fail(f"{each['scenario']} is not the same run: {told}")
 
 
 def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
@@ -327,14 +324,9 @@ def test_the_first_event_that_differs_is_told_with_what_came_before() -> None:
 
 
 def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-m", "broker_sim", "run", *arguments],
         env={key: value for key, value in {**os.environ, **environment}.items() if value},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
     )
 
 
@@ -376,18 +368,14 @@ def test_a_run_keeps_its_journal_and_can_be_interrupted(tmp_path: Path) -> None:
     assert [wrong for event in read_journal(journal) for wrong in problems(event)] == []
     path.write_text(CONSUMER.replace("expect", "  - {name: years, after: 10000h}\nexpect"))
     for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
+        process = processes.start(
             [sys.executable, "-m", "broker_sim", "run", str(path), "--virtual"],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-        assert process.stderr is not None
-        while "Stable" not in process.stderr.readline():
-            pass
+        processes.line_with(process, "Stable", of="stderr")
         process.send_signal(number)
-        told = process.communicate(timeout=150)[1]
+        told = processes.finish(process, "the run to end")[1]
         assert told.splitlines()[-1] == "broker-sim run: interrupted"
         assert process.returncode in (130, -signal.SIGINT), "the latter is Python's own, where exec() was interrupted"
 
@@ -438,9 +426,7 @@ def test_a_project_with_virtual_scenarios_has_its_hash_seed_pinned(pytester: pyt
         key: value for key, value in os.environ.items() if key not in ("PYTHONHASHSEED", "PYTEST_XDIST_WORKER")
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command, cwd=pytester.path, env=environment, capture_output=True, text=True, timeout=150, check=False
-    )
+    done = processes.run(command, cwd=pytester.path, env=environment)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("test session starts") == 1
     assert "1 passed" in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ from broker_sim.network.connection import WRITE_CHUNK, Connection
 from broker_sim.network.held_bytes import READ_AHEAD
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
 from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tests.support import processes
 
 from .fakes import Bench, FakeTransport, heartbeat, request_frame
 
@@ -186,7 +186,7 @@ for key, (low, high) in supported("4.1").items():
     for version in range(low, high + 1):
         assert routes[(key << 16) + version].api_key == key
 """
-    subprocess.run([sys.executable, "-c", source], check=True, timeout=150)
+    processes.run([sys.executable, "-c", source], check=True)
 
 
 def test_memory_that_nobody_uses_goes_back_to_the_system() -> None:
@@ -204,7 +204,7 @@ if keep_freed() and free_bytes():
     give_back()
     assert resident() < held - 90_000_000, (held, resident())
 """
-    subprocess.run([sys.executable, "-c", source], check=True, timeout=150)
+    processes.run([sys.executable, "-c", source], check=True)
 
 
 async def test_a_connection_that_was_accepted_before_the_port_was_closed_goes_with_the_others() -> None:
@@ -238,5 +238,5 @@ for turns in range(6):
     asyncio.run(stop_after(turns))
     gc.collect()
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=150)
+    done = processes.run([sys.executable, "-c", source], check=True)
     assert "unclosed" not in done.stderr

@@ -9,6 +9,7 @@ from broker_sim.api.cluster_thread import ClusterThread
 from kafka_wire.errors import Err
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.support.processes import DEADLINE_S
 from tests.support.wire import Wire
 
 KIP_848 = "The consumer protocol of KIP-848 is switched off: use group.protocol=classic"
@@ -54,7 +55,7 @@ def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:
         consumer = Consumer(options)
         consumer.subscribe(["orders"])
         try:
-            message = consumer.poll(40)
+            message = consumer.poll(DEADLINE_S)
         finally:
             consumer.close()
     assert message is not None, "it waits without a word"

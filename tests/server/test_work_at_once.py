@@ -22,6 +22,7 @@ from benchmarks.fillings import TOPIC, Make, fillings
 from broker_sim import ClusterThread
 from kafka_wire.codec import encode
 from kafka_wire.frame import encode_request_header, frame
+from tests.support.processes import DEADLINE_S
 
 MOST = 150_000
 _AT_ONCE = {
@@ -93,7 +94,7 @@ def test_a_turn_of_the_loop_is_short_whatever_is_asked(broker: ClusterThread, na
     assert len(data) > 0.9 * _SIZE
     host, _, port = broker.bootstrap.rpartition(":")
     thread = broker.run(lambda _: threading.get_ident())
-    with socket.create_connection((host, int(port)), timeout=60) as sock:
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
         for _ in range(2):  # the first time something may be imported or compiled, once for all
             with Work(thread).counted() as work:
                 _ask(sock, data)

@@ -17,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pytest
 
 PACE = 10.0
 """How many seconds of the loop's time pass in a second that it has nothing to do. The kernel takes far less than a tenth of what a test
@@ -45,6 +47,25 @@ class UnhurriedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds; see the module."""
         return self._waits.time()
+
+
+def loops(
+    item: pytest.Item, *, hurried: tuple[str, ...] = (), uvloop: tuple[str, ...] = ()
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """What a conftest answers ``pytest_asyncio_loop_factories``: an unhurried loop for all modules but ``hurried``, whose peers live in
+    other threads or processes; those of ``uvloop`` run on uvloop, too, where it is installed."""
+    module = item.path.name
+    found: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+        "asyncio": asyncio.new_event_loop if module in hurried else UnhurriedLoop
+    }
+    if module in uvloop:
+        try:
+            from uvloop import new_event_loop
+        except ImportError:  # an optional extra
+            pass
+        else:
+            found["uvloop"] = new_event_loop
+    return found
 
 
 class _Waits(selectors.BaseSelector):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,9 +80,10 @@ async def cluster(brokers: int = 1, **options: Any) -> AsyncIterator[tuple[Clust
 
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Looks at a coordinator until it is so: what becomes of transactions has no events to wait for."""
-    give_up = time.monotonic() + 60
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + 60
     while not condition():
-        if time.monotonic() > give_up:
+        if loop.time() > give_up:
             raise TimeoutError(f"waited 60 s for {what}")
         await asyncio.sleep(0.005)
 
