@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ import pytest
 
 from broker_sim.simulation import SimForbidden, SimStuck, simulate
 from broker_sim.simulation.errors import caller
-from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual import watchdog
 from broker_sim.simulation.virtual.hashseed import can_pin, is_pinned
 
 EPOCH_MS = 1_600_000_000_000
@@ -208,29 +209,64 @@ def test_a_synchronous_program_that_does_not_come_back_is_told_with_its_own_stac
     assert "in spin" in str(caught.value)
 
 
-def real_s() -> float:
-    """Real seconds, in a simulation too."""
-    patches_now = patches.current()
-    assert patches_now is not None
-    with patches_now.lifted():
-        return time.monotonic()
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Looks whether callbacks have run, in place of the thread that does it every second."""
+    watch = watchdog._Watch()
+    monkeypatch.setattr(watchdog, "_watch", watch)
+    monkeypatch.setattr(watch, "begin", lambda guard: setattr(watch, "guard", guard))
+
+    def look() -> None:
+        assert watch.guard is not None
+        watch.guard.look()
+
+    return look
 
 
-def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn() -> None:
-    async def slow() -> None:
+def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn(look: Callable[[], None]) -> None:
+    looks: list[int] = []
+
+    async def slow(often: int) -> None:
         for _ in range(4):
             await asyncio.sleep(1)
-            ends = real_s() + 0.25
-            while real_s() < ends:
-                pass
+            looks.append(0)
+            for _ in range(often):
+                look()
+                looks[-1] += 1
 
-    with simulate(1, patience="800ms") as sim:
-        sim.spawn("worker", slow)
+    with simulate(1, patience="800ms") as sim:  # four looks behind the one that sees the callback begin
+        sim.spawn("worker", lambda: slow(4))
         sim.run_for(10)
-        ends = real_s() + 1
-        while real_s() < ends:  # the test's own, between two runs
-            pass
+        for _ in range(20):  # the test's own, between two runs
+            look()
         sim.run_for(1)
+        assert looks == [4, 4, 4, 4]
+        sim.spawn("worker", lambda: slow(6))
+        with pytest.raises(SimStuck):
+            sim.run_for(10)
+    assert looks == [4, 4, 4, 4, 4]
+
+
+def test_what_the_interrupt_itself_computes_is_not_the_codes(
+    look: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where the next look comes before it has drawn the stack."""
+    used_s, extract_stack = [0.0], traceback.extract_stack
+
+    def slowly(*args: Any, **options: Any) -> traceback.StackSummary:
+        used_s[0] += 10
+        monkeypatch.setattr(signal, "pthread_kill", lambda *args: None)  # the handler runs already
+        look()
+        return extract_stack(*args, **options)
+
+    def wait() -> None:
+        for _ in range(6):
+            look()
+
+    monkeypatch.setattr(watchdog, "_thread_s", lambda ident: used_s[0])
+    monkeypatch.setattr(traceback, "extract_stack", slowly)
+    with pytest.raises(SimStuck, match="waits for the real world"):
+        on_a_host(wait, patience="400ms")
 
 
 def test_a_simulation_in_another_thread_is_not_guarded_and_runs() -> None:
