@@ -102,7 +102,7 @@ def test_on_the_command_line_it_reads_commands_from_stdin(tmp_path: Path) -> Non
 
     def called(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "broker_sim", "simulate", *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=55, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=150, check=False)
 
     shell = called("--replay", str(file), "--until", "4.2s", "--shell", stdin="until 5\nflight\non\n")
     assert shell.returncode == 0, shell.stderr
