@@ -26,6 +26,7 @@ from broker_sim.simulation import SimForbidden, SimStuck, simulate
 from broker_sim.simulation.errors import caller
 from broker_sim.simulation.virtual import watchdog
 from broker_sim.simulation.virtual.hashseed import can_pin, is_pinned
+from tests.support import processes
 
 EPOCH_MS = 1_600_000_000_000
 
@@ -306,14 +307,7 @@ def test_whether_the_hash_seed_is_and_can_be_pinned(seed: str | None, options: l
     if seed is not None:
         environment["PYTHONHASHSEED"] = seed
     code = "from broker_sim.simulation.virtual.hashseed import *; print(is_pinned(), can_pin())"
-    done = subprocess.run(
-        [sys.executable, *options, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    done = processes.run([sys.executable, *options, "-c", code], env=environment)
     assert done.stdout.strip() == told, done.stderr
 
 
@@ -328,47 +322,3 @@ def test_a_run_that_another_process_may_not_repeat_says_so() -> None:
             sim.run_for(1)
     assert ("PYTHONHASHSEED is not pinned" in caught.value.__notes__[0]) is not is_pinned()
     assert ("not pinned" in repr(sim)) is not is_pinned()
-
-
-class TimeIsUp(BaseException):
-    """What an alarm raises."""
-
-
-class Last:
-    """Garbage whose finaliser rings."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-    def __del__(self) -> None:
-        signal.raise_signal(signal.SIGALRM)
-
-
-async def ring() -> None:
-    signal.raise_signal(signal.SIGALRM)
-    await asyncio.sleep(1000)
-
-
-@pytest.mark.parametrize("where", ["in a task", "in a finaliser", "in the test"])
-def test_an_alarm_ends_the_run_wherever_it_rings(where: str) -> None:
-    def alarm(number: int, frame: object) -> None:
-        raise TimeIsUp
-
-    def live() -> None:
-        with simulate(1) as sim:
-            if where == "in the test":
-                signal.raise_signal(signal.SIGALRM)
-            elif where == "in a task":
-                sim.host("a").spawn(ring)
-            else:
-                Last()
-            sim.run_for(10)
-            assert where == "in a finaliser"
-
-    before = signal.signal(signal.SIGALRM, alarm)
-    try:
-        with pytest.raises(TimeIsUp):
-            live()
-        assert signal.getsignal(signal.SIGALRM) is alarm
-    finally:
-        signal.signal(signal.SIGALRM, before)

@@ -34,6 +34,7 @@ from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_fr
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from tests.simulation.planted import LOST, commits_are_not_loaded
 from tests.simulation.workload import begin
+from tests.support import processes
 
 
 class _Here:
@@ -173,13 +174,8 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     words = ["simulate", "hostile", "--seeds", "0..1000000", "--seconds", "1", "--jobs", "2"]
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "broker_sim", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
         preexec_fn=lambda: signal.signal(
             signal.SIGINT, signal.default_int_handler
         ),  # a shell's background job ignores it
@@ -188,11 +184,7 @@ def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     while "runs, " not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(number)
-    try:
-        told, problems = process.communicate(timeout=150)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
-        raise AssertionError(process.communicate()) from None
+    told, problems = processes.finish(process, "the sweep to end after a signal")
     assert "(interrupted)" in told
     assert (process.returncode, [line for line in problems.splitlines() if "runs, " not in line]) == (0, [])
 
