@@ -19,7 +19,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from broker_sim.scenario.model import read
 from broker_sim.scenario.runner import BROKEN, HELD, LATE, Options
 from broker_sim.scenario.virtual import check, play
 from broker_sim.simulation.errors import SimError
-from broker_sim.simulation.sweeps.sweep import _pool
+from broker_sim.simulation.sweeps.workers import Work, pool
 
 __all__ = ["Failed", "Sweep", "show", "sweep", "text_of"]
 
@@ -138,16 +138,17 @@ def sweep(
     check(read(path), Options(seed=0, **given))
     found = Sweep(path, len(seeds))
     began_s, waiting = os.times().elapsed, iter(seeds)
-    with _pool(min(jobs, len(seeds))) as workers:
+    with pool(min(jobs, len(seeds))) as workers, Work(workers) as work:
         running: set[Future[_Run]] = set()
         try:
             while True:
-                running |= {
-                    workers.submit(_play, path, seed, given) for seed in islice(waiting, 2 * jobs - len(running))
-                }
+                for seed in islice(waiting, 2 * jobs - len(running)):
+                    work.check()
+                    running.add(work.submit(_play, path, seed, given))
                 if not running:
                     break
-                done, running = wait(running, return_when=FIRST_COMPLETED)
+                done = work.done()
+                running -= done
                 for run in sorted((future.result() for future in done), key=lambda one: one.seed):
                     _note(found, run)
                 found.wall_s = os.times().elapsed - began_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from broker_sim.coordinator.topics import TopicImage, Topics
@@ -56,9 +55,9 @@ class Consumers:
         resource = AlterConfigsResource(32, self.kafka.group, [AlterableConfig(name, 0, str(value))])
         answer = await self.kafka.watch(IncrementalAlterConfigsRequest([resource]), 1)
         assert answer.responses[0].error_code == Err.NONE, answer
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while not await self._is_set(name, value):
-            assert time.monotonic() < give_up, f"waited {DEADLINE_S} s for the group to have its setting"
+            assert clock_s() < give_up, f"waited {DEADLINE_S} s for the group to have its setting"
 
     async def _is_set(self, name: str, value: int) -> bool:
         asked = DescribeConfigsRequest([DescribeConfigsResource(32, self.kafka.group)])

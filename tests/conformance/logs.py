@@ -6,7 +6,6 @@ Records go into __consumer_offsets as the client that Kafka lets write there, wh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from kafka_wire.messages.k00_produce import PartitionProduceData, ProduceRequest
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.offsets_log import decode_key, decode_value
 from kafka_wire.record_batch import BatchHeader, Record, batches, encode_batch, records
-from tests.conformance.driver import GIVE_UP_S, Kafka
+from tests.conformance.driver import GIVE_UP_S, Kafka, clock_s
 
 OFFSETS = "__consumer_offsets"
 ADMIN_CLIENT = "__admin_client"
@@ -125,10 +124,10 @@ async def log_of(kafka: Kafka, group: str | None = None, *, partitions: int = 4,
 
 async def log_until(kafka: Kafka, count: int, group: str | None = None) -> list[Entry]:
     """Polls until the group has this many records in the log (a record may follow the answer it belongs to)."""
-    give_up = time.monotonic() + GIVE_UP_S
+    give_up = clock_s() + GIVE_UP_S
     while True:
         found = await log_of(kafka, group, note=False)
         if len(found) >= count:
             return await log_of(kafka, group)
-        if time.monotonic() > give_up:
+        if clock_s() > give_up:
             raise TimeoutError(f"waited {GIVE_UP_S:g} s for {count} records of the group, there are {len(found)}")

@@ -6,12 +6,11 @@ history.aged_history tells how old what is.
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.conformance.driver import GIVE_UP_S, Kafka, background, stays_parked
+from tests.conformance.driver import GIVE_UP_S, Kafka, background, clock_s, stays_parked
 from tests.conformance.history import past_group
 from tests.conformance.logs import log_of
 
@@ -24,12 +23,12 @@ expiry = pytest.mark.profile("expiry")
 async def offsets_become(kafka: Kafka, base: str, expected: dict[tuple[str, int], int]) -> None:
     """Polls until the group's offsets are these."""
     group = past_group("aged", base)
-    give_up = time.monotonic() + GIVE_UP_S
+    give_up = clock_s() + GIVE_UP_S
     while True:
         found = await kafka.committed(None, group=group, record=False)
         if found == expected:
             return
-        assert time.monotonic() < give_up, f"the offsets are still {found}"
+        assert clock_s() < give_up, f"the offsets are still {found}"
         await asyncio.sleep(0.02)
 
 
@@ -166,9 +165,9 @@ async def test_143_group_of_a_pending_member_alone(kafka: Kafka) -> None:
 async def test_097_short_retention_time_of_an_empty_group(kafka: Kafka) -> None:
     await kafka.commit({T: 5}, version=2, retention_time_ms=300)
     await kafka.commit({T1: 6}, version=2, retention_time_ms=60_000)
-    give_up = time.monotonic() + GIVE_UP_S
+    give_up = clock_s() + GIVE_UP_S
     while await kafka.committed(None, record=False) != {T1: 6}:
-        assert time.monotonic() < give_up, "an offset that has expired is still there"
+        assert clock_s() < give_up, "an offset that has expired is still there"
         await asyncio.sleep(0.02)
     assert await kafka.committed([T, T1]) == {T: -1, T1: 6}
 
@@ -188,9 +187,9 @@ async def test_144_deleting_a_topic_deletes_its_offsets(kafka: Kafka) -> None:
     request = DeleteTopicsRequest([DeleteTopicState(topic)], [topic], 10_000)
     answer = await kafka.watch(request, 5)
     assert answer.responses[0].error_code == 0
-    give_up = time.monotonic() + GIVE_UP_S
+    give_up = clock_s() + GIVE_UP_S
     while await kafka.committed(None, record=False) != {T: 6}:
-        assert time.monotonic() < give_up, "an offset that has expired is still there"
+        assert clock_s() < give_up, "an offset that has expired is still there"
         await asyncio.sleep(0.02)
     entries = await log_of(kafka)
     assert [(entry.key.topic, entry.raw_value is None) for entry in entries][-1] == (topic, True)
@@ -205,9 +204,9 @@ async def test_144_deleting_a_topic_ends_empty_groups_without_offsets(kafka: Kaf
     await pending.ask_id()
     await kafka.commit({(topic, 0): 5}, group=kafka.name("reader"))
     await kafka.watch(DeleteTopicsRequest([DeleteTopicState(topic)], [topic], 10_000), 5)
-    give_up = time.monotonic() + GIVE_UP_S
+    give_up = clock_s() + GIVE_UP_S
     while await kafka.committed(None, group=kafka.name("reader"), record=False) != {}:
-        assert time.monotonic() < give_up, "an offset that has expired is still there"
+        assert clock_s() < give_up, "an offset that has expired is still there"
         await asyncio.sleep(0.02)
     if kafka.old:
         await kafka.until("Dead")

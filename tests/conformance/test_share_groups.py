@@ -37,7 +37,7 @@ from kafka_wire.messages.k92_delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequestTopic,
 )
 from kafka_wire.record_batch import Record, batches, encode_batch, records
-from tests.conformance.driver import Kafka, listed
+from tests.conformance.driver import Kafka, clock_s, listed
 from tests.conformance.logs import fetch_all, produce
 from tests.support.wire import DEADLINE_S, Wire
 
@@ -140,9 +140,9 @@ class Shares:
 
 
 async def until(what: str, holds: Any) -> None:
-    give_up = time.monotonic() + DEADLINE_S
+    give_up = clock_s() + DEADLINE_S
     while not await holds():
-        assert time.monotonic() < give_up, f"waited {DEADLINE_S} s for {what}"
+        assert clock_s() < give_up, f"waited {DEADLINE_S} s for {what}"
         await asyncio.sleep(0.02)
 
 

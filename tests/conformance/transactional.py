@@ -33,7 +33,7 @@ from kafka_wire.messages.k28_txn_offset_commit import (
 )
 from kafka_wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from kafka_wire.record_batch import batches, build_batch
-from tests.conformance.driver import Kafka
+from tests.conformance.driver import Kafka, clock_s
 
 DEADLINE_S = 30
 TOPIC_IDS_SINCE = 13
@@ -51,7 +51,7 @@ class Producer:
 
     async def begin(self) -> Producer:
         """InitProducerId, until it is answered well."""
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while True:
             await self.kafka.watch(FindCoordinatorRequest(self.transactional_id, 1), 3)
             answer = await self.kafka.watch(InitProducerIdRequest(self.transactional_id, 60_000), 4)
@@ -59,7 +59,7 @@ class Producer:
                 self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
                 return self
             assert answer.error_code in (*_NOW_PENDING, Err.COORDINATOR_LOAD_IN_PROGRESS), Err(answer.error_code)
-            assert time.monotonic() < give_up, f"InitProducerId is answered {Err(answer.error_code).name} to the end"
+            assert clock_s() < give_up, f"InitProducerId is answered {Err(answer.error_code).name} to the end"
             await asyncio.sleep(0.02)
 
     def shifted(self, by: int) -> Producer:
@@ -88,23 +88,23 @@ class Producer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(topic, list(partitions))],
         )
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while True:
             answer = await self.kafka.watch(request, 3)
             codes = {row.partition_error_code for row in answer.results_by_topic_v3_and_below[0].results_by_partition}
             if codes == {Err.NONE}:
                 return
             assert codes == {Err.CONCURRENT_TRANSACTIONS}, codes
-            assert time.monotonic() < give_up, "its last transaction never ends"
+            assert clock_s() < give_up, "its last transaction never ends"
             await asyncio.sleep(0.01)
 
     async def add_offsets(self, group: str) -> None:
         """AddOffsetsToTxn v3, likewise."""
         request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while (code := (await self.kafka.watch(request, 3)).error_code) != Err.NONE:
             assert code == Err.CONCURRENT_TRANSACTIONS, Err(code)
-            assert time.monotonic() < give_up, "its last transaction never ends"
+            assert clock_s() < give_up, "its last transaction never ends"
             await asyncio.sleep(0.01)
 
     async def produce(
@@ -137,9 +137,9 @@ class Producer:
         """EndTxn v3, and the marker's coming in `topic`."""
         answer = await self.kafka.watch(EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit), 3)
         assert answer.error_code == Err.NONE, Err(answer.error_code)
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while topic and await ends(self.kafka, topic, partition) is None:
-            assert time.monotonic() < give_up, f"no marker has come to {topic}-{partition}"
+            assert clock_s() < give_up, f"no marker has come to {topic}-{partition}"
             await asyncio.sleep(0.01)
 
     async def commit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from kafka_wire.errors import Err
@@ -19,7 +18,7 @@ from kafka_wire.messages.k26_end_txn import EndTxnRequest
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from kafka_wire.record_batch import batches, records
 from kafka_wire.transaction_log import decode_key, decode_value
-from tests.conformance.driver import GIVE_UP_S, POLL_S, Kafka
+from tests.conformance.driver import GIVE_UP_S, POLL_S, Kafka, clock_s
 from tests.conformance.logs import fetch_all, offsets_partition
 
 TRANSACTIONS = "__transaction_state"
@@ -48,7 +47,7 @@ class Producer:
 
     async def begin(self, *, deadline_s: float = GIVE_UP_S) -> Producer:
         """Its coordinator is there, and it has an id (not recorded): the next epoch, when nothing is open or on its way any more."""
-        watch, give_up = self.kafka.watch, time.monotonic() + deadline_s
+        watch, give_up = self.kafka.watch, clock_s() + deadline_s
         while True:
             found = await watch(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.name]), 4)
             taken = await watch(InitProducerIdRequest(None, 1000), 4)
@@ -59,7 +58,7 @@ class Producer:
                     self.id = answer.producer_id, answer.producer_epoch
                     return self
                 assert answer.error_code in _NOT_YET, Err(answer.error_code)
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"waited {deadline_s} s for {self.name} to be initialised")
             await asyncio.sleep(POLL_S)
 
@@ -124,13 +123,13 @@ class Producer:
 
     async def until(self, *states: str, deadline_s: float = GIVE_UP_S) -> str:
         """Polls until it is in one of these states (not recorded)."""
-        give_up = time.monotonic() + deadline_s
+        give_up = clock_s() + deadline_s
         while True:
             answer = await self.kafka.watch(DescribeTransactionsRequest([self.name]), 0)
             seen: str = answer.transaction_states[0].transaction_state
             if seen in states:
                 return seen
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"waited {deadline_s} s for {self.name} to be {' or '.join(states)}; it is {seen}")
             await asyncio.sleep(POLL_S)
 

@@ -6,7 +6,6 @@ These questions are no part of a sequence; nothing of them is compared.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffse
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from tests.conformance.driver import clock_s
 from tests.differential import settling
 from tests.differential.catalogue import by_key
 from tests.differential.line import Line
@@ -106,8 +106,8 @@ async def _metadata(side: Side, name: str, broker: int = 1) -> Any:
 
 async def _topic_known(side: Side, name: str, partitions: int) -> None:
     """Until the broker shows the topic with that many partitions, and each of them can be read."""
-    give_up = time.monotonic() + DEADLINE_S
-    while time.monotonic() < give_up:
+    give_up = clock_s() + DEADLINE_S
+    while clock_s() < give_up:
         topic = await _metadata(side, name)
         if topic.error_code == 0 and len(topic.partitions) >= partitions:
             side.scope.topic_ids[name] = topic.topic_id
@@ -122,17 +122,17 @@ async def _topic_known(side: Side, name: str, partitions: int) -> None:
 
 
 async def _topic_gone(side: Side, name: str) -> None:
-    give_up = time.monotonic() + DEADLINE_S
+    give_up = clock_s() + DEADLINE_S
     for broker in sorted(side.alive):
-        while (await _metadata(side, name, broker)).error_code != UNKNOWN_TOPIC and time.monotonic() < give_up:
+        while (await _metadata(side, name, broker)).error_code != UNKNOWN_TOPIC and clock_s() < give_up:
             await asyncio.sleep(POLL_S)
     side.scope.forget_topic(name)
 
 
 async def _transaction_over(side: Side, name: str) -> None:
     """Until markers are written: the answer comes when it is decided that they will be."""
-    give_up = time.monotonic() + DEADLINE_S
-    while time.monotonic() < give_up:
+    give_up = clock_s() + DEADLINE_S
+    while clock_s() < give_up:
         [row] = (await side.ask(DescribeTransactionsRequest([name]), 0)).transaction_states
         if not row.transaction_state.startswith("Prepare"):
             return
@@ -147,13 +147,13 @@ async def _settings_seen(side: Side, step: Step, kind: int, name: str, broker: i
         for row in resource.get("configs", [])
         if side.scope.text(resource.get("resource_name", "")) == name and row.get("config_operation", SET) == SET
     }
-    give_up = time.monotonic() + (0.5 if wanted else 0.05)
+    give_up = clock_s() + (0.5 if wanted else 0.05)
     while True:
         request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)])
         [shown] = (await side.ask(request, 1, broker)).results
         values = {row.name: row.value for row in shown.configs}
         if wanted and all(str(values.get(key)) == str(value) for key, value in wanted.items()):
             return
-        if time.monotonic() > give_up:
+        if clock_s() > give_up:
             return
         await asyncio.sleep(POLL_S)

@@ -19,6 +19,7 @@ from kafka_wire.codec import DecodeError, EncodeError, decode_from
 from kafka_wire.frame import response_is_tagged
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k18_api_versions import ApiVersionsRequest
+from tests.conformance.driver import clock_s
 from tests.differential import barriers, frames, settling, worlds
 from tests.differential.catalogue import apis, by_key
 from tests.differential.line import Line
@@ -188,7 +189,7 @@ class Play:
         """See worlds.Ground."""
 
     async def run(self) -> Outcome:
-        began = burst = time.monotonic()
+        began = burst = clock_s()
         for number, step in enumerate(self.sequence.steps):
             if step.world or step.api == "ListGroups":
                 async with self.still:
@@ -198,7 +199,7 @@ class Play:
             else:
                 self._burst_ends(burst)
                 await self._let_pass(began + step.until * UNIT_S)
-                burst = time.monotonic()
+                burst = clock_s()
                 found = await self._settled(number)
             if found is not None or self.outcome.untimely:
                 self.outcome.difference = found
@@ -207,7 +208,7 @@ class Play:
         return self.outcome
 
     def _burst_ends(self, began: float) -> None:
-        if self.sequence.timed and time.monotonic() - began > BURST_UNITS * UNIT_S:
+        if self.sequence.timed and clock_s() - began > BURST_UNITS * UNIT_S:
             self.outcome.untimely = True
 
     def close(self) -> None:
@@ -215,7 +216,7 @@ class Play:
             side.close()
 
     async def _let_pass(self, until: float) -> None:
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - clock_s()) > 0:
             await asyncio.sleep(left)
 
     async def _step(self, number: int, step: Step) -> Difference | None:
@@ -242,20 +243,20 @@ class Play:
     async def _settled(self, number: int) -> Difference | None:
         """Waits until both sides have answered the same, and compares it."""
         step = self.sequence.steps[number]
-        patience = time.monotonic() + PATIENCE_S
-        quiet = time.monotonic() + QUIET_S
+        patience = clock_s() + PATIENCE_S
+        quiet = clock_s() + QUIET_S
         asked = nothing = step.until is not None or bool(step.world)
         while True:
             if self._agree():
                 done = number in self.sides[0].answers or nothing
-                if done or (asked and time.monotonic() > quiet):
+                if done or (asked and clock_s() > quiet):
                     break
-                if self._may_park(step) and time.monotonic() > quiet:
+                if self._may_park(step) and clock_s() > quiet:
                     await self._sentinel(step)
-                    quiet, asked = time.monotonic() + QUIET_S / 4, True
+                    quiet, asked = clock_s() + QUIET_S / 4, True
                     continue
-            left = min(patience, patience if asked and not self._agree() else quiet) - time.monotonic()
-            if time.monotonic() > patience:
+            left = min(patience, patience if asked and not self._agree() else quiet) - clock_s()
+            if clock_s() > patience:
                 break
             self._changed.clear()
             try:
@@ -270,15 +271,15 @@ class Play:
         its own answer and not by a list in which two members of one client look alike.
         """
         joins = {number for number, step in enumerate(self.sequence.steps) if step.api == "JoinGroup"}
-        give_up = time.monotonic() + QUIET_S
-        while time.monotonic() < give_up and (self.sides[0].answers.keys() - self._compared) & joins:
+        give_up = clock_s() + QUIET_S
+        while clock_s() < give_up and (self.sides[0].answers.keys() - self._compared) & joins:
             if not self._sent & joins - self.sides[0].answers.keys() and self._agree():
                 return
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), max(give_up - time.monotonic(), 0.001))
-        give_up = time.monotonic() + PATIENCE_S
-        while not self._agree() and time.monotonic() < give_up:
+                await asyncio.wait_for(self._changed.wait(), max(give_up - clock_s(), 0.001))
+        give_up = clock_s() + PATIENCE_S
+        while not self._agree() and clock_s() < give_up:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), 0.1)

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from kafka_wire.messages.k19_create_topics import (
 from kafka_wire.messages.k20_delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.conformance.driver import clock_s
 from tests.differential import barriers, generators, known, offsets, peers, settling, worlds
 from tests.differential.generators.draw import Versions
 from tests.differential.normal import SHARED_TOPICS
@@ -125,8 +125,8 @@ class Runner:
                 await side.ask(CreateTopicsRequest(self._shared_topics(), 30_000), 5)
                 for name in SHARED_TOPICS:
                     await barriers._topic_known(side, name, 3)
-                give_up = time.monotonic() + 60
-                while (await side.ask(FindCoordinatorRequest("any"), 1)).error_code and time.monotonic() < give_up:
+                give_up = clock_s() + 60
+                while (await side.ask(FindCoordinatorRequest("any"), 1)).error_code and clock_s() < give_up:
                     await asyncio.sleep(0.1)
                 for broker in sorted(side.alive):
                     await settling.has_producer_ids(side, broker)
@@ -169,7 +169,7 @@ class Runner:
         self, sequences: Iterator[Sequence], *, side_by_side: int, seconds: float, number: int = 10**9
     ) -> None:
         """Plays sequences until the time or the number is up."""
-        end = time.monotonic() + seconds
+        end = clock_s() + seconds
         feed = itertools.islice(sequences, number)
         turns = generators.in_blocks(self.versions)
 
@@ -178,7 +178,7 @@ class Runner:
 
         for (_, alone), some in itertools.groupby(feed, key=block):
             await self._play_all(some, 1 if alone else side_by_side, end)
-            if time.monotonic() > end:
+            if clock_s() > end:
                 break
         for signature, finding in self.tally.findings.items():
             finding.times = self._looked_at[signature]
@@ -196,7 +196,7 @@ class Runner:
                     if self.tally.broken > 50:
                         raise
                     self.say(f"seed {sequence.seed} could not be played: {type(error).__name__}: {error}")
-                if time.monotonic() > end:
+                if clock_s() > end:
                     return
 
         await asyncio.gather(*(worker() for _ in range(side_by_side)))
@@ -270,10 +270,10 @@ class Runner:
             self.say(f"seed {sequence.seed}: once and not again: {difference.rows[0]}")
             return
 
-        give_up = time.monotonic() + SHRINK_S
+        give_up = clock_s() + SHRINK_S
 
         async def shows(smaller: Sequence) -> bool:
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 return False
             found = (await self.play(smaller)).difference
             return found is not None and found.signature == signature
@@ -321,26 +321,26 @@ async def _make_nameless_group(side: Side) -> None:
     A broker may load its coordinator yet; one that takes no commits at all takes none of the sequences either. Raises TimeoutError with
     its last answer."""
     there = [OffsetCommitRequestTopic("t0", partitions=[OffsetCommitRequestPartition(0, 7)])]
-    give_up = time.monotonic() + 60
+    give_up = clock_s() + 60
     while True:
         error = (await side.ask(OffsetCommitRequest(topics=there), 7)).topics[0].partitions[0].error_code
         if error not in _NOT_YET:
             return
-        if time.monotonic() > give_up:
+        if clock_s() > give_up:
             raise TimeoutError(f"the group without a name can't be made in 60 s: {Err(error).name}")
         await asyncio.sleep(0.1)
 
 
 async def _coordinators_of_transactions(side: Side) -> None:
     """They are there, and have loaded every partition: so many ids find each of the few."""
-    give_up = time.monotonic() + 60
+    give_up = clock_s() + 60
     for name in (f"warm{number}" for number in range(32)):
         while True:
             await side.ask(FindCoordinatorRequest(name, 1), 1)
             error = (await side.ask(InitProducerIdRequest(name, 60_000), 1)).error_code
             if error not in (*_NOT_YET, Err.CONCURRENT_TRANSACTIONS):
                 break  # a broker that grants none at all grants the sequences none either
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"no transactional id in 60 s: {Err(error).name}")
             await asyncio.sleep(0.1)
 

@@ -6,7 +6,6 @@ These questions are no part of a sequence; nothing of them is compared. Each wai
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from kafka_wire.messages.k02_list_offsets import ListOffsetsPartition, ListOffse
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.k22_init_producer_id import InitProducerIdRequest
+from tests.conformance.driver import clock_s
 from tests.differential.symbols import OFFSETS
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ async def has_producer_ids(side: Side, node: int) -> None:
 
 
 async def _until(side: Side, missing: Callable[[], Awaitable[str]]) -> None:
-    give_up = time.monotonic() + DEADLINE_S
+    give_up = clock_s() + DEADLINE_S
     while why := await missing():
-        if time.monotonic() > give_up:
+        if clock_s() > give_up:
             raise TimeoutError(f"waited {DEADLINE_S:g} s for {why} at {side.peer.name}")
         await asyncio.sleep(POLL_S)
 

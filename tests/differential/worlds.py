@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim import Cluster
 from broker_sim.storage.partition_for import partition_for
 from kafka_wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.conformance.driver import clock_s
 from tests.differential import settling
 from tests.differential.normal import SHARED_TOPICS
 from tests.differential.symbols import OFFSETS
@@ -87,12 +88,12 @@ class RealWorld(World):
             await self._until_led(topic, index, node, replicas)
 
     async def _until_led(self, topic: str, index: int, node: int, replicas: list[int]) -> None:
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = clock_s() + DEADLINE_S
         while True:
             now = await self._partition(topic, index)
             if (now.leader_id, now.replica_nodes) == (node, replicas):
                 return
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"waited {DEADLINE_S:g} s for node {node} to lead {topic}-{index}, which is {now}")
             await asyncio.sleep(POLL_S)
 

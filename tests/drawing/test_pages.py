@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -15,6 +14,7 @@ from markupsafe import Markup
 
 from broker_sim.drawing import pages
 from broker_sim.drawing.canvas import escaped
+from tests.support import processes
 
 EVIL = "<script>alert(1)</script>&\"'"
 
@@ -93,7 +93,7 @@ def test_words_and_terminals_need_no_templates() -> None:
         "import sys, broker_sim.explain, broker_sim.explain.terminal, broker_sim.pipeline.findings, broker_sim.cli.main;"
         "sys.exit('jinja2' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert processes.run([sys.executable, "-c", program]).returncode == 0
 
 
 def test_the_control_server_s_page_escapes_the_names_of_clusters() -> None:

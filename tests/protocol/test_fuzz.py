@@ -118,7 +118,6 @@ def _least(spec: FieldSpec) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_memory_is_proportional_to_the_bytes_of_any_array() -> None:
     """The message that makes the most of its bytes: thousands of the smallest elements in an array."""
     for cls in MESSAGES:

@@ -20,6 +20,7 @@ from kafka_wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tests.conformance.driver import offsets_topic_ready
+from tests.support.unhurried import UnhurriedLoop
 from tests.support.wire import Wire, api_key_of
 
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
@@ -121,6 +122,13 @@ def test_a_clock_that_stands_still_is_never_late() -> None:
 # --- with loops and sockets ---
 
 
+class StallingLoop(UnhurriedLoop):
+    """asyncio's own loop, whose time passes in a stall that a test makes, and while it is idle."""
+
+    def stall(self, s: float) -> None:
+        self._waits._now_s += s
+
+
 class Held:
     """Members of a group of a real broker on a real loop, and a way to hold that up."""
 
@@ -153,7 +161,8 @@ class Held:
     def block(self, until_ms: int) -> None:
         """Nothing else runs on the loop, and time passes."""
         while self.clock.now_ms() < until_ms:
-            pass
+            if isinstance(self.loop, StallingLoop):
+                self.loop.stall(0.001)
 
     async def at(self, at_ms: int, *steps: Callable[[], object]) -> None:
         """Run ``steps`` in turns of the loop that follow each other, the first one at that time; returns behind the last."""
@@ -174,7 +183,7 @@ def on_loop(scene: Callable[[Held], Awaitable[None]], kind: str) -> None:
     if kind == "uvloop":
         factory = pytest.importorskip("uvloop", reason="uvloop is not installed").new_event_loop
     else:
-        factory = asyncio.new_event_loop
+        factory = StallingLoop
 
     async def run() -> None:
         async with Cluster(config=CONFIG) as cluster:
@@ -199,7 +208,8 @@ async def answer(held: Held, sock: socket.socket, response: type[Any], version: 
     return decode(response, version, data, 4 + head)
 
 
-LOOPS = pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize("kind", ["asyncio", pytest.param("uvloop", marks=pytest.mark.real_time)])
+"""uvloop's time is the machine's."""
 
 
 @LOOPS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,14 +20,20 @@ def result_of(function: Callable[[], Any], within: object = "1h", **options: Any
         return task.result()
 
 
+def ends(thread: threading.Thread) -> None:
+    """Wait for the end of a thread. One that hangs is shown where it does."""
+    thread.join(150)
+    frame = sys._current_frames().get(thread.ident or 0)
+    assert not thread.is_alive(), "".join([f"{thread} hangs\n", *traceback.format_stack(frame)])
+
+
 @contextlib.contextmanager
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
         if "patience" not in thread.name:
-            thread.join(5)
-            assert not thread.is_alive(), thread
+            ends(thread)
 
 
 def together(*functions: Callable[[], Any]) -> list[Any]:

@@ -441,15 +441,22 @@ def test_an_alarm_may_ring_anywhere() -> None:
     rung_at(random.sample(range(1, lines_of_a_short_life() + 1), 10))
 
 
-@pytest.mark.slow
-def test_an_alarm_may_ring_everywhere() -> None:
-    """At every third of them, in a process that has loaded no more than what the simulation looks into: a life runs through the same
-    lines there as beside the modules of a whole suite, in a tenth of the time."""
-    places = "range(random.randint(1, 3), lines_of_a_short_life() + 1, 3)"
-    script = f"import aiohttp, aiokafka, numpy\nfrom {__name__} import *\nrung_at({places})"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False
+@pytest.mark.parametrize(
+    ("places", "deadline_s"),
+    [
+        pytest.param("sorted(random.Random(1).sample(every, 120))", 280, marks=pytest.mark.slow, id="120 of them"),
+        pytest.param("every", 1780, marks=[pytest.mark.long, pytest.mark.timeout(1800)], id="all"),
+    ],
+)
+def test_an_alarm_may_ring_everywhere(places: str, deadline_s: int) -> None:
+    """In a process that has loaded no more than what the simulation looks into: a life runs through the same lines there as beside the
+    modules of a whole suite, in a tenth of the time."""
+    script = (
+        f"import faulthandler; faulthandler.dump_traceback_later({deadline_s}, exit=True)\n"
+        f"import aiohttp, aiokafka, numpy\nfrom {__name__} import *\n"
+        f"every = range(1, lines_of_a_short_life() + 1)\nrung_at({places})"
     )
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -62,7 +62,7 @@ def test_time_passes_in_the_simulation_alone() -> None:
         sim.run_for(3600)
         after = time.time(), time.monotonic(), time.perf_counter(), time.time_ns()
     assert [b - a for a, b in zip(before, after, strict=True)] == [3600, 3600, 3600, 3600 * 10**9]
-    assert 0 <= time.monotonic() - real < 60
+    assert 0 <= time.monotonic() - real < 1800
 
 
 def _draws() -> object:
@@ -120,17 +120,17 @@ def test_another_thread_sees_the_real_world() -> None:
 
     def look() -> None:
         ready.set()
-        go.wait(20)
+        go.wait()
         seen.extend([time.time(), os.urandom(8), socket.socket().close()])
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
-    ready.wait(20)
+    ready.wait()
     real = time.time()
     with simulate(1):
         go.set()
         thread.join()
-    assert abs(seen[0] - real) < 60
+    assert abs(seen[0] - real) < 1800
     assert len(seen) == 3
 
 
@@ -142,7 +142,7 @@ def test_who_has_taken_a_pinned_function_sees_every_simulations_time_and_the_rea
     with simulate(1, epoch_ms=1_600_000_000_000):
         late: Any = importlib.import_module("late_import")
         seen = late.now(), late.draw()
-    assert abs(late.now() - time.time()) < 60
+    assert abs(late.now() - time.time()) < 1800
     with simulate(1, epoch_ms=1_600_000_000_000):
         assert (late.now(), late.draw()) == seen
 

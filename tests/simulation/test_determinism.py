@@ -15,6 +15,7 @@ import pytest
 from broker_sim.simulation import simulate
 from broker_sim.simulation.virtual.hashseed import is_pinned, pinned_environment
 from tests.simulation.workload import begin, twenty_minutes, two_minutes
+from tests.support import processes
 
 
 def in_fresh_processes(
@@ -25,19 +26,14 @@ def in_fresh_processes(
 ) -> list[dict[str, Any]]:
     """What the module tells, run side by side under each of the hash seeds."""
     running = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        processes.start([sys.executable, "-m", module, *arguments], env={**os.environ, "PYTHONHASHSEED": seed})
         for seed in hash_seeds
     ]
     meanwhile()
     told = []
     for process in running:
-        out, err = process.communicate(timeout=150)
-        assert process.returncode == 0, err.decode()
+        out, err = processes.finish(process, f"{module} to tell its run")
+        assert process.returncode == 0, err
         told.append(json.loads(out))
     return told
 

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -25,6 +24,7 @@ from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.process import DEAD
 from kafka_wire.errors import Err
 from tests.simulation.workload import GROUP, Group, begin
+from tests.support import processes
 
 FEW = {"offsets.topic.num.partitions": 5}
 
@@ -428,12 +428,10 @@ print(json.dumps(told))
 @pytest.mark.slow
 def test_fresh_processes_with_other_hash_seeds_run_the_same_on_a_disk() -> None:
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE
-        )
+        processes.start([sys.executable, "-c", _PROGRAM], env={**os.environ, "PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
-    told = [json.loads(process.communicate(timeout=150)[0]) for process in running]
+    told = [json.loads(processes.finish(process, "the two runs to end")[0]) for process in running]
     assert told[0] == told[1]
     assert all(failure is None for _, _, failure in told[0])
 

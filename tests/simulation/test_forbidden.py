@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,9 @@ import pytest
 
 from broker_sim.simulation import SimForbidden, SimStuck, simulate
 from broker_sim.simulation.errors import caller
-from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual import watchdog
 from broker_sim.simulation.virtual.hashseed import can_pin, is_pinned
+from tests.support import processes
 
 EPOCH_MS = 1_600_000_000_000
 
@@ -108,7 +110,7 @@ def test_dates_are_virtual() -> None:
         assert datetime.datetime.now(datetime.timezone(datetime.timedelta(hours=2))).hour == (expected.hour + 2) % 24
         if sys.version_info < (3, 12):
             assert datetime.datetime.utcnow() == expected.replace(tzinfo=None)
-    assert abs(datetime.datetime.now(utc).timestamp() - time.time()) < 60
+    assert abs(datetime.datetime.now(utc).timestamp() - time.time()) < 1800
     assert type(Own.now()) is Own
 
 
@@ -127,15 +129,15 @@ def test_dates_of_other_threads_are_real() -> None:
     go, seen = threading.Event(), list[float]()
 
     def look() -> None:
-        go.wait(20)
+        go.wait()
         seen.append(datetime.datetime.now(datetime.UTC).timestamp())
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
     with simulate(1, epoch_ms=EPOCH_MS):
         go.set()
         thread.join()
-    assert abs(seen[0] - time.time()) < 60
+    assert abs(seen[0] - time.time()) < 1800
 
 
 # --- code that does not come back ------------------------------------------------------------------------------------------
@@ -208,29 +210,64 @@ def test_a_synchronous_program_that_does_not_come_back_is_told_with_its_own_stac
     assert "in spin" in str(caught.value)
 
 
-def real_s() -> float:
-    """Real seconds, in a simulation too."""
-    patches_now = patches.current()
-    assert patches_now is not None
-    with patches_now.lifted():
-        return time.monotonic()
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Looks whether callbacks have run, in place of the thread that does it every second."""
+    watch = watchdog._Watch()
+    monkeypatch.setattr(watchdog, "_watch", watch)
+    monkeypatch.setattr(watch, "begin", lambda guard: setattr(watch, "guard", guard))
+
+    def look() -> None:
+        assert watch.guard is not None
+        watch.guard.look()
+
+    return look
 
 
-def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn() -> None:
-    async def slow() -> None:
+def test_patience_is_for_code_in_the_run_and_begins_anew_with_every_turn(look: Callable[[], None]) -> None:
+    looks: list[int] = []
+
+    async def slow(often: int) -> None:
         for _ in range(4):
             await asyncio.sleep(1)
-            ends = real_s() + 0.25
-            while real_s() < ends:
-                pass
+            looks.append(0)
+            for _ in range(often):
+                look()
+                looks[-1] += 1
 
-    with simulate(1, patience="800ms") as sim:
-        sim.spawn("worker", slow)
+    with simulate(1, patience="800ms") as sim:  # four looks behind the one that sees the callback begin
+        sim.spawn("worker", lambda: slow(4))
         sim.run_for(10)
-        ends = real_s() + 1
-        while real_s() < ends:  # the test's own, between two runs
-            pass
+        for _ in range(20):  # the test's own, between two runs
+            look()
         sim.run_for(1)
+        assert looks == [4, 4, 4, 4]
+        sim.spawn("worker", lambda: slow(6))
+        with pytest.raises(SimStuck):
+            sim.run_for(10)
+    assert looks == [4, 4, 4, 4, 4]
+
+
+def test_what_the_interrupt_itself_computes_is_not_the_codes(
+    look: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where the next look comes before it has drawn the stack."""
+    used_s, extract_stack = [0.0], traceback.extract_stack
+
+    def slowly(*args: Any, **options: Any) -> traceback.StackSummary:
+        used_s[0] += 10
+        monkeypatch.setattr(signal, "pthread_kill", lambda *args: None)  # the handler runs already
+        look()
+        return extract_stack(*args, **options)
+
+    def wait() -> None:
+        for _ in range(6):
+            look()
+
+    monkeypatch.setattr(watchdog, "_thread_s", lambda ident: used_s[0])
+    monkeypatch.setattr(traceback, "extract_stack", slowly)
+    with pytest.raises(SimStuck, match="waits for the real world"):
+        on_a_host(wait, patience="400ms")
 
 
 def test_a_simulation_in_another_thread_is_not_guarded_and_runs() -> None:
@@ -270,14 +307,7 @@ def test_whether_the_hash_seed_is_and_can_be_pinned(seed: str | None, options: l
     if seed is not None:
         environment["PYTHONHASHSEED"] = seed
     code = "from broker_sim.simulation.virtual.hashseed import *; print(is_pinned(), can_pin())"
-    done = subprocess.run(
-        [sys.executable, *options, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    done = processes.run([sys.executable, *options, "-c", code], env=environment)
     assert done.stdout.strip() == told, done.stderr
 
 
@@ -292,47 +322,3 @@ def test_a_run_that_another_process_may_not_repeat_says_so() -> None:
             sim.run_for(1)
     assert ("PYTHONHASHSEED is not pinned" in caught.value.__notes__[0]) is not is_pinned()
     assert ("not pinned" in repr(sim)) is not is_pinned()
-
-
-class TimeIsUp(BaseException):
-    """What an alarm raises."""
-
-
-class Last:
-    """Garbage whose finaliser rings."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-    def __del__(self) -> None:
-        signal.raise_signal(signal.SIGALRM)
-
-
-async def ring() -> None:
-    signal.raise_signal(signal.SIGALRM)
-    await asyncio.sleep(1000)
-
-
-@pytest.mark.parametrize("where", ["in a task", "in a finaliser", "in the test"])
-def test_an_alarm_ends_the_run_wherever_it_rings(where: str) -> None:
-    def alarm(number: int, frame: object) -> None:
-        raise TimeIsUp
-
-    def live() -> None:
-        with simulate(1) as sim:
-            if where == "in the test":
-                signal.raise_signal(signal.SIGALRM)
-            elif where == "in a task":
-                sim.host("a").spawn(ring)
-            else:
-                Last()
-            sim.run_for(10)
-            assert where == "in a finaliser"
-
-    before = signal.signal(signal.SIGALRM, alarm)
-    try:
-        with pytest.raises(TimeIsUp):
-            live()
-        assert signal.getsignal(signal.SIGALRM) is alarm
-    finally:
-        signal.signal(signal.SIGALRM, before)

@@ -130,7 +130,7 @@ def test_a_child_that_dies_or_is_silent_is_told() -> None:
     if died.child:
         os._exit(7)
     with pytest.raises(Gone, match="status"):
-        died.wait(60)
+        died.wait(150)
     silent = Fork(loop)
     if silent.child:
         while True:

@@ -14,6 +14,7 @@ from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps.shell import HELP, Shell
 from broker_sim.simulation.sweeps.trial import Case
 from tests.simulation.planted import commits_are_not_loaded
+from tests.support import processes
 
 CASE = Case(
     "alone", 5, 8.0, as_version="4.1", order="fifo", journal=True,
@@ -102,7 +103,7 @@ def test_on_the_command_line_it_reads_commands_from_stdin(tmp_path: Path) -> Non
 
     def called(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "broker_sim", "simulate", *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=55, check=False)
+        return processes.run(command, input=stdin)
 
     shell = called("--replay", str(file), "--until", "4.2s", "--shell", stdin="until 5\nflight\non\n")
     assert shell.returncode == 0, shell.stderr

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from broker_sim.simulation import Simulation
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
+from broker_sim.simulation.sweeps import seeds
 from broker_sim.simulation.sweeps.shrink import ddmin, shrink
 from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
 from broker_sim.simulation.workloads.deeds import Deed, Deeds
@@ -85,6 +87,25 @@ def test_a_budget_ends_it_with_the_best_until_then() -> None:
     assert small.runs == 9
     assert small.outcome.failure == "lost"
     assert len(small.case.plan or ()) < 12
+
+
+@pytest.mark.parametrize(("cpu_s", "wall_s", "done"), [(1.0, 31.0, True), (31.0, 31.0, False), (1.0, 301.0, False)])
+def test_a_busy_machine_takes_nothing_from_a_budget(
+    cpu_s: float, wall_s: float, done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seconds are those that the runs compute; ten times as many real ones are for those that wait."""
+    runs = 0
+
+    def fails(sim: Simulation) -> None:
+        nonlocal runs
+        runs += 1
+        raise AssertionError("always")
+
+    monkeypatch.setattr(seeds, "_cpu_s", lambda: runs * cpu_s)
+    monkeypatch.setattr(seeds, "_wall_s", lambda: runs * wall_s)
+    found = seeds.Search(fails, repeat=0, budget_s=30).first(range(1))
+    assert found is not None
+    assert found.done is done
 
 
 def test_a_failure_that_nothing_explains_is_left_as_it_is() -> None:

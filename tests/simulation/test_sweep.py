@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,12 +28,13 @@ from broker_sim.simulation.checks.answers import CHECKS
 from broker_sim.simulation.commands import text_of
 from broker_sim.simulation.faults.kinds import Fault
 from broker_sim.simulation.sweeps import sweep as sweeping
-from broker_sim.simulation.sweeps import trial
+from broker_sim.simulation.sweeps import trial, workers
 from broker_sim.simulation.sweeps.sweep import Options, Summary, first_difference, read_case, sweep
 from broker_sim.simulation.sweeps.trial import WORKLOADS, Case, Outcome, case_from, run
 from broker_sim.simulation.virtual.hashseed import is_pinned
 from tests.simulation.planted import LOST, commits_are_not_loaded
 from tests.simulation.workload import begin
+from tests.support import processes
 
 
 class _Here:
@@ -53,7 +55,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     def pool(jobs: int) -> Iterator[_Here]:
         yield _Here()
 
-    monkeypatch.setattr(sweeping, "_pool", pool)
+    monkeypatch.setattr(sweeping, "pool", pool)
 
 
 def options(*workloads: str, seeds: range, **more: Any) -> Options:
@@ -172,12 +174,8 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     words = ["simulate", "hostile", "--seeds", "0..1000000", "--seconds", "1", "--jobs", "2"]
-    process = subprocess.Popen(
+    process = processes.start(
         [sys.executable, "-m", "broker_sim", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
         preexec_fn=lambda: signal.signal(
             signal.SIGINT, signal.default_int_handler
         ),  # a shell's background job ignores it
@@ -186,7 +184,7 @@ def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     while "runs, " not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(number)
-    told, problems = process.communicate(timeout=150)
+    told, problems = processes.finish(process, "the sweep to end after a signal")
     assert "(interrupted)" in told
     assert (process.returncode, [line for line in problems.splitlines() if "runs, " not in line]) == (0, [])
 
@@ -254,26 +252,73 @@ def test_the_first_difference() -> None:
 
 def test_workers_have_their_hash_seed_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "random")
-    with sweeping._pool(1) as pool:
-        assert pool.submit(is_pinned).result()
+    with workers.pool(1) as some:
+        assert some.submit(is_pinned).result()
     assert os.environ["PYTHONHASHSEED"] == "random"
+
+
+def test_workers_are_replaced_after_a_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_RUNS_A_WORKER", 2)
+    with workers.pool(1) as some:
+        pids = [future.result() for future in [some.submit(os.getpid) for _ in range(5)]]
+    assert [len({*pids[:2]}), len({*pids[2:4]}), len({*pids})] == [1, 1, 3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_does_not_end_the_pools_code_halfway(number: int) -> None:
+    submitted: list[str] = []
+
+    class Interrupted(_Here):
+        def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
+            signal.raise_signal(number)
+            submitted.append("to its end")
+            return super().submit(work, *args)
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with workers.Work(Interrupted()) as work:
+            work.submit(print)
+            assert submitted
+            with pytest.raises(KeyboardInterrupt):
+                work.done()
+            with pytest.raises(KeyboardInterrupt):
+                work.check()
+            with pytest.raises(KeyboardInterrupt):  # who insists
+                work.submit(print)
+        assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_interrupt_ends_a_wait_for_workers() -> None:
+    late = threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    with workers.Work(_Here()) as work:
+        late.start()
+        with pytest.raises(KeyboardInterrupt):
+            work.done()
+    late.join()
+
+
+def test_what_other_work_brings_is_no_result() -> None:
+    with workers.Work(_Here()) as work:
+        work.submit(max, 1, 2)
+        wanted = [work.submit(max, 3, 4), work.submit(max, 5, 6)]
+        assert work.results(reversed(wanted)) == [6, 4]
 
 
 def test_workers_end_with_the_sweep_that_is_killed() -> None:
     code = (
-        "from broker_sim.simulation.sweeps.sweep import _pool; import os, sys\n"
+        "from broker_sim.simulation.sweeps.workers import pool; import os, sys\n"
         "if __name__ == '__main__':\n"
-        "    with _pool(1) as pool:\n"
-        "        print(pool.submit(os.getpid).result(), flush=True); sys.stdin.read()"
+        "    with pool(1) as workers:\n"
+        "        print(workers.submit(os.getpid).result(), flush=True); sys.stdin.read()"
     )
     sweeper = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert sweeper.stdout is not None
     worker = int(sweeper.stdout.readline())
     sweeper.kill()
     sweeper.communicate()
-    deadline = time.monotonic() + 60
-    while _runs(worker):
-        assert time.monotonic() < deadline, f"worker {worker} is still there"
+    while _runs(worker):  # pytest's timeout is its deadline
         time.sleep(0.05)
 
 

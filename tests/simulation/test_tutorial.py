@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "simulation.md").read_text()
@@ -26,9 +27,7 @@ def run_pytest(folder: Path, *arguments: str) -> str:
     """As in a shell of somebody who has installed the package."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio", *arguments]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=150, check=False
-    )
+    done = processes.run(command, cwd=folder, env=environment)
     return done.stdout + done.stderr
 
 

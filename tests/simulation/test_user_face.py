@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import subprocess
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from broker_sim.simulation import Fault, InvariantBroken, NotAlive, SimError, Si
 from broker_sim.simulation.cluster import SimCluster
 from broker_sim.simulation.faults.swarm import SWARM
 from tests.simulation.workload import GROUP, Group, begin
+from tests.support import processes
 
 CRASH = Fault(12.0, "crash", {"host": "c2", "for_s": 5})
 
@@ -501,7 +501,8 @@ def test_public_names() -> None:
 
 def test_the_package_loads_no_simulation_until_it_is_asked_for() -> None:
     code = "import sys, broker_sim; assert not any('simulation' in m for m in sys.modules); broker_sim.simulate"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=150)
+    done = processes.run([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr
 
 
 def test_coroutines_of_the_test_run_under_the_plan_too() -> None:

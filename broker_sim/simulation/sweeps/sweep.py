@@ -15,16 +15,13 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import platform
 import random
 import re
-import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
@@ -38,8 +35,8 @@ from broker_sim.simulation.sweeps.futures import Follow
 from broker_sim.simulation.sweeps.guide import Guide
 from broker_sim.simulation.sweeps.shrink import BUDGET, shrink
 from broker_sim.simulation.sweeps.trial import Case, Outcome, case_from, run, verdict_row
+from broker_sim.simulation.sweeps.workers import Work, pool
 from broker_sim.simulation.telling.parting import parting
-from broker_sim.simulation.virtual.hashseed import SEED
 from broker_sim.simulation.world import EPOCH_MS
 
 __all__ = [
@@ -48,9 +45,6 @@ __all__ = [
 
 _NEIGHBOURS = 6
 """Runs that are looked at beside a failure."""
-
-_RUNS_A_WORKER = 400
-"""Then another one takes its place: whatever a run leaves behind is gone with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +192,6 @@ class _Result:
     difference: str | None = None
 
 
-def _begin_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep ends its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A sweep that was killed leaves nobody at work."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _work(job: _Job) -> _Result:
     follow = None
     if job.fork:
@@ -241,25 +222,6 @@ def shrunk(case: Case, failure: str, budget: int) -> Failure:
 
 
 # --- the sweep -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Workers with a pinned hash seed; what is not begun when the block ends is not done."""
-    before = os.environ.get("PYTHONHASHSEED")
-    if before in (None, "random"):  # whatever this process has: its workers have what the environment says
-        os.environ["PYTHONHASHSEED"] = SEED
-    pool = ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), _begin_worker, max_tasks_per_child=_RUNS_A_WORKER
-    )
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-        if before is None:
-            os.environ.pop("PYTHONHASHSEED", None)
-        else:
-            os.environ["PYTHONHASHSEED"] = before
 
 
 _Key = tuple[str, int, float, str | None]
@@ -312,17 +274,17 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
     began_s = _wall_s()
     guide = Guide() if options.guided else None
     jobs = _jobs(options, kept, _done(options.rows, options.as_version), summary, guide)
-    with _pool(options.jobs) as pool, _lines(options.rows) as write:
+    with pool(options.jobs) as workers, Work(workers) as work, _lines(options.rows) as write:
         running: dict[Future[_Result], _Job] = {}
         try:
             while len(summary.failures) < options.most:
                 late = _wall_s() - began_s >= options.wall_s
                 for job in () if late else islice(jobs, 2 * options.jobs - len(running)):
-                    running[pool.submit(_work, job)] = job
+                    work.check()
+                    running[work.submit(_work, job)] = job
                 if not running:
                     break
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=lambda each: running[each].case.seed):
+                for future in sorted(work.done(), key=lambda each: running[each].case.seed):
                     job, result = running.pop(future), future.result()
                     note(summary, result.outcome, twice=job.twice, difference=result.difference, file=job.file)
                     write(json.dumps(verdict_row(result.outcome)))
@@ -337,8 +299,8 @@ def sweep(options: Options, progress: Callable[[Summary], object] = lambda summa
                 summary.wall_s = _wall_s() - began_s
                 progress(summary)
             if options.shrink:
-                _shrink_all(pool, summary, options)
-            _draw_all(pool, summary, options)
+                _shrink_all(work, summary, options)
+            _draw_all(work, summary, options)
         except KeyboardInterrupt:
             summary.interrupted = True
     summary.wall_s = _wall_s() - began_s
@@ -399,15 +361,14 @@ def note(
         summary.failures[f"{outcome.case.workload}: {failure}"] = found
 
 
-def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+def _shrink_all(work: Work, summary: Summary, options: Options) -> None:
     """What a file of the corpus holds is small already, and what is not deterministic can't be asked."""
     asked = {
-        name: pool.submit(shrunk, each.case, each.failure, options.budget)
+        name: work.submit(shrunk, each.case, each.failure, options.budget)
         for name, each in summary.failures.items()
         if not each.old and each.failure != "not deterministic"
     }
-    for name, future in asked.items():
-        small = future.result()
+    for name, small in zip(asked, work.results(asked.values()), strict=True):
         large = summary.failures[name]
         small.count, small.file = large.count, large.file
         summary.failures[name] = small
@@ -415,11 +376,11 @@ def _shrink_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -
             keep(small, options.corpus)
 
 
-def _draw_all(pool: ProcessPoolExecutor, summary: Summary, options: Options) -> None:
+def _draw_all(work: Work, summary: Summary, options: Options) -> None:
     """The timelines of what failed, each by one more run."""
-    asked = {name: pool.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
-    for name, future in asked.items():
-        summary.failures[name].picture, summary.failures[name].drawn = future.result()
+    asked = {name: work.submit(draw_case, each.case, options.timeline) for name, each in summary.failures.items()}
+    for name, drawn in zip(asked, work.results(asked.values()), strict=True):
+        summary.failures[name].picture, summary.failures[name].drawn = drawn
 
 
 def draw_case(case: Case, directory: Path | None = None, width: int = 100) -> tuple[str, tuple[Path, ...]]:
@@ -515,12 +476,12 @@ def read_case(path: Path) -> Case:
 def draw(path: Path, directory: Path | None = None) -> tuple[str, tuple[Path, ...]]:
     """As `draw_case` of a corpus file, in such a process. Raises UsageError."""
     case = read_case(path)
-    with _pool(1) as pool:
-        return pool.submit(draw_case, case, directory).result()
+    with pool(1) as workers:
+        return workers.submit(draw_case, case, directory).result()
 
 
 def replay(path: Path) -> Outcome:
     """Run a corpus file again, in a process with the hash seed pinned. Raises UsageError."""
     case = read_case(path)
-    with _pool(1) as pool:
-        return pool.submit(_work, _Job(case, False)).result().outcome
+    with pool(1) as workers:
+        return workers.submit(_work, _Job(case, False)).result().outcome

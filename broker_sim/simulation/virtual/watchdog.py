@@ -57,26 +57,29 @@ class _Guard:
         self.look_s = min(_LOOK_S, patience_s / 4)
         self.main = threading.get_ident()
         self.steps, self.waited_s = -1, 0.0
-        self.main_s = self.all_s = 0.0
+        self.readings = [(0.0, 0.0)] * 3
+        """CPU seconds at the last looks: of the main thread, of all threads."""
         self.used_s = self.all_used_s = 0.0
-        """CPU seconds between the last two looks: of the main thread, of all threads."""
-        self.busy = False
+        """CPU seconds before the first signal."""
+        self.signals = 0
         self.calls = 0
 
     def look(self) -> None:
         """In the thread. Looks are counted, not seconds: while the whole process is stopped nobody loses patience."""
         steps, running = self.loop.steps, self.loop.is_running()
-        main_s, all_s = _thread_s(self.main), _process_s()
-        self.used_s, self.all_used_s = main_s - self.main_s, all_s - self.all_s
-        self.main_s, self.all_s = main_s, all_s
+        self.readings = [*self.readings[1:], (_thread_s(self.main), _process_s())]
         if steps != self.steps or not (running or self.alarms.late):
-            self.steps, self.waited_s, self.calls = steps, 0.0, 0
+            self.steps, self.waited_s, self.signals, self.calls = steps, 0.0, 0, 0
             return
         self.waited_s += self.look_s
         natives = self.loop.native_threads
         if natives is not None and natives.forbidden(natives.names()) is not None:
             self.waited_s = self.patience_s
         if self.waited_s >= self.patience_s or self.alarms.error is not None:
+            if self.signals == 0:  # before it is sent: what the handler does itself is not the code's
+                (main_s, all_s), *_, (main_now_s, all_now_s) = self.readings
+                self.used_s, self.all_used_s = main_now_s - main_s, all_now_s - all_s
+            self.signals += 1
             signal.pthread_kill(self.main, signal.SIGVTALRM)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -96,23 +99,22 @@ class _Guard:
             return
         self.calls += 1
         ends = self.alarms.loop is None
-        if self.calls == 1:  # later this handler's own work counts
-            self.busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
-        self.loop.forbidden = self._error(frame, stack) if alarm is None or ends else alarm
+        busy = (self.used_s if frame is interrupted else self.all_used_s) > self.look_s / 64
+        self.loop.forbidden = self._error(frame, stack, busy) if alarm is None or ends else alarm
         if self.calls > 2:
             raise _Insists
         raise self.loop.forbidden
 
-    def _error(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimForbidden:
+    def _error(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimForbidden:
         natives = self.loop.native_threads
         forbidden = None if natives is None else natives.forbidden(natives.names(), frame)
-        return forbidden or self._stuck(frame, stack)
+        return forbidden or self._stuck(frame, stack, busy)
 
-    def _stuck(self, frame: FrameType | None, stack: traceback.StackSummary) -> SimStuck:
+    def _stuck(self, frame: FrameType | None, stack: traceback.StackSummary, busy: bool) -> SimStuck:
         process = PROCESS.get()
         host = f" on host {process.host}" if process is not None else ""
-        what = "computes" if self.busy else "waits for the real world"
-        instead = "let it yield: await asyncio.sleep(0) now and then" if self.busy else "use asyncio's means"
+        what = "computes" if busy else "waits for the real world"
+        instead = "let it yield: await asyncio.sleep(0) now and then" if busy else "use asyncio's means"
         lasted = duration_text(self.patience_s * 1000)
         ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
         shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
