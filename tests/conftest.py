@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-pytest_plugins = ["pytester", "tests.support.journal_check"]
+pytest_plugins = ["pytester", "tests.support.journal_check", "tests.support.leftovers", "tests.support.hangs"]
 
 CI = os.environ.get("CI") == "true"
 _REAL = re.compile(r"\[(\d\.\d)-(?:.+-)?kafka(?:\]|-(?!python))")
