@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PLANTED = '''
+PLANTED = """
 import asyncio, gc, multiprocessing, os, socket, subprocess, sys, tempfile, threading, weakref
 
 import pytest
@@ -193,7 +193,7 @@ def test_server_3(request):
 
 def test_last(folder_of_the_module):
     pass
-'''
+"""
 
 LEFT = {
     "test_listening": r"listening socket 127\.0\.0\.1:\d+, opened in test_planted\.py:\d+",

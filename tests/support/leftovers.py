@@ -20,6 +20,7 @@ Rules:
 
 from __future__ import annotations
 
+import _socket
 import asyncio
 import functools
 import gc
@@ -41,7 +42,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import _socket
 import pytest
 
 WAIT_S = 20.0
@@ -162,8 +162,7 @@ def look(folder: str | None = None) -> set[Thing]:
     for loop in list(_origins.loops):
         if not loop.is_closed():
             things.add(("loop", weakref.ref(loop)))
-        if not loop.is_running():
-            things.update(("task", weakref.ref(task)) for task in asyncio.all_tasks(loop))
+    things.update(("task", weakref.ref(task)) for task in pending_tasks())
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread):
             things.add(("thread", thread.native_id))
@@ -172,6 +171,11 @@ def look(folder: str | None = None) -> set[Thing]:
         with suppress(FileNotFoundError):
             things.update(("temporary", os.path.join(folder, name)) for name in os.listdir(folder))
     return things - _lasting()
+
+
+def pending_tasks() -> list[asyncio.Task[Any]]:
+    """Of all loops that don't run at the moment in other threads."""
+    return [task for loop in list(_origins.loops) if not loop.is_running() for task in asyncio.all_tasks(loop)]
 
 
 def _children() -> Iterator[int]:
@@ -467,6 +471,14 @@ def _clear_away(thing: Thing) -> None:
             os.unlink(name)
 
 
+def _open_what_lasts() -> None:
+    """libuv opens a pipe for signals with the first loop of a process, and never closes it."""
+    with suppress(ImportError):
+        import uvloop
+
+        uvloop.new_event_loop().close()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_temporary_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Temporary files of this process and of its children are in a folder below pytest's own, to the end of the session."""
@@ -477,6 +489,7 @@ def own_temporary_folder(request: pytest.FixtureRequest, tmp_path_factory: pytes
 def pytest_configure(config: pytest.Config) -> None:
     if not _sessions:
         _origins.install()
+        _open_what_lasts()
     plugin = Leftovers()
     _sessions.append(plugin)
     config.pluginmanager.register(plugin, "leftovers")
