@@ -18,7 +18,13 @@ from typing import Any
 import hypothesis
 import pytest
 
-pytest_plugins = ["pytester", "tests.support.journal_check", "tests.support.leftovers", "tests.support.hangs"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.journal_check",
+    "tests.support.leftovers",
+    "tests.support.hangs",
+    "tests.support.killed_logs",
+]
 
 CI = os.environ.get("CI") == "true"
 _REAL = re.compile(r"\[(\d\.\d)-(?:.+-)?kafka(?:\]|-(?!python))")

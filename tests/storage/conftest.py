@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker_sim.storage import PartitionLog
-from broker_sim.storage.files import Closable, Files
 from tests.storage.batches import config
 
 MakeLog = Callable[..., PartitionLog]
@@ -32,16 +31,5 @@ def make_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLog
 
 
 @pytest.fixture(autouse=True)
-def killed_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A log that a test does not close was killed: its descriptors go as those of a process."""
-    held: list[Closable] = []
-    real = Files.opened
-
-    def opened(self: Files, holder: Closable) -> None:
-        held.append(holder)
-        real(self, holder)
-
-    monkeypatch.setattr(Files, "opened", opened)
-    yield
-    for holder in held:
-        holder.close()
+def logs_are_killed(killed_logs: None) -> None:
+    """Where a test leaves them open."""
