@@ -18,7 +18,14 @@ from typing import Any
 import hypothesis
 import pytest
 
-pytest_plugins = ["pytester", "tests.support.journal_check", "tests.support.outcomes"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.journal_check",
+    "tests.support.outcomes",
+    "tests.support.leftovers",
+    "tests.support.hangs",
+    "tests.support.killed_logs",
+]
 
 CI = os.environ.get("CI") == "true"
 _REAL = re.compile(r"\[(\d\.\d)-(?:.+-)?kafka(?:\]|-(?!python))")
@@ -73,6 +80,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             scope = self._split_scope(self.registered_collections[node][item_index])
             if all(given[scope].values()):
                 del given[scope]
+
+        def remove_node(self, node: Any) -> str | None:
+            """A process that crashed leaves the tests behind the one that it ran to the others; xdist would give them that one, too."""
+            given = self.assigned_work.pop(node)
+            pending = [(scope, nodeid) for scope, unit in given.items() for nodeid, done in unit.items() if not done]
+            if not pending:
+                return None
+            scope, crashed = pending[0]
+            given[scope][crashed] = True
+            self.workqueue.update((scope, unit) for scope, unit in given.items() if not all(unit.values()))
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return crashed
+
+        def _reschedule(self, node: Any) -> None:
+            """A process begins a test when it knows the next one, or that there is none: one that begins late needs two."""
+            super()._reschedule(node)
+            if self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
 
     return Scheduling(config, log)
 

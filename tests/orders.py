@@ -1,14 +1,16 @@
-"""The tests again and again, each time in another random order, every second time beside a busy loop: what fails now and then.
+"""The tests again and again, each time in another random order, every second time beside busy loops: what fails now and then.
 
     make test-orders RUNS=20
-    python tests/orders.py 20 -n 2 tests/simulation         # a number of runs, then arguments for pytest
+    make test-orders RUNS=10 LOAD=4                         # beside four busy loops, every time
+    LOAD=4 python tests/orders.py 20 -n 2 tests/simulation  # a number of runs, then arguments for pytest
 
-It stops at the first red run and prints the line that repeats it. With several processes side by side the order is the same, but which
-test runs beside which is not.
+Without LOAD every second run is beside one busy loop. It stops at the first red run and prints the line that repeats it. With several
+processes side by side the order is the same, but which test runs beside which is not.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import subprocess
@@ -17,32 +19,43 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_BUSY = "while True: pass"
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+"""It ends with whoever started it, however that ends."""
 
 
 @contextmanager
-def _load(busy: bool) -> Iterator[None]:
-    """A process that computes all the time."""
-    if not busy:
-        yield
-        return
-    process = subprocess.Popen([sys.executable, "-c", _BUSY])
+def _load(loops: int) -> Iterator[None]:
+    """So many processes that compute all the time."""
+    processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(loops)]
     try:
         yield
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
-def main(runs: int, arguments: list[str]) -> int:
-    """The exit code of the first run that is red, or 0."""
+def _loops(number: int, load: str | None) -> int:
+    """How many busy loops are beside this run."""
+    return int(load) if load else int(number % 2 == 0)
+
+
+def _beside(loops: int) -> str:
+    return {0: "", 1: ", beside a busy loop"}.get(loops, f", beside {loops} busy loops")
+
+
+def main(runs: int, arguments: list[str], load: str | None) -> int:
+    """The exit code of the first run that is red, or 0. ``load``: how many busy loops are beside each run."""
+    if load and not load.isdecimal():
+        print(f"invalid LOAD {load!r} (expected a number of busy loops)", file=sys.stderr)
+        return 2
     for number in range(1, runs + 1):
-        busy = number % 2 == 0
+        loops = _loops(number, load)
         command = ["-m", "pytest", "-q", *arguments, f"--randomly-seed={random.randrange(2**31)}"]
         shown = shlex.join(["python", *command])
-        print(f"== run {number} of {runs}{', beside a busy loop' if busy else ''}: {shown}", flush=True)
+        print(f"== run {number} of {runs}{_beside(loops)}: {shown}", flush=True)
         began_s = time.monotonic()
-        with _load(busy):
+        with _load(loops):
             code = subprocess.run([sys.executable, *command], check=False).returncode
         print(f"== run {number}: exit code {code} after {time.monotonic() - began_s:.0f} s", flush=True)
         if code:
@@ -53,4 +66,4 @@ def main(runs: int, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:], os.environ.get("LOAD")))

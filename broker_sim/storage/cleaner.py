@@ -272,14 +272,22 @@ def _new_segment(log: PartitionLog, first: Segment) -> Segment:
     if log.directory is None:
         return MemorySegment(first.base_offset, first.created_ms)
     segment = open_segment(log.directory, first.base_offset, log.config, log.files, first.created_ms, ".cleaned")
-    segment.create()
+    try:
+        segment.create()
+    except OSError:
+        segment.discard()
+        raise
     return segment
 
 
 def _replace(log: PartitionLog, old: Sequence[Segment], fresh: Segment, aborted: Sequence[AbortedTransaction]) -> None:
     """Put a cleaned segment, whole and on the disk, in the place of `old`. Raises OSError (see recovery.sweep)."""
     if isinstance(fresh, DiskSegment):
-        fresh.rename(".swap")
+        try:
+            fresh.rename(".swap")
+        except OSError:
+            fresh.close()  # what it has of files is swept at the next open
+            raise
     log.put_cleaned(old, fresh, aborted)
     for segment in old:
         segment.delete()

@@ -19,6 +19,8 @@ from kafka_wire.errors import Err
 from tests.data_plane.helpers import fill
 from tests.support.ctx import Sim
 
+pytestmark = pytest.mark.usefixtures("killed_logs")
+
 
 def error_of(refused: pytest.ExceptionInfo[KafkaError]) -> Err:
     return refused.value.error

@@ -135,6 +135,7 @@ def test_log_directories_in_memory() -> None:
     assert [p.partition_index for p in other.topics[0].partitions] == [1]
 
 
+@pytest.mark.usefixtures("killed_logs")
 def test_log_directories_on_disk(tmp_path: Path) -> None:
     sim = Sim(topics={"t": 2, "u": 1}, data_dir=tmp_path)
     asked = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("x", [0])]

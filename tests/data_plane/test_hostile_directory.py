@@ -182,6 +182,7 @@ async def test_a_lock_that_is_a_link_is_one_line(home: Path) -> None:
     assert not (home.parents[1] / "made-by-following").exists()
 
 
+@pytest.mark.usefixtures("killed_logs")
 def test_an_epoch_that_no_log_has_is_read_from_the_batches(home: Path) -> None:
     (home / "orders-0" / "leader-epoch-checkpoint").write_text(f"0\n1\n{2**31 - 1} 0\n")
     assert Sim(data_dir=home).state.topics["orders"].partitions[0].leader_epoch == 1
@@ -248,6 +249,7 @@ def test_whatever_stands_in_the_small_files_beside_a_log_its_records_are_there(t
         state.close()
 
 
+@pytest.mark.usefixtures("killed_logs")
 def test_what_another_release_knows_is_passed_over(home: Path) -> None:
     path = home / "cluster.json"
     state = json.loads(path.read_text())

@@ -137,6 +137,7 @@ def test_a_full_disk_fails_the_commit_and_the_coordinator_goes_on(
     monkeypatch.setattr(os, "pwrite", real)
     assert error_of(sim.commit("g", 3)[0]) is Err.NONE
     assert sim.committed("g") == 3
+    sim.state.close()
 
 
 def test_a_restart_loads_the_groups_and_says_so_while_it_loads(tmp_path: Path) -> None:
@@ -167,6 +168,7 @@ def test_a_restart_loads_the_groups_and_says_so_while_it_loads(tmp_path: Path) -
     again.clock.advance(10_000)
     listed, _ = again.send(ListGroupsRequest(["Stable"]), 4)
     assert listed.response.groups == []
+    again.state.close()
 
 
 def test_the_other_brokers_are_not_the_coordinator() -> None:

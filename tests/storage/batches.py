@@ -91,6 +91,17 @@ class FailingFiles(Files):
         self.failing: set[str] = set()
         """Names of the calls that fail."""
         self.calls: list[str] = []
+        self.descriptors: set[int] = set()
+        """Those that are open."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        fd = super().open(path, create=create)
+        self.descriptors.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.descriptors.remove(fd)
+        super().close(fd)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)

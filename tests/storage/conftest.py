@@ -28,3 +28,8 @@ def make_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLog
     yield make
     for log in opened:
         log.close()
+
+
+@pytest.fixture(autouse=True)
+def logs_are_killed(killed_logs: None) -> None:
+    """Where a test leaves them open."""

@@ -344,7 +344,7 @@ def test_killed_at_any_step_of_a_pass_nothing_is_lost_and_the_next_pass_finishes
     assert steps > 20
 
 
-@pytest.mark.parametrize("call", ["write", "rename", "remove", "sync"])
+@pytest.mark.parametrize("call", ["write", "rename", "remove", "sync", "truncate"])
 def test_a_disk_that_fails_during_a_pass_is_told_and_the_log_goes_on(tmp_path: Path, call: str) -> None:
     files = FailingFiles()
     log = PartitionLog(tmp_path / "t-0", config(**COMPACT), files=files)
@@ -358,6 +358,7 @@ def test_a_disk_that_fails_during_a_pass_is_told_and_the_log_goes_on(tmp_path: P
     assert view(log) == expected
     add(log, keyed(("k0", "after")))
     log.close()
+    assert files.descriptors == set()
     again = PartitionLog(tmp_path / "t-0", config(**COMPACT))
     assert view(again) == expected | {b"k0": b"after"}
     again.close()
