@@ -47,6 +47,7 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("PYTHONPATH", str(stages.ROOT))
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a run takes a third of the time
     return Project(tmp_path)
 

@@ -5,19 +5,38 @@ Source: UnifiedLog.fetchOffsetByTimestamp, LogValidator (what a log remembers of
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.results import LogBatch, TimestampOffset
 from broker_sim.storage.segment import Segment
-from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT, times
+from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT, RecordBatchError
+from kafka_wire.record_times import times
+
+if TYPE_CHECKING:
+    from broker_sim.storage.log import PartitionLog
 
 EXACT_LATEST_SINCE = (3, 8)
 
 
-def first_not_before(
-    segments: Iterable[Segment], timestamp: int, start: int, config: LogConfig
-) -> Generator[None, None, TimestampOffset | None]:
+Search = Generator[None, None, TimestampOffset | None]
+
+
+def finding(log: PartitionLog, search: Callable[[], Search]) -> Search:
+    """What a search in the log finds; anew where segments went away or became shorter between two of its pieces, and it failed over
+    that. Raises CorruptLog, KafkaStorageError."""
+    while True:
+        before = [(segment, segment.size) for segment in log.segments]
+        try:
+            return (yield from search())
+        except (OSError, RecordBatchError) as error:
+            there = {id(segment) for segment in log.segments}
+            if all(id(segment) in there and segment.size >= size for segment, size in before):
+                raise log.failure(error) from error
+
+
+def first_not_before(segments: Iterable[Segment], timestamp: int, start: int, config: LogConfig) -> Search:
     """The first record at or after offset `start` whose timestamp (ms) is >= `timestamp`. Raises RecordBatchError, OSError."""
     for batch in _batches(segments, timestamp, start):
         found = yield from batch.finding(timestamp, start, config)
@@ -26,7 +45,7 @@ def first_not_before(
     return None
 
 
-def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> Generator[None, None, TimestampOffset | None]:
+def latest(segments: Iterable[Segment], config: LogConfig, epoch: int) -> Search:
     """The first record with the largest timestamp, be it -1; None in an empty log. Raises RecordBatchError, OSError.
 
     Before 3.8 Kafka has only what it knew at the append: the last offset of a batch that is packed or has the broker's

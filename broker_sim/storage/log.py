@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from broker_sim.common.slices import at_once
@@ -48,7 +48,7 @@ __all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"
 logger = logging.getLogger(__name__)
 
 FAILURES = (OSError, RecordBatchError)
-"""What the disk does and what it holds can fail under any call; `_failure` makes a StorageError of it."""
+"""What the disk does and what it holds can fail under any call; `failure` makes a StorageError of it."""
 
 
 class PartitionLog:
@@ -111,7 +111,7 @@ class PartitionLog:
             raise KafkaStorageError(f"{directory}: {error}") from error
         self.log_end_offset = self.segments[-1].next_offset
 
-    def _failure(self, error: Exception) -> StorageError:
+    def failure(self, error: Exception) -> StorageError:
         kind = KafkaStorageError if isinstance(error, OSError) else CorruptLog
         return kind(f"{self.directory or self.name}: {error}")
 
@@ -236,7 +236,7 @@ class PartitionLog:
             try:
                 segment.append_one(data, last, now_ms)
             except FAILURES as error:
-                raise self._failure(error) from error
+                raise self.failure(error) from error
             self.log_end_offset = last + 1
         else:
             self._write(data, [(size, last, now_ms)], leader_epoch, now_ms, now_ms)
@@ -263,7 +263,7 @@ class PartitionLog:
             else:
                 segment.append(data, marks)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         self.log_end_offset = marks[-1][1] + 1
 
     def _should_roll(self, segment: Segment, incoming: int, last_offset: int, latest: int, now_ms: int) -> bool:
@@ -284,7 +284,7 @@ class PartitionLog:
             if self.segments[-1].size:
                 self._roll(now_ms)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end. Raises OSError; the log is unchanged then."""
@@ -333,7 +333,7 @@ class PartitionLog:
         try:
             return whole(self.read_slice(offset, max_bytes, up_to_offset=up_to_offset, min_one_batch=min_one_batch))
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def read_slice(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
@@ -352,7 +352,7 @@ class PartitionLog:
                 if data or (segment.next_offset > offset and segment.size and not min_one_batch):
                     return data
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         return b""
 
     def batches(self, offset: int | None = None) -> Iterator[LogBatch]:
@@ -367,7 +367,7 @@ class PartitionLog:
                     yield LogBatch(header, data, pos)
                     at = header.next_offset
             except RecordBatchError as error:
-                raise self._failure(error) from error
+                raise self.failure(error) from error
 
     def aborted_within(self, offset: int, size: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in the `size` bytes that a read from `offset` gave."""
@@ -376,7 +376,7 @@ class PartitionLog:
         try:
             return self.ended.within(self._segments_from(offset), offset, size, self.log_end_offset)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def _segments_from(self, offset: int) -> list[Segment]:
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
@@ -392,15 +392,12 @@ class PartitionLog:
 
     # -------------------------------------------------------------------------------------------- lookup by time
 
-    def offset_for_timestamp(
-        self, timestamp: int, *, up_to_offset: int | None = None, start: int | None = None
-    ) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int, start: int | None = None) -> TimestampOffset | None:
         """The first record at or after `start` (the log's start) whose timestamp (ms) is >= `timestamp`, or None.
 
         Inside a batch whose codec's library is missing it is the first offset. Raises CorruptLog, KafkaStorageError.
         """
-        found = at_once(self.finding_timestamp(timestamp, self.log_start_offset if start is None else start))
-        return found if found is None or up_to_offset is None or found.offset < up_to_offset else None
+        return at_once(self.finding_timestamp(timestamp, self.log_start_offset if start is None else start))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the log's largest timestamp (KIP-734), be it before the start; None in an empty log.
@@ -411,28 +408,13 @@ class PartitionLog:
 
     def finding_timestamp(self, timestamp: int, start: int) -> Generator[None, None, TimestampOffset | None]:
         """`offset_for_timestamp` in pieces: yields after each."""
-        return (
-            yield from self._finding(
-                lambda: by_time.first_not_before(self._segments_from(start), timestamp, start, self.config)
-            )
+        return by_time.finding(
+            self, lambda: by_time.first_not_before(self._segments_from(start), timestamp, start, self.config)
         )
 
     def finding_max_timestamp(self) -> Generator[None, None, TimestampOffset | None]:
         """`max_timestamp` in pieces: yields after each."""
-        return (yield from self._finding(lambda: by_time.latest(self.segments, self.config, self.epochs.latest)))
-
-    def _finding(
-        self, search: Callable[[], Generator[None, None, TimestampOffset | None]]
-    ) -> Generator[None, None, TimestampOffset | None]:
-        """What a search finds; where segments went away or became shorter between two of its pieces, and it failed over that, anew."""
-        while True:
-            before = [(segment, segment.size) for segment in self.segments]
-            try:
-                return (yield from search())
-            except FAILURES as error:
-                there = {id(segment) for segment in self.segments}
-                if all(id(segment) in there and segment.size >= size for segment, size in before):
-                    raise self._failure(error) from error
+        return by_time.finding(self, lambda: by_time.latest(self.segments, self.config, self.epochs.latest))
 
     # -------------------------------------------------------------------------------------------- leader epochs
 
@@ -446,7 +428,7 @@ class PartitionLog:
         try:
             self.epochs.assign(epoch, self.log_end_offset)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """OffsetForLeaderEpoch's (epoch, end offset); (-1, -1) where the log doesn't know."""
@@ -472,7 +454,7 @@ class PartitionLog:
                 self._note(checkpoints.LOG_START_FILE, offset)
                 self._start_at(offset)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int | None = None) -> int:
@@ -501,7 +483,7 @@ class PartitionLog:
                         self._drop_first(max(bisect_right(self._bases, start) - 1, 0))
                     self._start_at(start)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         return before - len(self.segments)
 
     def _note(self, name: str, offset: int | None) -> None:
@@ -551,7 +533,7 @@ class PartitionLog:
             self.ended.truncate_to(self.log_end_offset, self.segments[-1])
         except FAILURES as error:
             self.log_end_offset = min(self.log_end_offset, self.segments[-1].next_offset)  # as far as it got
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def _drop_first(self, count: int) -> None:
         for _ in range(count):
@@ -570,7 +552,7 @@ class PartitionLog:
         try:
             return compact(self, now_ms, high_watermark, force)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""
@@ -596,14 +578,14 @@ class PartitionLog:
                     checkpoints.write_row(self.directory, name, None, files=self.files)
                 self.files.remove_dir(self.directory, last=checkpoints.PARTITION_FILE)  # it tells whose they were
             except FAILURES as error:
-                raise self._failure(error) from error
+                raise self.failure(error) from error
 
     def flush(self) -> None:
         """Everything to the disk, indexes too. Raises KafkaStorageError."""
         try:
             self.segments[-1].flush(True)
         except FAILURES as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def close(self) -> None:
         """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""

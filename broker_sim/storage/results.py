@@ -7,7 +7,8 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from broker_sim.storage.log_config import LogConfig
-from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records, times
+from kafka_wire.record_batch import CODEC_MASK, LENGTH_END, BatchHeader, Record, UnsupportedCompression, records
+from kafka_wire.record_times import times
 
 
 class Origin(enum.Enum):

@@ -5,7 +5,7 @@ Rules:
    place; nothing is re-encoded on the way to the log or back.
 2. Every complaint is an exception that carries Kafka's error: CorruptRecord (the bytes are damaged),
    InvalidRecord (whole, but they lie), UnsupportedForMessageFormat, UnsupportedCompression, InvalidTimestamp.
-3. Compressed records are unpacked only by `records()` and `times()`, up to a bound.
+3. Compressed records are unpacked only by `records()` and `record_times.times()`, up to a bound.
 
 Layout (offset: field): 0 baseOffset i64, 8 length i32 (of what follows), 12 partitionLeaderEpoch i32, 16 magic i8,
 17 crc u32 (CRC-32C of 21..end), 21 attributes i16, 23 lastOffsetDelta i32, 27 baseTimestamp i64, 35 maxTimestamp i64,
@@ -16,7 +16,7 @@ Source: DefaultRecordBatch, DefaultRecord (clients), KIP-98, KIP-534.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,7 +25,6 @@ import google_crc32c
 from kafka_wire import compression
 from kafka_wire.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafka_wire.control_records import ControlType, control_record, control_type
-from kafka_wire.record_checks import HEADERS_AT_ONCE, walking
 from kafka_wire.record_errors import (
     CorruptRecord,
     DecompressedTooLarge,
@@ -38,6 +37,7 @@ from kafka_wire.record_errors import (
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
+from kafka_wire.record_unpacking import unpack
 
 __all__ = [
     "HEADER_BYTES",
@@ -72,7 +72,6 @@ __all__ = [
     "stamp_append_time",
     "stamp_create_time",
     "stamp_max_timestamp",
-    "times",
     "unsigned_varint",
 ]
 
@@ -270,7 +269,7 @@ def records(
     end = pos + header.length + LENGTH_END
     at = pos + HEADER_BYTES
     if header.attributes & CODEC_MASK:
-        data = _unpack(header.codec, data[at:end], max_bytes)
+        data = unpack(header.codec, data[at:end], max_bytes)
         at, end = 0, len(data)
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -299,56 +298,6 @@ def records(
         )
     if at != end:
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-
-
-def times(
-    data: bytes, pos: int, header: BatchHeader, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
-) -> Generator[tuple[int, int] | None, None, None]:
-    """Offset and time (ms) of each record of the batch at `pos`, without making an object of what it holds; None where others may be
-    served: after each piece of what is unpacked and of HEADERS_AT_ONCE records and headers. Raises as `records`.
-    """
-    end = pos + header.length + LENGTH_END
-    at = pos + HEADER_BYTES
-    plain: bytes | bytearray = data
-    if header.attributes & CODEC_MASK:
-        plain = yield from _unpacking(header.codec, data[at:end], max_bytes)
-        at, end = 0, len(plain)
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    done = 0
-    for _ in range(header.record_count):
-        try:
-            record = yield from walking(plain, at, end, True)
-        except UnreadableRecords as error:
-            raise InvalidRecord(str(error)) from None
-        at = record.end
-        done += 1 + record.headers
-        if done >= HEADERS_AT_ONCE:
-            done = 0
-            yield None
-        time = header.base_timestamp + record.timestamp_delta if append_time is None else append_time
-        yield header.base_offset + record.offset_delta, time
-    if at != end:
-        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-
-
-def _unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
-    work = _unpacking(codec, data, max_bytes)
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return bytes(done.value)
-
-
-def _unpacking(codec: Codec, data: bytes, max_bytes: int) -> Generator[None, None, bytes | bytearray]:
-    try:
-        return (yield from compression.unpacking(codec, data, max_bytes))
-    except compression.DecompressedTooLarge as error:
-        raise DecompressedTooLarge(str(error)) from None
-    except compression.CompressionError as error:
-        raise CorruptRecord(str(error)) from None
-    except compression.CodecUnavailable as error:
-        raise UnsupportedCompression(str(error)) from None
 
 
 def unsigned_varint(data: bytes, pos: int, max_len: int) -> tuple[int, int]:

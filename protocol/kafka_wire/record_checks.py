@@ -79,15 +79,9 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
     Raises what `record_at` raises, for the first record that is no record. What has more than HEADERS_AT_ONCE headers is left to
     `walking`, be it the first.
     """
-    if first == 0 and last >= _RUN:
-        known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
-        if known is not None:
-            for column, expected in known[0]:
-                if data[column] != expected:
-                    break
-            else:
-                return known[1]
-    start, index = at, first
+    if first == 0 and last >= _RUN and (known := _remembered(data, at, end, last)) is not None:
+        return known
+    start, index, headers = at, first, 0
     earliest, latest, keyless, in_order = 1 << 63, -1 << 63, False, True
     columns: list[Column] = []
     while last - index >= _RUN:
@@ -106,7 +100,6 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
             _layouts.clear()
         _layouts[start, end, last, bytes(data[start : start + 8])] = columns, whole
         return whole
-    headers = 0
     for number in range(index, last):
         try:
             size, pos = data[at], at + 1
@@ -135,9 +128,9 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
         if plain:
             at, time, delta = stop, time >> 1, delta >> 1
         else:
-            if headers >= HEADERS_AT_ONCE:
-                return Scanned(at, earliest, latest, keyless, in_order, number)
             try:
+                if headers >= HEADERS_AT_ONCE:
+                    raise ManyHeaders
                 at, delta, time, key, _, count = record_at(data, at, end, sized, signed)
             except ManyHeaders:
                 return Scanned(at, earliest, latest, keyless, in_order, number)
@@ -150,6 +143,17 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
         if time > latest:
             latest = time
     return Scanned(at, earliest, latest, keyless, in_order, last)
+
+
+def _remembered(data: Bytes, at: int, end: int, last: int) -> Scanned | None:
+    """What was found in a batch of neighbours that has these columns."""
+    known = _layouts.get((at, end, last, bytes(data[at : at + 8])))
+    if known is None:
+        return None
+    for column, expected in known[0]:
+        if data[column] != expected:
+            return None
+    return known[1]
 
 
 def _neighbours(
