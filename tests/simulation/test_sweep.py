@@ -264,6 +264,17 @@ def test_workers_are_replaced_after_a_number_of_runs(monkeypatch: pytest.MonkeyP
     assert [len({*pids[:2]}), len({*pids[2:4]}), len({*pids})] == [1, 1, 3]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT and SIGTERM raise KeyboardInterrupt, in a shell's background job, which ignores SIGINT, too."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_does_not_end_the_pools_code_halfway(number: int) -> None:
     submitted: list[str] = []
@@ -274,22 +285,19 @@ def test_an_interrupt_does_not_end_the_pools_code_halfway(number: int) -> None:
             submitted.append("to its end")
             return super().submit(work, *args)
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with workers.Work(Interrupted()) as work:
+    with workers.Work(Interrupted()) as work:
+        work.submit(print)
+        assert submitted
+        with pytest.raises(KeyboardInterrupt):
+            work.done()
+        with pytest.raises(KeyboardInterrupt):
+            work.check()
+        with pytest.raises(KeyboardInterrupt):  # who insists
             work.submit(print)
-            assert submitted
-            with pytest.raises(KeyboardInterrupt):
-                work.done()
-            with pytest.raises(KeyboardInterrupt):
-                work.check()
-            with pytest.raises(KeyboardInterrupt):  # who insists
-                work.submit(print)
-        assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_wait_for_workers() -> None:
     late = threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     with workers.Work(_Here()) as work:
