@@ -8,6 +8,7 @@ Rules:
 2. The look is the last thing in a test's teardown, after all its fixtures. What is there and was not when its setup began is left
    behind by it, except
    - what a fixture of a wider scope opened: that is looked at when this fixture ends, and is then its own leftover;
+   - what such a fixture opens later, when a test asks for it, in a block of `lasting`;
    - sockets of threads that were there before, such as what a module's broker accepts;
    - tasks of a loop that runs in a thread of its own.
 3. The first look costs a tenth of a millisecond. Only where it finds something, the garbage is collected: a warning of a finaliser
@@ -146,7 +147,7 @@ class Origins:
 _origins = Origins()
 """One for the process: sessions within a session share it."""
 
-_sessions: list[object] = []
+_sessions: list[Leftovers] = []
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------
@@ -388,8 +389,9 @@ class Leftovers:
         try:
             if not self._new():
                 return []
-            lines = self._second_look(waits=not item.stash.get(_FAILED, False))
-            return [] if any(item.get_closest_marker(name) for name in FOREIGN) else lines
+            if any(item.get_closest_marker(name) for name in FOREIGN):
+                return []
+            return self._second_look(waits=not item.stash.get(_FAILED, False))
         finally:
             self.ended.clear()
 
@@ -441,6 +443,20 @@ def _forget_the_failure() -> None:
                 frame.clear()
                 frame.f_locals  # noqa: B018 - which was read before, and forgets the variables when it is read again
         failure = failure.__cause__ or failure.__context__
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """What the block opens is no test's: a fixture of the session closes it."""
+    plugin = _sessions[-1] if _sessions else None
+    if plugin is None:
+        yield
+        return
+    before = look(plugin.folder)
+    try:
+        yield
+    finally:
+        plugin.wide["lasting"] |= look(plugin.folder) - before
 
 
 def _others() -> bool:
