@@ -4,6 +4,8 @@
   (clients in processes of their own, or a clock that nobody moves) tests are no part of `make test`. In `make test-foreign` they find
   out for themselves whether they can run, and skip with the reason where they can't. Where CI=true a skip of theirs is a failure.
 * `slow` tests run with `--slow`, and where CI=true; `long` ones, more seeds and longer runs of what others test, with `--long`.
+* What a test leaves behind fails that test (tests/support/leftovers.py); one that hangs is named with all stacks, and the others run
+  (tests/support/hangs.py).
 * Hypothesis has no deadline of its own on a noisy machine, pytest-timeout has; where CI=true its examples are repeatable.
 """
 

@@ -177,6 +177,23 @@ def changing(request):
             yield
 
 
+@pytest.fixture(scope="module")
+def when_asked_for():
+    opened = []
+    yield opened
+    for one in opened:
+        one.close()
+
+
+def test_asks_1(when_asked_for):
+    with leftovers.lasting():
+        when_asked_for.append(socket.socket())
+
+
+def test_asks_2(when_asked_for):
+    when_asked_for[0].getsockname()
+
+
 def test_server_1(server):
     with socket.create_connection(server.listens.getsockname()):
         pass

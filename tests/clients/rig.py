@@ -18,6 +18,7 @@ from tests.clients.clients import CLIENTS, Client
 from tests.clients.driver import ClientError, Driver, eventually
 from tests.clients.scenarios import SESSION_MS, SHORT_SESSION_MS
 from tests.clients.simulator import Simulator
+from tests.support.leftovers import lasting
 from tests.support.real_kafka import RealKafka
 
 TARGET = os.environ.get("BROKER_SIM_CLIENTS_TARGET", "sim")
@@ -76,7 +77,8 @@ class Garage:
     def driver(self, client: Client) -> Driver:
         found = self.running.get(client.name)
         if found is None or found.process.poll() is not None:
-            found = self.running[client.name] = self.new(client)
+            with lasting():
+                found = self.running[client.name] = self.new(client)
             found.call("hello")
         return found
 

@@ -8,7 +8,8 @@ Rules:
 2. The look is the last thing in a test's teardown, after all its fixtures. What is there and was not when its setup began is left
    behind by it, except
    - what a fixture of a wider scope opened: that is looked at when this fixture ends, and is then its own leftover;
-   - sockets of threads that were there before, such as what a module's broker accepts;
+   - what such a fixture opens later, when a test asks for it, in a block of `lasting`;
+   - sockets, threads and processes that threads made which were there before, such as what a module's broker accepts;
    - tasks of a loop that runs in a thread of its own.
 3. The first look costs a tenth of a millisecond. Only where it finds something, the garbage is collected: a warning of a finaliser
    (ResourceWarning) is the test's own then, and not that of the test in which the collector happens to run.
@@ -146,7 +147,7 @@ class Origins:
 _origins = Origins()
 """One for the process: sessions within a session share it."""
 
-_sessions: list[object] = []
+_sessions: list[Leftovers] = []
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------
@@ -388,8 +389,9 @@ class Leftovers:
         try:
             if not self._new():
                 return []
-            lines = self._second_look(waits=not item.stash.get(_FAILED, False))
-            return [] if any(item.get_closest_marker(name) for name in FOREIGN) else lines
+            if any(item.get_closest_marker(name) for name in FOREIGN):
+                return []
+            return self._second_look(waits=not item.stash.get(_FAILED, False))
         finally:
             self.ended.clear()
 
@@ -398,14 +400,9 @@ class Leftovers:
         return {thing for thing in new if not self._of_another_thread(thing)} if new else new
 
     def _of_another_thread(self, thing: Thing) -> bool:
-        """Whether a thread that was there before has opened this socket."""
-        if thing[0] != "fd":
-            return False
+        """Whether a thread that was there before has opened this socket, or started this thread or process."""
         threads = {one[1] for one in self.before.union(*self.wide.values()) if one[0] == "thread"}
-        return bool(threads) and any(
-            isinstance(one, socket.socket) and one.fileno() == thing[1] and origin.thread in threads
-            for one, origin in list(_origins.of.items())
-        )
+        return bool(threads) and any(origin.thread in threads for origin in _origins_of(thing))
 
     def _second_look(self, *, waits: bool) -> list[str]:
         if waits:
@@ -441,6 +438,32 @@ def _forget_the_failure() -> None:
                 frame.clear()
                 frame.f_locals  # noqa: B018 - which was read before, and forgets the variables when it is read again
         failure = failure.__cause__ or failure.__context__
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """What the block opens is no test's: a fixture of the session closes it."""
+    plugin = _sessions[-1] if _sessions else None
+    if plugin is None:
+        yield
+        return
+    before = look(plugin.folder)
+    try:
+        yield
+    finally:
+        plugin.wide["lasting"] |= look(plugin.folder) - before
+
+
+def _origins_of(thing: Thing) -> list[Origin]:
+    kind, name = thing[:2]
+    if kind == "child":
+        return [_origins.pids[name]] if name in _origins.pids else []
+    if kind == "thread":
+        return [made for one, made in list(_origins.of.items()) if getattr(one, "native_id", None) == name]
+    if kind == "fd":
+        there = list(_origins.of.items())
+        return [made for one, made in there if isinstance(one, socket.socket) and one.fileno() == name]
+    return []
 
 
 def _others() -> bool:
