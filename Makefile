@@ -70,7 +70,7 @@ test-foreign: $(READY) ## the tests in real time: real Kafka brokers, clients of
 test-all: $(READY) ## make test, then make test-foreign, whatever became of the first
 	@$(BIN)/python -m tests.stages -n $(FEW) test clients brokers spark -- $(ARGS)
 
-test-orders: $(READY) ## make test again and again, each time in another order; stops at the first red one (RUNS=20)
+test-orders: $(READY) ## make test again and again, each time in another order; stops at the first red one (RUNS=20; LOAD=4: beside busy loops)
 	@$(BIN)/python tests/orders.py $(RUNS) -n $(JOBS) -m "not ($(FOREIGN))" $(ARGS)
 
 check: $(CHECKS) ## format, lint, types, import directions, tidiness
@@ -92,7 +92,7 @@ docs: $(READY) ## write the generated parts of the README and of docs/ again
 
 conformance: $(READY) ## what real Kafka 3.4, 4.1 and 4.4 answer is recorded again, then the simulator is held against it (a JVM, Maven)
 	@echo "== conformance: real brokers, whose answers are recorded (tests/conformance/truth: see git diff)"
-	@$(BIN)/python -m pytest tests/conformance -m real_kafka --record-truth $(ARGS)
+	@$(BIN)/python -m pytest tests/conformance -n $(FEW) -m real_kafka --record-truth $(ARGS)
 	@echo "== conformance: the simulator against what is recorded"
 	@$(BIN)/python -m pytest tests/conformance -m "not real_kafka" -n $(JOBS) $(ARGS)
 

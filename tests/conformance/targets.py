@@ -19,7 +19,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k15_describe_groups import DescribeGroupsRequest
 from kafka_wire.record_batch import Record, encode_batch
 from tests.conformance import history
-from tests.conformance.driver import GIVE_UP_S, create_topic, offsets_topic_ready, topic_known
+from tests.conformance.driver import GIVE_UP_S, clock_s, create_topic, offsets_topic_ready, topic_known
 from tests.conformance.logs import ADMIN_CLIENT, OFFSETS, produce
 from tests.support.real_kafka import Node, RealKafka
 from tests.support.wire import Wire
@@ -170,12 +170,12 @@ async def loaded(bootstrap: str) -> None:
     try:
         await offsets_topic_ready(wire.send)
         groups = [history.named("probe", partition).group for partition in history.SOUND]
-        give_up = time.monotonic() + GIVE_UP_S
+        give_up = clock_s() + GIVE_UP_S
         while True:
             answer = await wire.send(DescribeGroupsRequest(groups), 0)
             if all(group.error_code == Err.NONE for group in answer.groups):
                 return
-            if time.monotonic() > give_up:
+            if clock_s() > give_up:
                 raise TimeoutError(f"waited {GIVE_UP_S:g} s for the sound offsets partitions to be loaded: {answer}")
             await asyncio.sleep(0.02)
     finally:
