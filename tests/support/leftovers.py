@@ -13,7 +13,7 @@ Rules:
    - tasks of a loop that runs in a thread of its own.
 3. The first look costs a tenth of a millisecond. Only where it finds something, the garbage is collected: a warning of a finaliser
    (ResourceWarning) is the test's own then, and not that of the test in which the collector happens to run.
-4. Threads and processes that are about to end are waited for, `WAIT_S` at most, and only where something is left.
+4. Threads and processes that are about to end are waited for, `WAIT_S` at most, and only where something is left that is no garbage.
 5. A left child process is killed, left temporary files are removed: the next test begins as if they had not been.
 6. A test that has failed is not failed again: what it leaves is shown in its report. Tests of foreign programs (`FOREIGN`) are not
    judged: JVMs and client libraries keep threads for the life of the process.
@@ -47,6 +47,9 @@ import pytest
 
 WAIT_S = 20.0
 """How long a thread or a process that is about to end is waited for."""
+
+LASTING_THREADS = ("broker-sim patience",)
+"""One of all simulations of a process: it ends by itself when there has been none for ten seconds."""
 
 FOREIGN = ("real_kafka", "clients", "spark", "browser", "real_time")
 """Marks of tests that are not judged."""
@@ -165,7 +168,8 @@ def look(folder: str | None = None) -> set[Thing]:
             things.add(("loop", weakref.ref(loop)))
     things.update(("task", weakref.ref(task)) for task in pending_tasks())
     for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread):
+        own = thread is threading.main_thread() or isinstance(thread, threading._DummyThread)
+        if not own and thread.name not in LASTING_THREADS:
             things.add(("thread", thread.native_id))
     things.update(("child", pid) for pid in _children())
     if folder is not None:
@@ -405,8 +409,7 @@ class Leftovers:
         return bool(threads) and any(origin.thread in threads for origin in _origins_of(thing))
 
     def _second_look(self, *, waits: bool) -> list[str]:
-        if waits:
-            self._wait()
+        """Garbage first: nobody will close it, however long one waits; then what somebody may still close."""
         new = self._new()
         if not new:
             return []
@@ -414,10 +417,15 @@ class Leftovers:
         with _heard() as heard:
             _forget_the_failure()
             gc.collect()
-        there = self._new()
-        told = [line + self.ended.get(thing, "") for thing, line in lines.items() if thing in there]
+        left = self._new()
         if heard:
-            told += [f"{line} (garbage)" for thing, line in lines.items() if thing not in there] or heard
+            garbage = [f"{line} (garbage)" for thing, line in lines.items() if thing not in left] or heard
+        else:
+            garbage = []
+        if waits and left:
+            self._wait()
+        there = self._new()
+        told = [line + self.ended.get(thing, "") for thing, line in describe(there).items()] + garbage
         for thing in there:
             _clear_away(thing)
         return told
