@@ -289,7 +289,7 @@ async def test_042_replacement_lives_on_the_session_timeout_of_the_one_it_replac
 
 
 @pytest.mark.parametrize("members", [1, 2])
-async def test_047_replacement_that_names_its_one_protocol_twice_falls_over_the_vote(
+async def test_s2_2_replacement_that_names_its_one_protocol_twice_falls_over_the_vote(
     kafka: Kafka, members: int
 ) -> None:
     """Counted twice, it is nobody's candidate, and a vote for none is an error: but the place is taken over all the same."""

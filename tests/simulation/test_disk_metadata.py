@@ -191,6 +191,7 @@ def test_a_topic_that_a_full_disk_refuses_does_not_come_back(small: Path) -> Non
 # --- directories that nobody knows ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("killed_logs")
 def test_a_stray_directory_does_not_make_a_cluster_somebody_elses(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_stray_directory_does_not_make_a_cluster_somebody_elses(
     assert aside.name in caplog.messages[-1]
 
 
+@pytest.mark.usefixtures("killed_logs")
 def test_a_partition_that_was_never_acknowledged_brings_no_records_of_another_topic(tmp_path: Path) -> None:
     """What a deletion could not remove is not there again under the same name."""
     sim = Sim(topics={"t": 1}, data_dir=tmp_path)

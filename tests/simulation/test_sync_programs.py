@@ -24,6 +24,7 @@ import pytest
 from broker_sim.simulation import SimDeadlock, SimForbidden, SimStuck, SimTimeLimit, Simulation, simulate
 from broker_sim.simulation.sync.threads import SimThread
 from tests.simulation.sync import ends, no_thread_is_left, result_of, together
+from tests.support import leftovers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 """kafka-python reads its files so."""
@@ -535,7 +536,10 @@ def test_a_thread_that_does_not_want_to_end_stands_still() -> None:
             sim.host("sync").spawn_sync(stubborn)
             sim.run_for(3)
 
-    with pytest.warns(ResourceWarning, match="thread stubborn did not end with its simulation"):
+    with (
+        leftovers.lasting(),
+        pytest.warns(ResourceWarning, match="thread stubborn did not end with its simulation"),
+    ):
         run()
     assert rounds == [1000]
     frame = sys._current_frames()[idents[0]]

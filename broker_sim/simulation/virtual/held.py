@@ -183,6 +183,7 @@ class _Databases:
         return function
 
     def _end(self) -> None:
+        self._of.clear()  # SQLite holds the functions of a connection where no collector sees them: a circle would last for good
         if self._calendar is not None:
             self._calendar.close()
 
