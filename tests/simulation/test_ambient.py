@@ -13,12 +13,14 @@ import random
 import secrets
 import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from random import choice as chosen_before
+from types import ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -288,3 +290,26 @@ def test_pins_can_be_left_out_by_name() -> None:
     with simulate(1, without=tuple(PINS)):
         assert time.time() > 1_700_000_001
         time.sleep(0)
+
+
+def test_what_is_imported_while_a_simulation_begins_does_not_harm_it() -> None:
+    """Another thread imports when the interpreter lets it, as here the collector does."""
+    made: list[str] = []
+
+    def imported(phase: str, info: dict[str, int]) -> None:
+        if len(made) < 3000:
+            made.append(f"imported_meanwhile_{len(made)}")
+            sys.modules[made[-1]] = ModuleType(made[-1])
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(imported)
+    gc.set_threshold(20, 10_000, 10_000)
+    try:
+        with simulate(1) as sim:
+            sim.run_for(1)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(imported)
+        for name in made:
+            del sys.modules[name]
+    assert len(made) > 100

@@ -41,9 +41,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 WAIT_S = 20.0
 """How long a thread or a process that is about to end is waited for."""
@@ -147,6 +149,11 @@ class Origins:
         self._undo.clear()
 
 
+def living(of: weakref.WeakKeyDictionary[T, Origin]) -> list[tuple[T, Origin]]:
+    """What is there now: other threads may make something meanwhile, and the collector take it away, so the copy is made at once."""
+    return [(one, made) for reference, made in of.data.copy().items() if (one := reference()) is not None]  # type: ignore[attr-defined]
+
+
 _origins = Origins()
 """One for the process: sessions within a session share it."""
 
@@ -163,7 +170,7 @@ def look(folder: str | None = None) -> set[Thing]:
         with suppress(OSError):  # the listing's own
             there = os.fstat(int(name))
             things.add(("fd", int(name), there.st_dev, there.st_ino))
-    for loop in list(_origins.loops):
+    for loop, _ in living(_origins.loops):
         if not loop.is_closed():
             things.add(("loop", weakref.ref(loop)))
     things.update(("task", weakref.ref(task)) for task in pending_tasks())
@@ -180,7 +187,7 @@ def look(folder: str | None = None) -> set[Thing]:
 
 def pending_tasks() -> list[asyncio.Task[Any]]:
     """Of all loops that don't run at the moment in other threads."""
-    return [task for loop in list(_origins.loops) if not loop.is_running() for task in asyncio.all_tasks(loop)]
+    return [task for loop, _ in living(_origins.loops) if not loop.is_running() for task in asyncio.all_tasks(loop)]
 
 
 def _children() -> Iterator[int]:
@@ -268,7 +275,9 @@ def _temporary(path: str) -> str:
 
 
 def _fd(number: int, device: int, inode: int) -> str:
-    made = next((one for one in list(_origins.of) if isinstance(one, socket.socket) and one.fileno() == number), None)
+    made = next(
+        (one for one, _ in living(_origins.of) if isinstance(one, socket.socket) and one.fileno() == number), None
+    )
     since = f", opened in {_origins.of[made]}" if made is not None else ""
     try:
         kind = os.readlink(f"{_FDS}/{number}")
@@ -467,9 +476,9 @@ def _origins_of(thing: Thing) -> list[Origin]:
     if kind == "child":
         return [_origins.pids[name]] if name in _origins.pids else []
     if kind == "thread":
-        return [made for one, made in list(_origins.of.items()) if getattr(one, "native_id", None) == name]
+        return [made for one, made in living(_origins.of) if getattr(one, "native_id", None) == name]
     if kind == "fd":
-        there = list(_origins.of.items())
+        there = living(_origins.of)
         return [made for one, made in there if isinstance(one, socket.socket) and one.fileno() == name]
     return []
 

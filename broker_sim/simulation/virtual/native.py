@@ -107,7 +107,7 @@ def _confluent(p: Patches) -> None:
 def _give_back() -> None:
     """The library's modules that were imported in the run have taken stand-ins for good: they get their clients."""
     real = {stand_in: kind for kind, stand_in in _STAND_INS.items()}
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == _MODULE.partition(".")[0]:
             for key, value in list(vars(module).items()):
                 if isinstance(value, type) and value in real:

@@ -180,7 +180,8 @@ class _Search:
         self.places: list[_Place] = []
         self.untouchable: list[tuple[Any, Any]] = []
         """(what is held, its holder) that nothing can be written to."""
-        self.modules = {id(_own(each)): name for name, each in list(sys.modules.items()) if _own(each) is not None}
+        # a copy is made at once; a list of items is not, and another thread may import something
+        self.modules = {id(_own(each)): name for name, each in sys.modules.copy().items() if _own(each) is not None}
         self.classes_of: dict[int, Any] = {}
         self._later: dict[int, Any] = {}  # parts of others: dicts of classes, tuples, static methods
 
@@ -440,7 +441,7 @@ class _Generators:
 
     def run(self) -> None:
         """Look at what modules hold, and their classes, functions' defaults and objects."""
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():
             own = _own(module)
             if own is not None and name.partition(".")[0] not in _OF_GENERATORS and not _exempt(name):
                 for key, value in list(own.items()):
