@@ -76,6 +76,23 @@ def test_a_call_is_named_with_its_place_and_what_to_do_instead(
         on_a_host(reach)
 
 
+def test_a_process_that_is_not_started_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipes: list[int] = []
+    real = os.pipe
+
+    def pipe() -> tuple[int, int]:
+        pipes.append(1)
+        return real()
+
+    def start() -> None:
+        monkeypatch.setattr(os, "pipe", pipe)
+        multiprocessing.get_context("spawn").Process(target=print).start()
+
+    with pytest.raises(SimForbidden, match=r"starting a process .multiprocessing."):
+        on_a_host(start)
+    assert pipes == []
+
+
 def test_the_first_of_several_calls_is_told() -> None:
     def both() -> None:
         with contextlib.suppress(SimForbidden):

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,11 @@ def _programs(p: Patches) -> None:
             p.door(os, name, no_process(f"os.{name}"))
     if _posixsubprocess is not None:
         p.door(_posixsubprocess, "fork_exec", no_process("multiprocessing"))
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if (
+        multiprocessing is not None
+    ):  # before it opens pipes, which it does not close again in another process: one's pid is virtual
+        p.door(multiprocessing.BaseProcess, "start", no_process("multiprocessing"))
 
 
 def _alarms(p: Patches) -> None:
