@@ -129,7 +129,7 @@ LEADS = {
 
 VALUES = {
     "MemberView": "broker_sim.api.handles.groups",
-    "Lag": "broker_sim.api.handles.groups",
+    "Lag": "broker_sim.api.handles.lag",
     "CommitProbe": "broker_sim.api.handles.groups",
     "Seen": "broker_sim.journal",
 }

@@ -254,6 +254,7 @@ class Fetch:
         answers: list[PartitionData] = []
         known: list[Partition] = []
         self.read_bytes = self.read_events = 0
+        tapped = self.ctx if isinstance(self.ctx, TappedContext) else None
         pace = Pace(_PIECE)
         for key, asked in self.asked:
             if pace.full():
@@ -275,6 +276,8 @@ class Fetch:
                 left = max(0, left - got)
                 first = False
             answers.append(answer)
+            if tapped is not None and not answer.error_code:
+                found.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
         self.known = known
         return answers, size, due
 
