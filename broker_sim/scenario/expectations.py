@@ -19,7 +19,6 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker_sim.api.handles.consumption import Consumption
 from broker_sim.common.text import nearest, unknown
 from broker_sim.fields.kafka import GROUP_STATE, ApiName, ErrorCode
 from broker_sim.fields.kinds import Choice, Count, Kind
@@ -29,6 +28,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles.consumption import Consumption
 
 __all__ = ["Run", "Sign", "sign_of", "signs_of"]
 
@@ -95,6 +95,8 @@ class GroupSign(Sign):
             self._consumption.see(event)
 
     def _obstacle_to_reading(self, run: Run) -> str | None:
+        from broker_sim.api.handles.consumption import Consumption
+
         if self._consumption is None:
             self._consumption = Consumption(self.group, run.kafka.observe().events)
         return run.kafka.group(self.group).obstacle_to_reading(self._consumption)
