@@ -290,10 +290,10 @@ class RequestContext:
             return False
         return True
 
-    def decoded(self, frame: bytes, body: int) -> Any:
+    def decoded(self, frame: bytes, body: int, *, tagged: bool) -> Any:
         """For the server: a large request, where its first piece is all of it; else DEFERRED, and it is handled when it is read."""
         self.long = True
-        job = self.route.decoding(frame, body)
+        job = self.route.decoding(frame, body, tagged=tagged)
         try:
             next(job)
         except StopIteration as done:

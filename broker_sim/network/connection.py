@@ -177,7 +177,9 @@ class Connection(asyncio.Protocol):
         try:
             route = self._route = owner.routes[code]
             if route.flexible:
-                body = skip_tagged_fields(data, body) if data[body] else body + 1
+                if data[body]:
+                    return False
+                body += 1
             fast = route.fast
             if fast is not None:
                 answer = fast(self, data, body, correlation_id)
@@ -261,15 +263,20 @@ class Connection(asyncio.Protocol):
             body = 14 + client_id_size if client_id_size > 0 else 14
             if frame[12:body] != self._head:
                 self._take_client_id(frame[12:body], client_id_size)
+            fast, tagged = route.fast if short else None, False
             if route.flexible:
-                body = skip_tagged_fields(frame, body) if frame[body] else body + 1
-            fast = route.fast if short else None
+                if not frame[body]:
+                    body += 1
+                elif len(frame) < LARGE:
+                    body = skip_tagged_fields(frame, body)
+                else:  # there may be half as many as bytes
+                    fast, tagged = None, True
             answer: Any = None
             if fast is not None:
                 self._route = route
                 answer = fast(self, frame, body, correlation_id)
             if answer is None:
-                size_out += self._handle(route, correlation_id, frame, body, tap)
+                size_out += self._handle(route, correlation_id, frame, body, tap, tagged)
             elif answer is not DEFERRED:
                 size_out += replies.answered([route.head_of(correlation_id, len(answer)), answer])
             pos = end
@@ -280,12 +287,14 @@ class Connection(asyncio.Protocol):
                 break
         return pos
 
-    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None) -> int:
-        """The general path of one request; returns the number of bytes that go out now."""
+    def _handle(
+        self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None, tagged: bool = False
+    ) -> int:
+        """The general path of one request; returns the number of bytes that go out now. ``tagged`` as for `Route.decoding`."""
         context = RequestContext(self, route, correlation_id)
         if tap is not None:
             context = TappedContext(self, route, correlation_id, tap)
-        request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body)
+        request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body, tagged=tagged)
         if request is DEFERRED:
             return self._settle(context)
         self._handling = True
