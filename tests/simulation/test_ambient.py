@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from random import choice as chosen_before
@@ -256,6 +257,46 @@ def test_the_sticky_assignor_of_each_process_remembers_its_own() -> None:
     assert seen == [-1, -1, -1, -1, 1, 1, 2, 2, -1, -1, 1, 1]
     assert StickyPartitionAssignor.generation == Own.generation == -1
     assert type(Own) is type(AbstractPartitionAssignor)
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_clients_of_crashed_processes_are_not_warned_of_after_the_simulation(reset: bool) -> None:
+    """Whoever collects them then, and under ``-W error``."""
+    kept: list[Any] = []
+
+    async def program() -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers="broker-1:9092")
+        consumer = aiokafka.AIOKafkaConsumer("orders", bootstrap_servers="broker-1:9092", group_id="g")
+        kept.extend([producer, consumer])
+        await producer.start()
+        await consumer.start()
+        await asyncio.sleep(1000)
+
+    with simulate(1) as sim:
+        sim.cluster(topics=["orders"])
+        sim.host("app").spawn(program)
+        sim.run_for(5)
+        sim.host("app").crash(reset=reset)
+        sim.run_for(5)
+        assert [client._closed for client in kept] == [False, False]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        kept.clear()
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
+
+
+def test_a_client_that_the_test_itself_leaves_open_is_warned_of() -> None:
+    kept: list[Any] = []
+
+    async def of_the_test() -> None:
+        kept.append(aiokafka.AIOKafkaProducer(bootstrap_servers="broker-1:9092"))
+
+    with simulate(1) as sim:
+        sim.run(of_the_test())
+    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):  # noqa: PT031
+        kept.clear()
+        gc.collect()
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------------
