@@ -47,7 +47,7 @@ _WHOLE = (
 """Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side, the
 outlines of all files."""
 
-SLOW_S = 300
+SLOW_S = 800
 """The timeout of a slow test that names none: ten seconds of work take more than a minute where four others share the core."""
 
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "real_time", "slow", "spark", "browser")

@@ -30,8 +30,8 @@ def hang_soon(in_c=False):
     item.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
     item.stash[hangs._SETTINGS] = usual  # a teardown behind it has its time
 """
-"""The time of a test begins where it hangs: however busy the machine is, it is over there and not before. The watchdog is in a hurry only
-where nothing else ends the test."""
+"""The time of a test begins where it hangs: however busy the machine is, it is over there and not before. The watchdog is in a hurry
+only where nothing else ends the test."""
 
 PLANTED = """
 import asyncio, collections, itertools, pathlib, subprocess, sys, threading

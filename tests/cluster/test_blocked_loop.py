@@ -97,7 +97,7 @@ async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
     watch = blocked_loop.BlockedLoop(look, told)
     for number in range(3 * blocked_loop.LOOKS):
         names: dict[str, Any] = {"seen": seen, "__name__": "busy"}
-        exec(compile("def step(): return seen.acquire(timeout=150)", f"busy-{number}.py", "exec"), names)
+        exec(compile("def step(): return seen.acquire(timeout=300)", f"busy-{number}.py", "exec"), names)
         assert names["step"]()
     watch.stop()
     assert told.texts == []
@@ -124,7 +124,7 @@ async def test_blocking(kafka):
         client.send(b"1234")
         assert client.recv(1)
 """)
-    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(failed=1)
     said = "*test_blocking: *.py:18 blocks the event loop*"
     result.stderr.fnmatch_lines([said, "    assert client.recv(1)"])

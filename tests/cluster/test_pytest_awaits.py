@@ -51,7 +51,7 @@ OPTIONS = ("-p", "no:randomly", "-o", "asyncio_default_fixture_loop_scope=functi
 
 def test_what_was_not_awaited_fails_the_test_with_its_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FORGETS)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", "-W", "error", timeout=150)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", "-W", "error", timeout=300)
     result.assert_outcomes(failed=len(LINES))
     said = result.stdout.str()
     assert "Forgotten awaits" not in said  # once is enough
@@ -100,7 +100,7 @@ def test_nothing_to_await(kafka_server):
     with kafka_server.broker(1).down():
         pass
 """)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(passed=8)
 
 
@@ -110,6 +110,6 @@ async def test_wrong(kafka):
     kafka.group("billing").stable()
     assert kafka.group("billing").members, "nobody there"
 """)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*AssertionError: nobody there*", "*Forgotten awaits*", "*stable() was not awaited*"])

@@ -9,8 +9,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 import broker_sim
 from broker_sim import ClusterThread
 from broker_sim.api import blocking
@@ -94,7 +92,6 @@ def examples() -> str:
     )
 
 
-@pytest.mark.timeout(360)
 def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "played.py").write_text(PLAYED + examples())
     command = [

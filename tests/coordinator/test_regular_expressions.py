@@ -191,7 +191,7 @@ def test_re2j_answers_alike() -> None:
     source = Path(__file__).parent / "java" / "Matches.java"
     question = "\n".join([*(f"N {name}" for name in (*NAMES, *IDS)), *(f"P {text}" for text in texts)]) + "\n"
     done = subprocess.run(
-        java_command("4.1.0", str(source)), input=question.encode(), capture_output=True, timeout=150, check=False
+        java_command("4.1.0", str(source)), input=question.encode(), capture_output=True, timeout=300, check=False
     )
     answers = done.stdout.decode().splitlines()
     assert len(answers) == len(texts), done.stderr.decode(errors="replace")[-1000:]

@@ -23,7 +23,6 @@ the same; the simulator answers what became of the batch."""
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", SEEDS)
 @pytest.mark.parametrize(("brokers", "seeds"), [(1, SEEDS), (2, CLUSTER_SEEDS)], ids=["one broker", "two brokers"])
 def test_fixed_seeds_are_answered_as_by_the_real_broker(

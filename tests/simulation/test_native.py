@@ -177,7 +177,7 @@ def test_who_imports_it_in_a_simulation_for_the_first_time_is_refused_too() -> N
         [sys.executable, "-c", FIRST, json.dumps(FIRST_IMPORTS)],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         check=True,
     )
     expected = [line for how in FIRST_IMPORTS for line in (f"{how} is refused", f"{how} 0")]
