@@ -45,6 +45,7 @@ class Refusals:
         self._log, self._now_ms = log, now_ms
         self._since_ms = -PERIOD_MS
         self._told = self._untold = 0
+        self._once = Once()
 
     def tell(self, client_host: str, client_id: str | None, reason: str) -> None:
         """One more connection is closed."""
@@ -52,7 +53,8 @@ class Refusals:
         if now_ms - self._since_ms >= PERIOD_MS:
             self.end()
             self._since_ms, self._told = now_ms, 0
-        if self._told >= AT_ONCE:
+        # a client whose security.protocol is wrong connects again and again: its line is there once, and counted from then on
+        if not self._once.first(client_host, client_id, reason) or self._told >= AT_ONCE:
             self._untold += 1
             return
         self._told += 1
