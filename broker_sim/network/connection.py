@@ -9,7 +9,7 @@ Rules:
    through a `ReplyQueue`.
 4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
    version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
-   are still written.
+   are still written. A reply with a text too long for the wire is UNKNOWN_SERVER_ERROR instead.
 5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
    never entered from within itself.
 """
@@ -25,10 +25,12 @@ from broker_sim.common.refusals import spoken
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
+from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.network.held_bytes import HeldBytes
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.request_memo import RequestMemo
 from kafka_wire.codec import DecodeError, skip_tagged_fields
+from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
 
 WRITE_CHUNK = 262_144
@@ -298,6 +300,7 @@ class Connection(asyncio.Protocol):
         if request is DEFERRED:
             return self._settle(context)
         self._handling = True
+        context.request = request
         try:
             if isinstance(context, TappedContext):
                 context.tap.receive(context, request)
@@ -320,6 +323,7 @@ class Connection(asyncio.Protocol):
     def run_handler(self, context: RequestContext, request: Any) -> None:
         """See ``context``: the handler of a request that the tap lets through, from within ``tap.receive`` or later."""
         handling, self._handling = self._handling, True
+        context.request = request
         try:
             response = context.route.handle(context, request)
             if response is DEFERRED:
@@ -486,6 +490,17 @@ class Connection(asyncio.Protocol):
             "closing the connection of %s (client id %s): %r failed", self.client_host, short(str(self.client_id)), what
         )
         self.close()
+
+    def unencodable(self, context: RequestContext, response: object) -> list[bytes]:
+        """UNKNOWN_SERVER_ERROR where a text is too long for the wire, as one that repeats a client's long name may be
+        (KafkaApis.handleError); what else can't be encoded is our mistake, and costs the connection."""
+        route, request = context.route, context.request
+        if request is not None and has_long_text(response):
+            instead = error_response(request, route.api_key, route.api_version, Err.UNKNOWN_SERVER_ERROR)
+            if instead is not None:
+                return route.frames_of(context.correlation_id, instead)
+        self.failed(context)
+        return []
 
     def close(self) -> None:
         """Close once everything answered is written."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from broker_sim.common.longs import as_long
 from broker_sim.common.slices import Pace
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
@@ -37,7 +38,7 @@ from kafka_wire.record_batch import (
     check_crc,
 )
 from kafka_wire.record_checks import Bare, Bytes, scan, walking
-from kafka_wire.record_errors import SHOWN_RECORDS
+from kafka_wire.record_errors import SHOWN_RECORDS, UnknownCodec
 
 STEP_RECORDS = 4096
 """Records of one piece of work: some two milliseconds where each is looked at by itself."""
@@ -113,6 +114,8 @@ def _check_header(data: bytes, pos: int, header: BatchHeader, config: LogConfig,
         )
     check_size(header, config, name)
     check_crc(data, pos, header)
+    if header.attributes & CODEC_MASK > Codec.ZSTD:  # met before the rest (UnifiedLog.analyzeAndValidateRecords)
+        raise UnknownCodec(f"Unknown compression type id: {header.attributes & CODEC_MASK}")
     count = header.record_count
     if header.last_offset_delta + 1 <= 0:
         raise InvalidRecord(f"Batch has an invalid offset range: [0, {header.last_offset_delta}]")
@@ -170,6 +173,7 @@ class _Records:
         self.wrong_type = self.by_broker and (
             config.is_log_append_time or config.release < (3, 6) or header.max_timestamp == NO_TIMESTAMP
         )
+        self.now_ms = now_ms
         self.bounds = (now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms)
 
     def check(self) -> Generator[None, None, int]:
@@ -208,7 +212,7 @@ class _Records:
         """As Java adds, in 64 bits."""
         if self.by_broker:
             return self.header.max_timestamp
-        return (self.header.base_timestamp + delta + (1 << 63)) % (1 << 64) - (1 << 63)
+        return as_long(self.header.base_timestamp + delta)
 
     def _blame(self) -> Generator[None, None, int]:
         """The latest time where no record is to blame; raises InvalidTimestamp, InvalidRecord where some are."""
@@ -238,10 +242,18 @@ class _Records:
             raise kind.of_records(faults, count)
         return latest
 
+    def _is_timely(self, time: int) -> bool:
+        """As Java subtracts, in 64 bits (LogValidator.validateTimestamp): where one overflows, what is far away counts as near."""
+        before, after = self.config.message_timestamp_before_max_ms, self.config.message_timestamp_after_max_ms
+        late = as_long(self.now_ms - time)
+        if self.config.release < (3, 6):
+            return as_long(abs(late)) <= before
+        return late <= before and as_long(-late) <= after
+
     def _fault_in_time(self, record: Bare, time: int) -> str:
         """What is wrong with a record's time, or ""."""
-        low, high = self.bounds
-        if not (self.config.is_log_append_time or time == NO_TIMESTAMP or low <= time <= high):
+        if not (self.config.is_log_append_time or time == NO_TIMESTAMP or self._is_timely(time)):
+            low, high = map(as_long, self.bounds)
             return (
                 f"Timestamp {time} of message with offset {record.offset_delta} is out of range. The timestamp should be "
                 f"within [{low}, {high}]"

@@ -40,12 +40,6 @@ KNOWN: tuple[Known, ...] = (
         "Kafka never answers an AddPartitionsToTxn of a broker that names no transaction, as it answers with the last one's result.",
     ),
     Known(
-        r"AddPartitionsToTxn v\d+\.results_by_topic_v3_and_below\.length",
-        r"\d+: .*'?\"results_by_partition\": \[\].*",
-        ".*",
-        "Kafka echoes a topic without partitions in the answer of an AddPartitionsToTxn; the simulator leaves it out.",
-    ),
-    Known(
         r"WriteTxnMarkers v\d+( \(damaged\))?",
         "not answered",
         r".*'error_code': 3.*",
