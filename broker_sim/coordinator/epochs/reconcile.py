@@ -46,8 +46,8 @@ class Current(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
-    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``: what
-    the member itself may have again as soon as it has given it up."""
+    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
+    what the member itself may have again as soon as it has given it up."""
 
     epoch: int
     units: Units[K]
