@@ -40,6 +40,7 @@ from kafka_wire.record_batch import (
     Codec,
     CorruptRecord,
     RecordBatchError,
+    UnreadableRecords,
     next_batch_size,
     produce_batch,
 )
@@ -178,6 +179,8 @@ def _refusal_of_all(
                     continue
             except CorruptRecord as problem:
                 return problem.error, str(problem)
+            except UnreadableRecords as problem:
+                return problem.error, None
             if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
     if ctx.api_version < 7:

@@ -238,7 +238,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
 
 
 def next_batch_size(data: bytes, pos: int = 0) -> int:
-    """Bytes of the batch at `pos`, 0 where no whole one is left; raises CorruptRecord (ByteBufferLogInputStream)."""
+    """Bytes of the batch at `pos`, 0 where no whole one is left. Raises CorruptRecord, UnreadableRecords (ByteBufferLogInputStream)."""
     left = len(data) - pos
     if left < LENGTH_END:
         return 0
@@ -250,6 +250,8 @@ def next_batch_size(data: bytes, pos: int = 0) -> int:
     magic = data[pos + 16]
     if magic > 2:
         raise CorruptRecord(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    if length > MAX_SEQUENCE - LENGTH_END:
+        raise UnreadableRecords(f"a batch of {length} bytes, whose end Java's int cannot hold")
     return 0 if length + LENGTH_END > left else length + LENGTH_END
 
 

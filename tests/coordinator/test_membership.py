@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_sim.coordinator.outcome import TimerFired
 from broker_sim.coordinator.policy import JAVA, SCALA
 from kafka_wire.errors import Err
 from tests.coordinator.harness import START_MS, Core
@@ -114,3 +115,18 @@ def test_moving_away_answers_everything_that_is_parked() -> None:
     assert core.answers[join].error_code == Err.NOT_COORDINATOR
     assert core.answers[sync].error_code == Err.NOT_COORDINATOR
     assert core.shard.groups == {}
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31)])
+def test_a_join_phase_that_no_timeout_ends_is_looked_at_later_and_not_at_once_again(rebalance_ms: int) -> None:
+    core = Core()
+    first, second = core.join(instance="i1"), core.join(instance="i2", rebalance_ms=rebalance_ms)
+    core.advance(0)
+    leader, other = core.joined(first).member_id, core.joined(second).member_id
+    core.sync(leader, 1, {other: b"a"})
+    core.sync(other, 1)
+    core.leave((leader, "i1"))
+    key = ("rebalance", "g")
+    assert core.timers.pop(key) == core.now_ms + rebalance_ms
+    core.step(TimerFired(key))
+    assert core.timers[key] > core.now_ms

@@ -28,7 +28,10 @@ PREFIX = r"d[0-9a-f]+x\d+-"
 """What the names of one play begin with."""
 NAMED_NUMBERS = {"producer_id": "producer", "session_id": "session"}
 EVERYTHING = ("ListGroups", "ListTransactions", "Metadata", "DescribeLogDirs")
-OF_A_MACHINE = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id", "process.roles")
+OF_A_MACHINE = (
+    *("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id", "process.roles"),
+    *("share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"),
+)
 """Settings whose values are each side's own."""
 OTHERS = {"groups": "group_id", "topics": "name", "transaction_states": "transactional_id"}
 """Lists in which other plays' things show up: ListGroups, ListTransactions, Metadata and DescribeLogDirs of everything."""

@@ -20,13 +20,13 @@ MEMBER_NAMES_ITSELF_SINCE = 1  # version from which on a member brings its id (K
 def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
     """Raises Refused for a request that no group would take."""
     epoch = request.member_epoch
-    need(_is_said(request.group_id), "GroupId can't be empty.")
-    if version >= MEMBER_NAMES_ITSELF_SINCE:
+    if version >= MEMBER_NAMES_ITSELF_SINCE or epoch > 0 or epoch == LEFT:
         need(_is_said(request.member_id), "MemberId can't be empty.")
+    need(_is_said(request.group_id), "GroupId can't be empty.")
     need(_is_said(request.instance_id), "InstanceId can't be empty.")
     need(_is_said(request.rack_id), "RackId can't be empty.")
     if epoch > 0 or epoch == LEFT:
-        need(_is_said(request.member_id), "MemberId can't be empty.")
+        pass
     elif epoch == 0:
         need(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
         need(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
