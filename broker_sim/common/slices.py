@@ -107,6 +107,11 @@ class Slices:
         self._jobs: deque[tuple[Job, Callable[[Job], bool]]] = deque()
         self._later: Later = later or (lambda turn: asyncio.get_running_loop().call_soon(turn))
 
+    @property
+    def busy(self) -> bool:
+        """Whether a job is on."""
+        return bool(self._jobs)
+
     def add(self, job: Job, step: Callable[[Job], bool]) -> None:
         """Call ``step(job)`` once in a turn of the loop until it is true."""
         self._jobs.append((job, step))

@@ -55,6 +55,7 @@ __all__ = [
     "UnreadableRecords",
     "UnsupportedCompression",
     "UnsupportedForMessageFormat",
+    "batch_around",
     "batch_of",
     "batches",
     "build_batch",
@@ -537,22 +538,16 @@ def encode_batch(
         body = _encode_record(row, base_offset, base_timestamp)
         parts += (varint(len(body)), body)
     payload = compression.compress(codec, b"".join(parts)) if rows else b""
+    fields = (last_offset - base_offset, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence)
     attributes = attributes & ~CODEC_MASK | (codec if rows else 0)
-    covered = (
-        _AFTER_CRC.pack(
-            attributes,
-            last_offset - base_offset,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(rows),
-        )
-        + payload
-    )
-    crc = google_crc32c.value(covered)
-    return _BEFORE_CRC.pack(base_offset, HEADER_BYTES - LENGTH_END + len(payload), leader_epoch, 2, crc) + covered
+    return batch_around(payload, base_offset, leader_epoch, (attributes, *fields, len(rows)))
+
+
+def batch_around(payload: bytes, base_offset: int, leader_epoch: int, fields: Sequence[int]) -> bytes:
+    """A batch of these records, packed as its attributes say; `fields`: those of its header from the attributes on."""
+    covered = _AFTER_CRC.pack(*fields) + payload
+    length = len(covered) + (CRC_END - LENGTH_END)
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
 
 
 def control_batch(

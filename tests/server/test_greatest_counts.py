@@ -18,7 +18,11 @@ from tests.support.greatest_counts import CASES, TOPICS
 from tests.support.processes import DEADLINE_S
 from tests.support.wire import api_key_of, response_class_of
 
-_SIZE = 70_000
+_SIZE, _SIZE_TAGGED = 40_000, 70_000
+_NAMES = [
+    name for name in CASES if not name.endswith((", snappy", ", lz4", ", zstd")) or "block" in name or "frame" in name
+]
+"""What is done in Python to records is the same whatever packed them."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,14 @@ class Counted:
     def send(self, data: bytes) -> None:
         self._sent(data)
 
+    def compact(self, topic: str) -> None:
+        log = self._broker.run(lambda kafka: kafka.state.topics[topic].partitions[0].log)
+        before = log.clean_end_offset
+        self._broker.run(lambda kafka: kafka.state.run_log_maintenance(kafka.state.clock.now_ms()))
+        while self._broker.run(lambda kafka: kafka.state.maintenance.busy):
+            pass
+        assert log.clean_end_offset > before
+
     def _sent(self, data: bytes) -> bytes:
         self._socket.sendall(data)
         with self._socket.makefile("rb") as answers:
@@ -50,7 +62,7 @@ class Counted:
         return answer
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", _NAMES)
 def test_a_turn_of_the_loop_is_short(broker: ClusterThread, name: str) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
     thread = broker.run(lambda _: threading.get_ident())
@@ -59,7 +71,7 @@ def test_a_turn_of_the_loop_is_short(broker: ClusterThread, name: str) -> None:
             socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock,
             Work(thread).counted() as work,
         ):
-            CASES[name](Counted(broker, sock), _SIZE)
+            CASES[name](Counted(broker, sock), _SIZE_TAGGED if "tagged" in name else _SIZE)
         if work.most <= MOST:
             return
     pytest.fail(f"{work.most} lines in {work.at}")
