@@ -437,6 +437,8 @@ class Simulation:
 
     def settle(self) -> None:
         """The block has ended well. Raises what went wrong since time last ran, UsageError for a plan that never began."""
+        if self.loop.native_sockets is not None:
+            self.loop.native_sockets.look()
         self._raise()
         if self._to_come and self.elapsed_s and not self.clusters:
             raise UsageError("faults= had nothing to break: there was no cluster (sim.cluster())")
@@ -455,7 +457,7 @@ class Simulation:
                 loop.take_up(process.kept)
         loop.stopped = 0
         loop.without_pauses()
-        loop.forbidden = loop.after_turn = loop.native_threads = None
+        loop.forbidden = loop.after_turn = loop.native_threads = loop.native_sockets = None
         for cluster in self.clusters:
             cluster.at_ease()
             self._stop(cluster)
