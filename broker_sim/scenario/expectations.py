@@ -99,7 +99,7 @@ class GroupSign(Sign):
                 or any(self.leader in (m.client_id, m.instance_id, m.member_id) for m in members if m.leader)
             )
             and (self.committed is None or self._committed(run))
-            and (self.lag_below is None or sum(group.lag().values()) < self.lag_below)
+            and (self.lag_below is None or group.lag_is_below(self.lag_below))
         )
 
     def _committed(self, run: Run) -> bool:

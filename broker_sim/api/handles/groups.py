@@ -243,7 +243,7 @@ class GroupHandle:
                 return False
             if committed is not None and not self._has_committed(committed):
                 return False
-            return lag_below is None or self._lag_is_below(lag_below)
+            return lag_below is None or self.lag_is_below(lag_below)
 
         await self._until(holds, ", ".join(wanted) or "nothing", timeout)
         return self
@@ -430,9 +430,11 @@ class GroupHandle:
         committed = self.committed()
         return all(committed.get(partition, -1) >= offset for partition, offset in wanted.items())
 
-    def _lag_is_below(self, records: int) -> bool:
-        lag = self.lag()
-        return bool(lag) and lag.total < records
+    def lag_is_below(self, records: int) -> bool:
+        """Whether it has something to read - a record has been in one of its partitions - and less than ``records`` of that is left."""
+        lag, state = self.lag(), self.cluster.state
+        there = (state.partition(topic, index) for topic, index in lag)
+        return lag.total < records and any(one is not None and one.high_watermark > 0 for one in there)
 
     async def _until(
         self,
