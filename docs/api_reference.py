@@ -30,10 +30,11 @@ the types there have the same names in `broker_sim.sync`. `mypy --strict` knows 
 - A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin when they are called. `with` or `async with` ends them with the block;
   else they last until `heal()`, `remove()` or the cluster's end. A broker that is taken down (`kafka.broker(2).down()`) has to be
   awaited or entered.
-- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the test.
+- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the
+  test, and so does a wait that is left in a task.
 - A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) blocks the broker, too, which runs on the
-  same loop. After three seconds of that a line on standard error and in the test's report names it: take `kafka_server`, or
-  `await asyncio.to_thread(...)`.
+  same loop. After three seconds of that (nine where it yields in between) a line on standard error and in the test's report names
+  it: take `kafka_server`, or `await asyncio.to_thread(...)`.
 """
 
 FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")

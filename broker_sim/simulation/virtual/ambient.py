@@ -21,7 +21,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker_sim.simulation.virtual import aiokafka_pins, around, chance, clocks, held, native, patches, real_world
+from broker_sim.simulation.virtual import (
+    aiokafka_pins,
+    around,
+    chance,
+    clocks,
+    held,
+    native,
+    native_sockets,
+    patches,
+    real_world,
+)
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
@@ -46,6 +56,7 @@ PINS: dict[str, Callable[[Patches], None]] = {
     **real_world.PINS,
     **held.PINS,
     **native.PINS,
+    **native_sockets.PINS,
     **around.PINS,
     **aiokafka_pins.PINS,
     "garbage": _garbage,
