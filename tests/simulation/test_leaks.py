@@ -18,10 +18,12 @@ from datetime import datetime as dates
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from broker_sim.simulation import SimForbidden, simulate
-from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual import clocks, patches
 from broker_sim.simulation.virtual.patches import DOORS
 from tests.simulation import leaks
 from tests.simulation.leaks import LEAKS, what_is_seen
@@ -143,6 +145,38 @@ def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch:
     with simulate(1, epoch_ms=1_600_000_000_000):
         assert leaks._in_a_dict["later"]() == 1_600_000_000
     assert leaks._in_a_dict["later"] is time.time
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_who_binds_datetime_now_between_two_runs_is_found_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """Also where nobody counts references to the class: from Python 3.12 on it is immortal."""
+    if not counted:
+        monkeypatch.setattr(clocks, "_references", lambda kinds: [1 << 32 for _ in kinds])
+    for _ in range(2):
+        with simulate(1):
+            pass
+    bound = [dates.now, dates.utcnow]
+    for _ in range(2):
+        with simulate(1, epoch_ms=1_600_000_000_000):
+            assert [each().year for each in bound] == [2020, 2020]
+        assert min(each().year for each in bound) > 2020
+
+
+def test_hypothesis_draws_its_examples_and_not_the_runs() -> None:
+    """Its generator was there before: with the run's numbers all examples would be the same but for their beginnings."""
+    drawn: set[int] = set()
+
+    @hypothesis.settings(max_examples=20, database=None, deadline=None)
+    @hypothesis.given(strategies.data())
+    def draws(data: strategies.DataObject) -> None:
+        with simulate(3):
+            data.draw(strategies.booleans())
+            drawn.update(data.draw(strategies.integers(0, 10**9)) for _ in range(5))
+
+    draws()
+    assert len(drawn) > 50
 
 
 def test_what_raises_whatever_it_is_asked_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,12 +130,12 @@ def utcnow(cls: Any) -> Any:
 
 def _bound_before(kind: type) -> list[Builtin]:
     """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
-    where there are other modules than the last time, or other references to the class."""
+    where there are other modules than the last time, or other references to the class, and always where these are not counted."""
     kinds = [kind]
     for each in kinds:
         kinds += each.__subclasses__()
-    there = len(sys.modules), next(reversed(sys.modules), ""), *map(sys.getrefcount, kinds)
-    if _Bound.there != there:
+    references = _references(kinds)
+    if _Bound.there != (len(sys.modules), next(reversed(sys.modules), ""), references) or max(references) >= _IMMORTAL:
         with _thawed():
             found: list[Any] = [each for each in gc.get_referrers(*kinds) if type(each) is types.BuiltinMethodType]
         virtual = {"now": now, "utcnow": utcnow}
@@ -144,8 +144,16 @@ def _bound_before(kind: type) -> list[Builtin]:
             for each in found
             if each.__name__ in virtual and each.__self__ in kinds
         ]
-        _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), *map(sys.getrefcount, kinds)
+        _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), _references(kinds)
     return _Bound.methods
+
+
+_IMMORTAL = 1 << 30
+"""So many references or more there are to what Python counts none of: from 3.12 on ``datetime`` is such a class."""
+
+
+def _references(kinds: list[type]) -> list[int]:
+    return [sys.getrefcount(kind) for kind in kinds]
 
 
 class _Bound:
