@@ -70,7 +70,7 @@ from kafka_wire.messages.k79_share_acknowledge import (
 from kafka_wire.record_batch import build_batch, encode_batch
 from kafka_wire.wire import uvarint
 
-__all__ = ["CASES", "TOPICS", "Speaker"]
+__all__ = ["CASES", "TOPICS", "Case", "Speaker", "batch"]
 
 TOPICS = {"wide": 10_000, "records": 1, "shared": 1} | {f"n{number:0240d}": 1 for number in range(200)}
 
