@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Once", "Refusals", "spoken"]
+__all__ = ["Once", "Refusals", "spoken", "warn_of_group"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -36,6 +36,13 @@ class Once:
             self._told.clear()
         self._told.add(what)
         return True
+
+
+def warn_of_group(once: Once, log: logging.Logger, client_id: str | None, group_id: str | None, words: str) -> None:
+    """Log why a client's group is refused for good, the first time."""
+    if once.first(client_id, group_id, words):
+        client = "none" if client_id is None else short(client_id)
+        log.warning("client id %s, group %s: %s", client, short(group_id or ""), words)
 
 
 class Refusals:

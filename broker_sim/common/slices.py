@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "first_piece", "in_order", "listed"]
+__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "ended", "first_piece", "in_order", "listed"]
 
 Job = Generator[None, None, Any]
 T = TypeVar("T")
@@ -60,6 +60,11 @@ def first_piece(job: Generator[None, None, R]) -> R | None:
         return done.value  # type: ignore[no-any-return]
     job.close()
     return None
+
+
+def ended(job: Job) -> bool:
+    """Do a piece of a job whose result nobody asks for; whether it was the last."""
+    return next(job, True) is True
 
 
 _CHUNK = 4000

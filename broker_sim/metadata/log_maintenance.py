@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker_sim.common.slices import Job, Pace, Slices
+from broker_sim.common.slices import Job, Pace, Slices, ended
 from broker_sim.storage import StorageError
 from broker_sim.storage.cleaner import PIECE
 
@@ -37,8 +37,8 @@ class LogMaintenance:
         if self.busy:
             return
         job = self._round(now_ms)
-        if not _ended(job):
-            self._slices.add(job, _ended)
+        if not ended(job):
+            self._slices.add(job, ended)
 
     @property
     def busy(self) -> bool:
@@ -69,8 +69,3 @@ class LogMaintenance:
                     yield from files.compacting(now_ms, pace, high_watermark=partition.high_watermark)
             except StorageError as error:
                 log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
-
-
-def _ended(job: Job) -> bool:
-    """Do a piece of it; whether it was the last."""
-    return next(job, True) is True

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker_sim.common.longs import as_long
-from broker_sim.common.slices import Pace
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
 from kafka_wire import compression
@@ -37,7 +37,7 @@ from kafka_wire.record_batch import (
     UnsupportedCompression,
     check_crc,
 )
-from kafka_wire.record_checks import Bare, Bytes, scan, walking
+from kafka_wire.record_checks import Bare, Bytes, Scanned, scan, walking
 from kafka_wire.record_errors import SHOWN_RECORDS, UnknownCodec
 
 STEP_RECORDS = 2000
@@ -75,12 +75,7 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
             and not config.is_log_append_time
         ):
             return base + latest
-    work = checking(data, pos, header, config, now_ms, name)
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return int(done.value)
+    return at_once(checking(data, pos, header, config, now_ms, name))
 
 
 def checking(
@@ -186,17 +181,13 @@ class _Records:
                 yield
             last = min(first + STEP_RECORDS, count)
             found = scan(self.data, at, self.end, first, last, self.sized, self.signed)
-            at = found.end
-            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
-            keyless, in_order = keyless or found.keyless, in_order and found.in_order
             if found.stopped == first:  # for its headers alone
                 record = yield from walking(self.data, at, self.end, self.sized, self.signed)
-                at, time = record.end, record.timestamp_delta
-                earliest, latest = min(earliest, time), max(latest, time)
-                keyless, in_order = keyless or record.key_size < 0, in_order and record.offset_delta == first
-                first += 1
-            else:
-                first = found.stopped
+                time, keyed = record.timestamp_delta, record.key_size >= 0
+                found = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
+            at, first = found.end, found.stopped
+            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
+            keyless, in_order = keyless or found.keyless, in_order and found.in_order
         if at != self.end:
             raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
         earliest, latest = self._time(earliest), self._time(latest)

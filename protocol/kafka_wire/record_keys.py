@@ -9,6 +9,7 @@ Source: Cleaner, MemoryRecords.filterTo.
 from __future__ import annotations
 
 from collections.abc import Container, Generator
+from hashlib import sha256
 
 from kafka_wire.compression import MAX_DECOMPRESSED_BYTES, Packer
 from kafka_wire.record_batch import (
@@ -25,9 +26,11 @@ from kafka_wire.record_checks import Bytes, varint_at
 from kafka_wire.record_walk import opened, walked
 
 KeyAt = tuple[int, bytes | None, bool]
-"""(offset, key, whether there is a value)."""
+"""(offset, key or what stands for it, whether there is a value)."""
 RECORDS_AT_ONCE = 2000
 """Records whose lengths are believed that are gone through before others are served: a millisecond or two."""
+_LONG_KEY = 1024 * 1024
+"""Bytes of a key above which compaction knows it by its digest, as Kafka does all keys (SkimpyOffsetMap)."""
 _PACKED_AT_ONCE = 128 * 1024
 """Bytes of records that are packed before others are served: some milliseconds for gzip."""
 
@@ -50,8 +53,19 @@ def keys(
         key: bytes | None = None
         if record.key_size >= 0:
             _, at = varint_at(plain, record.key_at, 5)
-            key = bytes(plain[at : at + record.key_size])
+            key = yield from _key(plain, at, at + record.key_size)
         yield header.base_offset + record.offset_delta, key, record.value_size >= 0
+
+
+def _key(plain: Bytes, at: int, end: int) -> Generator[None, None, bytes]:
+    """A key, or the digest of a long one: it is copied and hashed as a whole wherever it is looked up."""
+    if end - at <= _LONG_KEY:
+        return bytes(plain[at:end])
+    digest = sha256()
+    for begin in range(at, end, _LONG_KEY):
+        digest.update(plain[begin : min(begin + _LONG_KEY, end)])
+        yield
+    return b"digest of %d bytes: " % (end - at) + digest.digest()
 
 
 def _believed(data: bytes, at: int, header: BatchHeader) -> Generator[KeyAt | None, None, None]:

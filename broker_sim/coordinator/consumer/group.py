@@ -95,8 +95,10 @@ class ConsumerState(EpochState[bytes, Member]):
 
     def _count(self, member: Member, step: int) -> None:
         _vote(self.assignors, member.server_assignor, step)
-        for name in member.subscribed_topic_names:
-            self.named[name] += step
+        if step > 0:
+            self.named.update(member.subscribed_topic_names)
+        for name in member.subscribed_topic_names if step < 0 else ():
+            self.named[name] -= 1
             if not self.named[name]:
                 del self.named[name]
         if member.subscribed_topic_regex:
