@@ -88,9 +88,9 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
             if pace.full():
                 yield
             partition, _ = _find(ctx, topic, one.index, by_id)
-            if state.config.release >= (3, 5) and _ends_before_its_producer(one.records or b""):
-                return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
             try:
+                if state.config.release >= (3, 5) and _ends_before_its_producer(one.records or b""):
+                    return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
                 header = produce_batch(one.records or b"", version)
             except RecordBatchError:
                 continue
@@ -110,7 +110,8 @@ _PRODUCER_ID_END = 51
 
 
 def _ends_before_its_producer(records: bytes) -> bool:
-    """Whether the first batch is too short for the id that the transaction's coordinator would be asked by: Kafka falls over it."""
+    """Whether the first batch is too short for the id that the transaction's coordinator would be asked by: Kafka falls over it.
+    Raises RecordBatchError."""
     return records[16:17] == b"\2" and 0 < next_batch_size(records) < _PRODUCER_ID_END
 
 
