@@ -24,7 +24,7 @@ _ONE_STEP = (
     "partitions of a transaction",  # all 10,000 of a topic end in one step of their coordinator
     "topic names of a heartbeat, equal",  # so does what a member of a group is given
     "topic names of a share group",
-    "acknowledged batches, in a fetch",  # and so do the locks of one partition
+    "acknowledged batches",  # and so do the locks of one partition
 )
 _PACKED_AS_OTHERS = (", snappy", ", lz4", ", zstd")
 _NAMES = [
