@@ -77,6 +77,8 @@ def _add_all(
         partitions: dict[tuple[str, int], None] = {}
         refused: dict[tuple[str, int], Err] = {}
         for topic in one.topics:
+            if pace.full():
+                yield
             for index in topic.partitions:
                 if pace.full():
                     yield
@@ -129,8 +131,9 @@ def _response(version: int, results: list[Result]) -> Generator[None, None, Resp
         if pace.full():
             yield
         topics: list[AddPartitionsToTxnTopicResult] = []
-        named = [(topic.name, topic.partitions) for topic in one.topics] if echoes else _by_topic(errors)
-        for name, partitions in named:
+        for name, partitions in _as_asked(one) if echoes else _by_topic(errors):
+            if pace.full():
+                yield
             row = AddPartitionsToTxnTopicResult(name)
             topics.append(row)
             for index in partitions:
@@ -142,6 +145,10 @@ def _response(version: int, results: list[Result]) -> Generator[None, None, Resp
     if version >= _BROKERS:
         return AddPartitionsToTxnResponse(results_by_transaction=rows)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows[0].topic_results)
+
+
+def _as_asked(one: AddPartitionsToTxnTransaction) -> Iterable[tuple[str, list[int]]]:
+    return ((topic.name, topic.partitions) for topic in one.topics)
 
 
 def _by_topic(errors: Errors) -> Iterable[tuple[str, list[int]]]:

@@ -103,20 +103,6 @@ async def test_commits_are_waited_for(kafka: Cluster, app: Member) -> None:
     await billing.committed_at_least({("orders", 0): 3})
 
 
-async def test_a_lag_is_no_lag_before_there_is_anything_to_read(kafka: Cluster, app: Member) -> None:
-    """Of an empty topic it is 0: a test that waits for a consumer would not have waited."""
-    billing = kafka.group("billing")
-    await app.commit(0)
-    with pytest.raises(WaitTimeout):
-        await billing.lag_below(1, timeout=0)
-    low = asyncio.create_task(billing.lag_below(1))
-    kafka.topic("orders").fill(1)
-    await asyncio.sleep(0)
-    assert not low.done()
-    await app.commit(1)
-    await low
-
-
 async def test_members_that_leave_are_waited_for(kafka: Cluster, app: Member) -> None:
     billing = kafka.group("billing")
     gone = asyncio.create_task(billing.member_gone("app"))

@@ -176,7 +176,7 @@ def test_hypothesis_draws_its_examples_and_not_the_runs() -> None:
             drawn.update(data.draw(strategies.integers(0, 10**9)) for _ in range(5))
 
     draws()
-    assert len(drawn) > 50
+    assert len(drawn) > 20, "with the run's numbers there would be five"
 
 
 def test_what_raises_whatever_it_is_asked_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
