@@ -13,6 +13,7 @@ import resource
 import sys
 import threading
 import time
+import types
 from datetime import UTC
 from datetime import datetime as dates
 from pathlib import Path
@@ -277,3 +278,21 @@ def test_what_the_documentation_says_of_functions_is_so() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime == 0
     of_classes = {"datetime.now"}
     assert {f".{name}" for name in named - of_classes} <= DOORS.keys()
+
+
+def test_methods_of_dates_are_found_once_however_often_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look finds what the looks before have made for themselves, too."""
+    held = [dates.now, dates.now]
+    with simulate(1):
+        pass
+    before = len(clocks._Bound.methods)
+    for number in range(6):
+        monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", types.ModuleType("made"))
+        with simulate(1, epoch_ms=1_600_000_000_000):
+            assert [now(UTC).timestamp() for now in held] == [1_600_000_000] * len(held)
+        held.append(dates.now)
+    assert len(clocks._Bound.methods) <= before + 6
+    del held[:]
+    monkeypatch.setitem(sys.modules, "made_for_this_test", types.ModuleType("made"))
+    with simulate(1):
+        assert len(clocks._Bound.methods) < before + 6, "what nobody has any more is let go"

@@ -128,6 +128,10 @@ def utcnow(cls: Any) -> Any:
     return cls.fromtimestamp(p.loop.wall(), datetime.UTC).replace(tzinfo=None)
 
 
+_OURS = 2
+"""References to a method that its `Builtin` alone holds, while they are counted."""
+
+
 def _bound_before(kind: type) -> list[Builtin]:
     """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
     where there are other modules than the last time, or other references to the class, and always where these are not counted."""
@@ -136,13 +140,17 @@ def _bound_before(kind: type) -> list[Builtin]:
         kinds += each.__subclasses__()
     references = _references(kinds)
     if _Bound.there != (len(sys.modules), next(reversed(sys.modules), ""), references) or max(references) >= _IMMORTAL:
+        # what nobody but us has any more is let go; and the method as it was, which we have of each, is no other one
+        known = {id(one.function): one for one in _Bound.methods if sys.getrefcount(one.function) > _OURS}
+        ours = {id(one.real) for one in known.values()}
+        _Bound.methods = []
         with _thawed():
             found: list[Any] = [each for each in gc.get_referrers(*kinds) if type(each) is types.BuiltinMethodType]
         virtual = {"now": now, "utcnow": utcnow}
         _Bound.methods = [
-            Builtin(each, functools.partial(virtual[each.__name__], each.__self__))
+            known.get(id(each)) or Builtin(each, functools.partial(virtual[each.__name__], each.__self__))
             for each in found
-            if each.__name__ in virtual and each.__self__ in kinds
+            if each.__name__ in virtual and each.__self__ in kinds and id(each) not in ours
         ]
         _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), _references(kinds)
     return _Bound.methods
