@@ -428,7 +428,7 @@ async def test_a_lag_below_something_is_not_expected_of_a_topic_in_which_nothing
         "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
         f"billing  orders  0          {end}               {end}               0    -            -     -\n"
     )
-    text = "import: {describe: groups.txt}\nsteps: [{after: 10ms}]\nexpect: [{group: billing, lag_below: 5}]\n"
+    text = "import: {describe: groups.txt}\nsteps: [{after: 10ms}]\nexpect: [{within: 100ms, group: billing, lag_below: 5}]\n"
     path = tmp_path / "story.yaml"
     path.write_text(text)
     assert (await run(parse(loads(text), path))).code == code
