@@ -75,15 +75,24 @@ async def looks(told: Told, waiting: bool, block: threading.Event | None) -> Non
     watch.stop()
 
 
-async def test_code_that_blocks_and_yields_in_turn_is_named_too() -> None:
-    """``consumer.poll(1.0); await asyncio.sleep(0)``: it has run at the end of each look."""
-    told, seen = Told(), threading.Semaphore(0)
+def always_waiting(told: Told, seen: threading.Semaphore) -> blocked_loop.BlockedLoop:
+    """A watch that finds somebody waiting at each look. It releases ``seen`` at each, and when it speaks, as it looks no more then."""
 
-    def waiting() -> bool:
+    def look() -> bool:
         seen.release()
         return True
 
-    watch = blocked_loop.BlockedLoop(waiting, told)
+    def say(text: str) -> None:
+        told(text)
+        seen.release()
+
+    return blocked_loop.BlockedLoop(look, say)
+
+
+async def test_code_that_blocks_and_yields_in_turn_is_named_too() -> None:
+    """``consumer.poll(1.0); await asyncio.sleep(0)``: it has run at the end of each look."""
+    told, seen = Told(), threading.Semaphore(0)
+    watch = always_waiting(told, seen)
     while not told.said.is_set():
         assert seen.acquire(timeout=DEADLINE_S)  # as long as it takes until the loop has kept somebody waiting
         await asyncio.sleep(0)
@@ -108,12 +117,7 @@ async def test_a_loop_that_runs_is_not_blocked() -> None:
 
 async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
     told, seen = Told(), threading.Semaphore(0)
-
-    def look() -> bool:
-        seen.release()
-        return True
-
-    watch = blocked_loop.BlockedLoop(look, told)
+    watch = always_waiting(told, seen)
     for number in range(3 * blocked_loop.LOOKS):
         names: dict[str, Any] = {"seen": seen, "__name__": "busy"}
         exec(compile("def step(): return seen.acquire(timeout=300)", f"busy-{number}.py", "exec"), names)
