@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,15 +14,6 @@ from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from tests.handles.members import Member, commit_error
 
 pytestmark = pytest.mark.kafka(topics={"orders": 3})
-
-
-@pytest.fixture
-async def app(kafka: Cluster) -> AsyncIterator[Member]:
-    """The only member of the group billing."""
-    member = await Member.connect(kafka)
-    await member.enter()
-    yield member
-    await member.close()
 
 
 def test_a_group_that_is_not_there_is_dead(kafka_server: object) -> None:

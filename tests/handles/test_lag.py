@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,15 +18,6 @@ from kafka_wire.messages.k21_delete_records import (
 from tests.handles.members import Member
 
 pytestmark = pytest.mark.kafka(topics={"orders": 2})
-
-
-@pytest.fixture
-async def app(kafka: Cluster) -> AsyncIterator[Member]:
-    """The only member of the group billing; it is assigned orders-0 alone."""
-    member = await Member.connect(kafka)
-    await member.enter()
-    yield member
-    await member.close()
 
 
 async def own_all(app: Member) -> None:

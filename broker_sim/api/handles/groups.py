@@ -7,7 +7,7 @@ print(billing.explain())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -336,7 +336,7 @@ class GroupHandle:
         members = self.members
         if not any(member.assignment for member in members):
             return "no member is assigned a partition"
-        unread = self._unread(consumption)
+        unread = self._unread(consumption, members)
         shown = [f"{topic}-{index} by {one.client_id or one.member_id}" for topic, index, one in unread[:8]]
         return f"not fetched yet: {', '.join(shown)}" + (", ..." if unread[8:] else "") if unread else None
 
@@ -452,11 +452,11 @@ class GroupHandle:
         committed = self.committed()
         return all(committed.get(partition, -1) >= offset for partition, offset in wanted.items())
 
-    def _unread(self, consumption: Consumption) -> list[tuple[str, int, MemberView]]:
+    def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
         """Topic, partition and owner of what was assigned and not fetched since."""
         if isinstance(self._consumer(), ShareGroup):
-            return self.cluster.share_group(self.group_id)._unread(consumption)
-        return consumption.unread(self.cluster.state, self.members)
+            return self.cluster.share_group(self.group_id)._unread(consumption, members)
+        return consumption.unread(self.cluster.state, members)
 
     async def _until(
         self,

@@ -8,7 +8,7 @@ print(shippers.explain())
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -108,12 +108,12 @@ class ShareGroupHandle(GroupHandle):
         """Its backlog in each partition: committed records less those that are done with."""
         return Lag.of_backlog({at: one.backlog for at, one in self.partitions.items()})
 
-    def _unread(self, consumption: Consumption) -> list[tuple[str, int, MemberView]]:
+    def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
         """What was assigned and has no start offset: the first ShareFetch of any member sets it, by share.auto.offset.reset."""
         begun = {at for at, one in self.partitions.items() if one.loaded}
         return [
             (topic, index, member)
-            for member in self.members
+            for member in members
             for topic, indexes in (member.assignment or {}).items()
             for index in indexes
             if (topic, index) not in begun
