@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from broker_sim.common.refusals import named
 from broker_sim.common.text import short
 from broker_sim.handlers.context import RequestContext
 from kafka_wire.errors import Err
@@ -20,7 +21,7 @@ def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeR
         log.warning(
             "%s (client id %s) asks for SASL, mechanism %s: broker-sim has no SASL; use security.protocol=PLAINTEXT",
             ctx.client_host,
-            "none" if ctx.client_id is None else short(ctx.client_id),
+            named(ctx.client_id),
             short(request.mechanism),
         )
     return SaslHandshakeResponse(error_code=Err.ILLEGAL_SASL_STATE)
