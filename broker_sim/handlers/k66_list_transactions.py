@@ -46,9 +46,5 @@ def _list_all(
             return ListTransactionsResponse(error_code=shard)
         if pace.full(len(shard.transactions)):
             yield
-        for row in queries.listing(shard, filters, now_ms):
-            if row is None:
-                yield
-            else:
-                rows.append(row)
+        rows += queries.list_transactions(shard, filters, now_ms)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 
 from kafka_wire import compression
 from kafka_wire.compression import Codec
@@ -12,20 +11,18 @@ from kafka_wire.record_errors import CorruptRecord, DecompressedTooLarge, Unsupp
 
 def unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
     """As `unpacked`, at once."""
-    with _kafkas_errors():
-        return compression.decompress(codec, data, max_bytes)
+    work = unpacked(codec, data, max_bytes)
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return bytes(done.value)
 
 
 def unpacked(codec: Codec, data: bytes, max_bytes: int) -> Generator[None, None, bytes | bytearray]:
     """The plain bytes of records, in pieces: yields after each. Raises as `records`."""
-    with _kafkas_errors():
-        return (yield from compression.unpacking(codec, data, max_bytes))
-
-
-@contextmanager
-def _kafkas_errors() -> Iterator[None]:
     try:
-        yield
+        return (yield from compression.unpacking(codec, data, max_bytes))
     except compression.DecompressedTooLarge as error:
         raise DecompressedTooLarge(str(error)) from None
     except compression.CompressionError as error:

@@ -165,6 +165,7 @@ def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(150)
 def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     code = f"""
         import json, os
@@ -181,6 +182,7 @@ def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("master", "conf", "says"),
     [

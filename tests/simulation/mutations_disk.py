@@ -218,17 +218,17 @@ def what_a_killed_process_had_written_is_not_synced(p: Patches) -> None:
 
 @of_a_log(200, power=True)
 def a_compacted_segment_takes_its_place_before_it_is_on_the_disk(p: Patches) -> None:
-    real = cleaner.Pass._cleaning
+    real = cleaner._clean_group
 
-    def clean(one: cleaner.Pass, group: Any, plan: Any) -> Iterator[None]:
+    def clean(one: PartitionLog, group: Any, plan: Any) -> None:
         sync = DiskSegment.sync
         DiskSegment.sync = _nothing  # type: ignore[method-assign,assignment]
         try:
-            yield from real(one, group, plan)
+            real(one, group, plan)
         finally:
             DiskSegment.sync = sync  # type: ignore[method-assign]
 
-    p.put(cleaner.Pass, "_cleaning", clean)
+    p.put(cleaner, "_clean_group", clean)
 
 
 @of_a_log(200)

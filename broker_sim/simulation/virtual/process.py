@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import random
 from collections.abc import Callable
-
-from broker_sim.simulation.virtual.lots import Stream
 
 __all__ = ["PROCESS", "Process", "context_of"]
 
@@ -34,13 +33,13 @@ class Process:
         self.at_death: list[Callable[[Process], object]] = []
         """What its kernel does when it dies."""
         self._seed = f"{seed}/process {host} {number}"
-        self._chance: Stream | None = None
+        self._chance: random.Random | None = None
 
     @property
-    def chance(self) -> Stream:
+    def chance(self) -> random.Random:
         """Its own randomness: what others draw leaves it as it is."""
         if self._chance is None:
-            self._chance = Stream(self._seed)
+            self._chance = random.Random(self._seed)
         return self._chance
 
     def __repr__(self) -> str:
