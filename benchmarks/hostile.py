@@ -1,6 +1,7 @@
 """How long one request of up to 1 MiB makes everybody else wait: the worst heartbeat on another connection, request by request.
 
-Hostile ones unpack or multiply, honest ones are merely large. The goal is 200 ms on a quiet machine.
+Hostile ones unpack or multiply, honest ones are merely large; ``greatest`` are the counts of ``tests/support/greatest_counts.py``. The
+goal is 200 ms on a quiet machine.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import google_crc32c
 
 from benchmarks.compare import BROKER_CORE
 from benchmarks.fillings import TOPIC, fillings
 from benchmarks.scale import Figure
-from benchmarks.systems import System
+from benchmarks.systems import Running, System
 from benchmarks.watched import longest, reset, shared
 from kafka_wire import compression
 from kafka_wire.codec import decode, encode
@@ -56,12 +56,15 @@ from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, Delet
 from kafka_wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from kafka_wire.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafka_wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafka_wire.record_batch import build_batch, encode_batch
+from kafka_wire.record_batch import build_batch
+from tests.support.greatest_counts import CASES, TOPICS, Case, batch
 
 LIMIT_MS = 200
 LIMIT_CPU_MS = 100
 _MIB = 1_000_000
 _DEADLINE_S = 30
+_MAINTENANCE_MS = 1000
+Address = tuple[str, int]
 Request = tuple[object, int]
 
 
@@ -73,19 +76,28 @@ def hostile(system: System, say: Callable[[str], None]) -> list[Figure]:
         memory = shared(Path(directory) / "longest")
         watched = replace(system, command=lambda where, port: _watched(system, Path(directory), where, port))
         for kind, requests in (("", REQUESTS), ("1 MiB: ", dict(fillings(bytes(16))))):
-            names = [name for name in requests if not _ONLY or any(part in name for part in _ONLY)]
+            names = _wanted(requests)
             while names:
                 with watched.running(BROKER_CORE) as broker:
-                    host, _, port = broker.address.rpartition(":")
-                    address = (host, int(port))
+                    address = _address(broker)
                     topic_id = _prepared(address, topics=bool(kind))
                     made = dict(fillings(topic_id)) if kind else requests
                     while names:
                         name = names.pop(0)
                         say(f"{system.name}: {kind}{name}")
-                        found.append(_figures(f"{kind}{name}", address, made[name], memory))
+                        data = _framed(*made[name]())
+                        found.append(_figures(f"{kind}{name}", address, partial(_sent, data), len(data), memory))
                         if kind and name.startswith(_CHANGING):
                             break
+        if names := _wanted(CASES):
+            with watched.running(BROKER_CORE) as broker:
+                address = _address(broker)
+                _make_topics(address, TOPICS)
+                for name in names:
+                    say(f"{system.name}: {name}")
+                    found.append(
+                        _figures(f"greatest: {name}", address, partial(_carried_out, CASES[name]), _MIB, memory)
+                    )
         memory.close()
     found.sort(key=lambda two: two[1].value, reverse=True)
     return [figure for two in found for figure in two]
@@ -95,49 +107,93 @@ _ONLY = [part for part in os.environ.get("HOSTILE_ONLY", "").split(",") if part]
 _CHANGING = ("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs")
 
 
+def _wanted(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not _ONLY or any(part in name for part in _ONLY)]
+
+
+def _address(broker: Running) -> Address:
+    host, _, port = broker.address.rpartition(":")
+    return host, int(port)
+
+
 def _watched(system: System, shared_in: Path, where: Path, port: int) -> list[str]:
     python, _, _, *words = system.command(where, port)
+    words += ["--as-version", "4.4", "--config", f"log.retention.check.interval.ms={_MAINTENANCE_MS}"]
     return [python, "-m", "benchmarks.watched", str(shared_in / "longest"), *words]
 
 
 def _figures(
-    name: str, address: tuple[str, int], make: Callable[[], Request], memory: mmap.mmap
+    name: str, address: Address, work: Callable[[socket.socket], object], size: int, memory: mmap.mmap
 ) -> tuple[Figure, Figure]:
-    request, version = make()
-    data = frame(encode_request_header(request.__spec__.api_key, version, 1, "load") + encode(request, version))  # type: ignore[attr-defined]
     reset(memory)
-    worst, took = _beside(address, data)
+    worst, took = _beside(address, work)
     cpu, callback = longest(memory)
     answered = f"answered after {took * 1000:,.0f} ms" if took >= 0 else f"not answered within {_DEADLINE_S} s"
     return (
-        Figure(f"heartbeat beside {name}", worst * 1000, "ms", LIMIT_MS, f"{len(data):,} bytes, {answered}"),
+        Figure(f"heartbeat beside {name}", worst * 1000, "ms", LIMIT_MS, f"{size:,} bytes, {answered}"),
         Figure(f"longest callback of {name}", cpu * 1000, "ms of CPU", LIMIT_CPU_MS, callback[:60]),
     )
 
 
-def _prepared(address: tuple[str, int], *, topics: bool) -> bytes:
+def _prepared(address: Address, *, topics: bool) -> bytes:
     """Make the coordinator, and the topics that requests are about; the id of the largest."""
     with socket.create_connection(address) as sock:
         sock.settimeout(_DEADLINE_S)
         _ask(sock, FindCoordinatorRequest("g", 0), 3)
-        if not topics:
-            return bytes(16)
-        answer: CreateTopicsResponse = _ask(sock, CreateTopicsRequest([CreatableTopic(TOPIC, 10_000, 1)], 50_000), 7)
-        _ask(sock, CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1) for n in range(1000)], 50_000), 7)
+    return _make_topics(address, {TOPIC: 10_000} | {f"t{n}": 1 for n in range(1000)}) if topics else bytes(16)
+
+
+def _make_topics(address: Address, topics: Mapping[str, int]) -> bytes:
+    """The id of the first."""
+    with socket.create_connection(address) as sock:
+        sock.settimeout(_DEADLINE_S)
+        rows = [CreatableTopic(name, count, 1) for name, count in topics.items()]
+        answer: CreateTopicsResponse = _ask(sock, CreateTopicsRequest(rows, 50_000), 7)
         return answer.topics[0].topic_id
+
+
+def _framed(request: Any, version: int) -> bytes:
+    return frame(encode_request_header(request.__spec__.api_key, version, 1, "load") + encode(request, version))
 
 
 def _ask(sock: socket.socket, request: Any, version: int) -> Any:
     key = request.__spec__.api_key
-    sock.sendall(frame(encode_request_header(key, version, 1, "load") + encode(request, version)))
+    sock.sendall(_framed(request, version))
     (size,) = struct.unpack(">i", _exactly(sock, 4))
     messages = sys.modules[type(request).__module__]
     answer = getattr(messages, type(request).__name__.replace("Request", "Response"))
     return decode(answer, version, _exactly(sock, size), 5 if response_is_tagged(key, version) else 4)
 
 
-def _beside(address: tuple[str, int], data: bytes) -> tuple[float, float]:
-    """The longest heartbeat (s) while `data` is answered, and how long that took; -1 where it was longer than the deadline."""
+def _sent(data: bytes, sock: socket.socket) -> None:
+    sock.sendall(data)
+    with suppress(ConnectionError):
+        _answer(sock)
+
+
+def _carried_out(case: Case, sock: socket.socket) -> None:
+    case(_OnSocket(sock), _MIB)
+
+
+class _OnSocket:
+    """`greatest_counts.Speaker`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def ask(self, request: Any, version: int) -> Any:
+        return _ask(self._socket, request, version)
+
+    def send(self, data: bytes) -> None:
+        _sent(data, self._socket)
+
+    def compact(self, topic: str) -> None:
+        time.sleep(20 * _MAINTENANCE_MS / 1000)  # nothing tells a client; two or three million records take as long
+
+
+def _beside(address: Address, work: Callable[[socket.socket], object]) -> tuple[float, float]:
+    """The longest heartbeat (s) beside what is done on another connection, and how long that took; -1 where it was longer than the
+    deadline."""
     beat = frame(encode_request_header(12, 4, 7, "beat") + encode(HeartbeatRequest("g", 1, "m"), 4))
     worst, over = 0.0, threading.Event()
     with socket.create_connection(address) as busy, socket.create_connection(address) as other:
@@ -158,9 +214,7 @@ def _beside(address: tuple[str, int], data: bytes) -> tuple[float, float]:
         began = time.perf_counter()
         took = -1.0
         try:
-            busy.sendall(data)
-            with suppress(ConnectionError):
-                _answer(busy)
+            work(busy)
             took = time.perf_counter() - began
         except TimeoutError:
             pass
@@ -189,33 +243,22 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 # --- the requests -------------------------------------------------------------------------------------------------------
 
 
-def _batch(inside: bytes, count: int, codec: Codec) -> bytes:
-    """A batch with right header and checksum around bytes that are packed already."""
-    head = bytearray(encode_batch([])[:61])
-    now = int(time.time() * 1000).to_bytes(8, "big")
-    head[21:23] = int(codec).to_bytes(2, "big")
-    head[23:27], head[57:61] = (count - 1).to_bytes(4, "big"), count.to_bytes(4, "big")
-    head[27:35] = head[35:43] = now
-    head[8:12] = (len(head) + len(inside) - 12).to_bytes(4, "big")
-    covered = bytes(head[21:]) + inside
-    head[17:21] = google_crc32c.value(covered).to_bytes(4, "big")
-    return bytes(head) + inside
-
-
-def _produce(topic: str, batch: bytes) -> Request:
-    return ProduceRequest(None, -1, 5000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]), 9
+def _produce(topic: str, records: bytes) -> Request:
+    return ProduceRequest(
+        None, -1, 5000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])]
+    ), 9
 
 
 def _tiny_records(codec: Codec, topic: str = "bombs") -> Request:
     """7 million records of 9 bytes that are all the same."""
     count = 7_000_000
-    return _produce(topic, _batch(compression.compress(codec, b"\x10\0\0\0\x02k\x02v\0" * count), count, codec))
+    return _produce(topic, batch(compression.compress(codec, b"\x10\0\0\0\x02k\x02v\0" * count), count, codec))
 
 
 def _members() -> Request:
     packer = zlib.compressobj(wbits=31)
     empty = packer.compress(b"") + packer.flush()
-    return _produce("bombs", _batch(empty * 50_000, 1, Codec.GZIP))
+    return _produce("bombs", batch(empty * 50_000, 1, Codec.GZIP))
 
 
 def _keyed() -> Request:

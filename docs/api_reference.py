@@ -21,7 +21,8 @@ Written by `make docs` (docs/api_reference.py) out of the code's signatures and 
 
 `from broker_sim import ...` has the names of this page, and those of its last part are in `broker_sim.simulation`. What is marked
 *await* is a coroutine of asyncio. On a [`ClusterThread`](#clusterthread) the same methods wait themselves, and `async with` is `with`:
-the types there have the same names in `broker_sim.sync`. `mypy --strict` knows all of them.
+the types there have the same names in `broker_sim.sync`. `mypy --strict` knows all of them; of a checkout that is
+installed with `pip install -e` it has to be told where they are: `MYPYPATH=CHECKOUT:CHECKOUT/protocol`.
 
 - A **duration** is a text, `"40s"`, `"500ms"`, `"1m30s"`, `"7d"`, or a number of seconds.
 - A **`timeout`** is real time, 10 s if not said: what does not come by then is a `WaitTimeout`, which tells what was waited for, how it
@@ -30,10 +31,11 @@ the types there have the same names in `broker_sim.sync`. `mypy --strict` knows 
 - A state (`log.stuck()`) and a rule (`kafka.fault(...)`) begin when they are called. `with` or `async with` ends them with the block;
   else they last until `heal()`, `remove()` or the cluster's end. A broker that is taken down (`kafka.broker(2).down()`) has to be
   awaited or entered.
-- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the test.
+- What can't be is a `UsageError`: one line that names what was wrong and the nearest that can be. A forgotten `await` fails the
+  test, and so does a wait that is left in a task.
 - A blocking call in an `async def` test (confluent's `flush(6)`, `time.sleep`, `requests`) blocks the broker, too, which runs on the
-  same loop. After three seconds of that a line on standard error and in the test's report names it: take `kafka_server`, or
-  `await asyncio.to_thread(...)`.
+  same loop. After three seconds of that (nine where it yields in between) a line on standard error and in the test's report names
+  it: take `kafka_server`, or `await asyncio.to_thread(...)`.
 """
 
 FIXTURES = ("kafka", "kafka_server", "kafka_bootstrap", "scenario", "sim")
@@ -129,7 +131,7 @@ LEADS = {
 
 VALUES = {
     "MemberView": "broker_sim.api.handles.groups",
-    "Lag": "broker_sim.api.handles.groups",
+    "Lag": "broker_sim.api.handles.lag",
     "CommitProbe": "broker_sim.api.handles.groups",
     "Seen": "broker_sim.journal",
 }

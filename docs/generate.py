@@ -317,7 +317,7 @@ def redrawn(path: Path) -> str:
 
 NOT_DONE: dict[str, tuple[tuple[int, ...], str]] = {
     "streams groups": ((88, 89), ""),
-    "security": ((17, 36, 38, 39, 40, 41, 50, 51), "No TLS"),
+    "security": ((38, 39, 40, 41, 50, 51), "No TLS"),
     "quotas": ((48, 49), "Throttle times are always 0"),
     "replica placement": ((34, 43, 45, 46), "A partition has one log; its replicas are names"),
     "telemetry": ((71, 72), ""),
@@ -417,9 +417,8 @@ What becomes of a client that wants one of them (measured with librdkafka 2.16, 
   is answered with UNSUPPORTED_VERSION, as by a Kafka on which that protocol is off. librdkafka takes it as fatal at once ("API
   version not supported: ConsumerGroupHeartbeat"), and the log says what to do. Before 3.7 it is not advertised, and librdkafka
   looks for another coordinator without a word; the other two have no such setting.
-- SASL: SaslHandshake is not advertised, and the client closes the connection itself. kafka-python (IncompatibleBrokerVersion) and
-  aiokafka (KafkaConnectionError) fail at once; librdkafka logs "SASL Handshake not supported by broker" and tries again until its own
-  timeout.
+- SASL: SaslHandshake is answered with ILLEGAL_SASL_STATE and no mechanisms, as on a PLAINTEXT listener of Kafka; the log names the
+  client once and says that there is no SASL. The client gives up, or tries again until its own timeout.
 - TLS: the connection is closed, and the log says that it begins as TLS does. librdkafka asks "connecting to a PLAINTEXT broker
   listener?".
 

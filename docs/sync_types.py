@@ -49,6 +49,8 @@ INNER = {
     "Journal": {"write", "close", "go_on", "failed"},
     "TimeControl": {"journal"},
     "LogHandle": {"about"},
+    "GroupHandle": {"obstacle_to_reading"},
+    "ShareGroupHandle": {"obstacle_to_reading"},
 }
 """What is public in a class only for the rooms beside it."""
 

@@ -33,6 +33,9 @@ CI = os.environ.get("CI") == "true"
 _REAL = re.compile(r"\[(\d\.\d)-(?:.+-)?kafka(?:\]|-(?!python))")
 """In the ids of tests that are run on the simulator and on real brokers: of which release."""
 
+_UVLOOP = re.compile(r"\[uvloop(?:-|\])")
+"""In the ids of tests that run on uvloop, too: its time is the machine's."""
+
 _WHOLE = (
     "tests/pipeline/",
     "tests/clients/",
@@ -47,7 +50,7 @@ _WHOLE = (
 """Modules that make something dear for all their tests: runs on Spark, clients' processes, brokers, scenarios side by side, the
 outlines of all files."""
 
-SLOW_S = 300
+SLOW_S = 800
 """The timeout of a slow test that names none: ten seconds of work take more than a minute where four others share the core."""
 
 NEVER_SKIPPED_IN_CI = ("real_kafka", "clients", "real_time", "slow", "spark", "browser")
@@ -105,7 +108,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _UVLOOP.search(item.nodeid):
+            item.add_marker(pytest.mark.real_time)
     left_out = set()
     if not config.getoption("--long"):
         left_out.add("long")

@@ -65,7 +65,7 @@ def orders(pytester: pytest.Pytester, *arguments: str, load: str | None = None) 
     ("load", "loops", "told"),
     [
         (None, "01", ["", ", beside a busy loop"]),
-        ("3", "33", [", beside 3 busy loops"] * 2),
+        ("1", "11", [", beside a busy loop"] * 2),
         ("0", "00", ["", ""]),
     ],
 )

@@ -18,8 +18,6 @@ import pytest
 from kafka_wire.errors import Err
 from tests.support import processes
 
-pytestmark = pytest.mark.timeout(180)  # two processes each, that import all there is
-
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
     r"^```(python|diff)\n ?# ((?:protocol|broker_sim)/\S+/k1000_\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL

@@ -5,13 +5,17 @@
         producer.flush(6)                   # waits for a broker that can't run
 
 `BlockedLoop` watches from a thread of its own. It speaks, once, when all of this was so at several looks in a row: the loop did not run
-what it was handed, requests or connections wait unread, and the loop's thread was in the same place of the user's code.
+what it was handed, requests or connections wait unread, and the loop's thread was in the same place of the user's code. Or so it was at
+most looks, for longer: code that blocks and yields in turn, ``consumer.poll(1.0); await asyncio.sleep(0)``, lets the broker answer one
+request a second.
 
 Rules:
 1. A slow machine is no blocked loop. Looks are counted, not seconds: a process that gets no time makes none. A loop that is busy with
    many callbacks is in another frame each time.
-2. Whoever stands in a debugger has stopped on purpose.
-3. It changes nothing: the thread reads, and wakes the loop once for each look.
+2. Each look is in two parts, as code that yields each second has yielded by the end of most looks: what is so after the first part
+   counts for code that yields, what is so after both for code that doesn't.
+3. Whoever stands in a debugger has stopped on purpose.
+4. It changes nothing: the thread reads, and wakes the loop once for each look.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ import select
 import sys
 import sysconfig
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -33,6 +39,10 @@ __all__ = ["BlockedLoop", "ready"]
 LOOK_S = 0.75
 LOOKS = 4
 """So many looks have to agree: three seconds."""
+
+_FIRST_PART = 1 / 3
+_OFTEN, _OF = 8, 12
+"""At so many of the last looks the loop was blocked by code that yields: in nine seconds."""
 
 _PATHS = sysconfig.get_paths()
 _NOT_THE_USERS = ("<", *(_PATHS[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")))
@@ -58,22 +68,30 @@ class BlockedLoop:
         self._thread.join()
 
     def _watch(self) -> None:
-        seen: tuple[int, CodeType] | None = None  # not the frame: what its names hold would live until the next look
-        looks = 0
+        seen: deque[_Place | None] = deque(maxlen=LOOKS)
+        often: deque[_Place | None] = deque(maxlen=_OF)
         while True:
             self._ran.clear()
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._ran.set)
-            if self._over.wait(LOOK_S):
-                return
-            frame = None if self._ran.is_set() or not self._waiting() else self._users_frame()
-            this = None if frame is None else (id(frame), frame.f_code)
-            same = this is not None and seen is not None and this[0] == seen[0] and this[1] is seen[1]
-            looks, seen = looks + 1 if same else 0, this
-            if frame is not None and looks == LOOKS - 1:
-                self._say(_text(frame))
-                return
-            del frame
+            for part, places, times, why in (
+                (_FIRST_PART, often, _OFTEN, _YIELDS),
+                (1 - _FIRST_PART, seen, LOOKS, f"for {LOOK_S * LOOKS:.0f} s now,"),
+            ):
+                if self._over.wait(LOOK_S * part):
+                    return
+                frame = self._blocking_frame()
+                this = None if frame is None else _Place(id(frame), frame.f_code)
+                places.append(this)
+                if frame is not None and places.count(this) >= times:
+                    self._say(_text(frame, why))
+                    return
+                del frame
+
+    def _blocking_frame(self) -> FrameType | None:
+        """Where the user's code stands that keeps the loop from what it was handed, while something waits unread."""
+        frame = None if self._ran.is_set() else self._users_frame()
+        return frame if frame is not None and self._waiting() else None
 
     def _users_frame(self) -> FrameType | None:
         """The innermost frame of the user's code on the loop's thread; None in a debugger."""
@@ -88,6 +106,22 @@ class BlockedLoop:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """A frame. Not itself: what its names hold would live until the next look."""
+
+    frame: int
+    code: CodeType
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Place) and other.frame == self.frame and other.code is self.code
+        )  # equal code may be another file's
+
+
+_YIELDS = "most of the time, though it yields in between,"
+
+
 def ready(files: Iterable[int]) -> bool:
     """Whether any of these sockets has something that nobody has read: a request, a connection, an end."""
     there = [file for file in files if file >= 0]
@@ -99,10 +133,10 @@ def ready(files: Iterable[int]) -> bool:
     return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
-def _text(frame: FrameType) -> str:
+def _text(frame: FrameType, why: str) -> str:
     file, line = frame.f_code.co_filename, frame.f_lineno
     source = linecache.getline(file, line).strip()
     return (
-        f"{file}:{line} blocks the event loop for {LOOK_S * LOOKS:.0f} s now, and the broker runs on it: requests wait unread. "
+        f"{file}:{line} blocks the event loop {why} and the broker runs on it: requests wait unread. "
         f"Use the fixture kafka_server (ClusterThread), or a thread: await asyncio.to_thread(...)\n    {source}"
     )

@@ -160,8 +160,12 @@ def _carried(value: object, thread: LoopThread) -> Any:
         return value
     if isinstance(value, dict):
         copied = {key: _carried(each, thread) for key, each in value.items()}
-        same = type(value).__init__ is dict.__init__  # a subclass that is made as a dict is
-        return type(value)(copied) if same else copied
+        if type(value).__init__ is not dict.__init__:
+            return copied
+        made = type(value)(copied)  # a subclass that is made as a dict is
+        for name, each in getattr(value, "__dict__", {}).items():
+            setattr(made, name, _carried(each, thread))
+        return made
     if isinstance(value, tuple):
         items = [_carried(each, thread) for each in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker_sim.common.text import duration_text, short
 
-__all__ = ["Once", "Refusals", "spoken"]
+__all__ = ["Once", "Refusals", "named", "spoken", "warn_of_group"]
 
 AT_ONCE = 20
 """Lines in a period."""
@@ -38,6 +38,17 @@ class Once:
         return True
 
 
+def named(client_id: str | None) -> str:
+    """A client id in a line of the log; ``none`` where the client has none."""
+    return "none" if client_id is None else short(client_id)
+
+
+def warn_of_group(once: Once, log: logging.Logger, client_id: str | None, group_id: str | None, words: str) -> None:
+    """Log why a client's group is refused for good, the first time."""
+    if once.first(client_id, group_id, words):
+        log.warning("client id %s, group %s: %s", named(client_id), short(group_id or ""), words)
+
+
 class Refusals:
     """Those of one broker. ``now_ms``: the time of the sockets."""
 
@@ -45,6 +56,7 @@ class Refusals:
         self._log, self._now_ms = log, now_ms
         self._since_ms = -PERIOD_MS
         self._told = self._untold = 0
+        self._once = Once()
 
     def tell(self, client_host: str, client_id: str | None, reason: str) -> None:
         """One more connection is closed."""
@@ -52,15 +64,14 @@ class Refusals:
         if now_ms - self._since_ms >= PERIOD_MS:
             self.end()
             self._since_ms, self._told = now_ms, 0
-        if self._told >= AT_ONCE:
+        who, why = named(client_id), short(reason, 500)
+        # a client whose security.protocol is wrong connects again and again: its line is there once, and counted from then on
+        if not self._once.first(client_host, who, why) or self._told >= AT_ONCE:
             self._untold += 1
             return
         self._told += 1
-        who = "none" if client_id is None else short(client_id)
         more = f"; more within {duration_text(PERIOD_MS)} are counted, not told" if self._told == AT_ONCE else ""
-        self._log.warning(
-            "closing the connection of %s (client id %s): %s%s", client_host, who, short(reason, 500), more
-        )
+        self._log.warning("closing the connection of %s (client id %s): %s%s", client_host, who, why, more)
 
     def end(self) -> None:
         """Tell how many were not told."""

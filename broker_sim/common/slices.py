@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "first_piece", "in_order", "listed"]
+__all__ = ["Job", "Pace", "Slices", "at_once", "counted", "ended", "first_piece", "in_order", "listed"]
 
 Job = Generator[None, None, Any]
 T = TypeVar("T")
@@ -60,6 +60,11 @@ def first_piece(job: Generator[None, None, R]) -> R | None:
         return done.value  # type: ignore[no-any-return]
     job.close()
     return None
+
+
+def ended(job: Job) -> bool:
+    """Do a piece of a job whose result nobody asks for; whether it was the last."""
+    return next(job, True) is True
 
 
 _CHUNK = 4000
@@ -106,6 +111,11 @@ class Slices:
     def __init__(self, later: Later | None = None) -> None:
         self._jobs: deque[tuple[Job, Callable[[Job], bool]]] = deque()
         self._later: Later = later or (lambda turn: asyncio.get_running_loop().call_soon(turn))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is on."""
+        return bool(self._jobs)
 
     def add(self, job: Job, step: Callable[[Job], bool]) -> None:
         """Call ``step(job)`` once in a turn of the loop until it is true."""

@@ -70,8 +70,8 @@ group.initial.rebalance.delay.ms int 3000
 group.max.session.timeout.ms int 1800000
 group.max.size int 2147483647 >=1
 group.min.session.timeout.ms int 6000
-errors.deadletterqueue.auto.create.topics.enable bool false since=4.4
-errors.deadletterqueue.topic.name.prefix string dlq. since=4.4
+errors.deadletterqueue.auto.create.topics.enable bool false dynamic since=4.4
+errors.deadletterqueue.topic.name.prefix string dlq. dynamic since=4.4
 group.share.assignment.interval.ms int 1000 >=0 dynamic since=4.3
 group.share.assignors list simple since=4.1
 group.share.delivery.count.limit int 5 2..10 since=4.1

@@ -91,7 +91,9 @@ VERBS: dict[str, dict[str, Verb]] = {
             ("group billing", "group billing --wait stable --members 3 --timeout 30s", "group billing --watch"),
         ),
         "wait": Verb(
-            "group.wait", ("group",), ("group wait billing state=Stable members=3", "group wait billing lag_below=100")
+            "group.wait",
+            ("group",),
+            ("group wait billing state=Stable members=3 reading=true", "group wait billing lag_below=100"),
         ),
         "commit": Verb("group.commit", ("group",), ("group commit billing --timeout 30s",)),
         "probe": Verb("group.probe", ("group",), ("group probe billing",)),

@@ -12,7 +12,7 @@ from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
 from broker_sim.fields.kafka import GROUP_STATE
-from broker_sim.fields.kinds import Choice, Count, MapOf, Text
+from broker_sim.fields.kinds import Choice, Count, Flag, MapOf, Text
 from broker_sim.journal import groups_in
 from kafka_wire.group_states import GroupState
 
@@ -29,7 +29,12 @@ CONDITIONS = (
     Field("members", Count(0), "how many members", example=3),
     Field("generation", Count(0), "this generation or a later one"),
     Field("committed", MapOf(Count()), "committed offsets, these or later ones: {orders-0: 5}"),
-    Field("lag_below", Count(1), "it has something to read, and less than that is left"),
+    Field(
+        "lag_below",
+        Count(1),
+        "something was written to its partitions, less than that is left, all are assigned and no lag is negative",
+    ),
+    Field("reading", Flag(), "every assigned partition was fetched by its owner: what is sent now is delivered"),
 )
 
 
@@ -65,6 +70,7 @@ def shown(group: GroupHandle) -> dict[str, Any]:
     """A group as JSON; see shapes.GROUP."""
     members = group.members
     log = group.cluster.runtime.partition_of(group.group_id)
+    lag = group.lag()
     return {
         "group": group.group_id,
         "state": group.state,
@@ -74,7 +80,9 @@ def shown(group: GroupHandle) -> dict[str, Any]:
         "coordinator": group.coordinator,
         "log": None if log is None else log.name,
         "offsets": {f"{topic}-{index}": offset for (topic, index), offset in group.committed().items()},
-        "lag": {f"{topic}-{index}": lag for (topic, index), lag in group.lag().items()},
+        "lag": {f"{topic}-{index}": records for (topic, index), records in lag.items()},
+        "deleted": {f"{topic}-{index}": records for (topic, index), records in lag.deleted.items()},
+        "unassigned": [f"{topic}-{index}" for topic, index in lag.unassigned],
     }
 
 
@@ -141,6 +149,7 @@ async def _waited(group: GroupHandle, given: dict[str, Any]) -> dict[str, Any]:
         generation=given.get("generation"),
         committed=_offsets(given),
         lag_below=given.get("lag_below"),
+        reading=given.get("reading", False),
         timeout=given["timeout"],
     )
     return shown(group)

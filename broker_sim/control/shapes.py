@@ -89,7 +89,8 @@ MEMBER = Shape(
 )
 GROUP = Shape(
     "Group",
-    "a consumer group as its coordinator knows it; offsets and lag by partition, as in orders-0",
+    "a consumer group as its coordinator knows it; by partition, as in orders-0: committed offsets, lag (negative where one is beyond"
+    " the log's end) and how much of it is deleted from the log; unassigned: subscribed, but assigned to no member",
     {
         "group": "string",
         "state": "string",
@@ -100,6 +101,8 @@ GROUP = Shape(
         "log": "string?",
         "offsets": Map("integer"),
         "lag": Map("integer"),
+        "deleted": Map("integer"),
+        "unassigned": ["string"],
     },
 )
 TRANSACTION = Shape(

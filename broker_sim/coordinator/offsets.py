@@ -191,7 +191,7 @@ def commit(shard: ShardState, token: int, client: Client, request: CommitOffsets
         if not records:
             shard.answer(token, late)
             return
-    if request.producer is not NOBODY:
+    if request.producer.producer_id != NOBODY.producer_id:
         encoded = None if late else request.encoded
         shard.write(TransactionalCommitWrite(token, records, late or Err.NONE, encoded, request.producer))
         return
@@ -500,6 +500,6 @@ def _is_expired(shard: ShardState, group: Group, topic: str, offset: Offset) -> 
     since = group.retention_begins_ms(topic, offset)
     if since is None:
         return False
-    if offset.expire_ts_ms >= 0:
+    if offset.expire_ts_ms != -1:
         return shard.now_ms >= offset.expire_ts_ms
     return shard.now_ms - since >= shard.settings.offsets_retention_ms

@@ -79,6 +79,8 @@ class Policy:
     members_join_again: bool
     """A member of a consumer group that is in may send epoch 0, as one that has lost its epoch does. Else it is fenced until it has
     left, or its session is over."""
+    what_is_given_up_is_free: bool
+    """What a member of a consumer group says that it has given up it may be given again by the same answer. Else by the next one."""
     other_assignor_moves_group: bool
     """A consumer group's epoch moves where another assignor has most votes than before. Else that counts at the next occasion."""
     refused_join_completes: bool
@@ -184,6 +186,7 @@ SCALA = Policy(
     group_record_sequence=-1,
     group_operations=_READ_DELETE_DESCRIBE,
     members_join_again=False,
+    what_is_given_up_is_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
     load_error_disowns=False,
@@ -258,6 +261,7 @@ JAVA = Policy(
     group_record_sequence=0,
     group_operations=_READ_DELETE_DESCRIBE | _CONFIGS,
     members_join_again=False,
+    what_is_given_up_is_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=False,
     load_error_disowns=True,
@@ -293,6 +297,7 @@ JAVA = Policy(
 
 _JAVA_4_2 = replace(
     JAVA,
+    what_is_given_up_is_free=True,
     share_assignor="simple",
     share_offsets_may_be_altered=True,
 )

@@ -83,7 +83,7 @@ def encode(record: Record, commit_value_version: int) -> tuple[bytes, bytes | No
     o = record.value
     if o is None:
         return key, None
-    version = commit_value_version if o.expire_ts_ms < 0 else 1
+    version = commit_value_version if o.expire_ts_ms == -1 else 1
     return key, offset_commit_value(
         version, o.offset, o.leader_epoch, o.metadata, o.commit_ts_ms, o.expire_ts_ms, o.topic_id
     )

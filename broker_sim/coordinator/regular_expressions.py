@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -23,6 +23,10 @@ ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 
 _MOST = 1000  # the largest count of a repetition
 _LARGEST = 50_000  # states; RE2J has a limit of its own for what repetitions of repetitions make
+_DEEPEST = 100  # groups in groups: each takes some calls within calls
+_COUNT_SIZE = 20  # characters of the longest ``{n,m}``
+_PIECE = 20_000  # states and characters that are gone through before others are served: some milliseconds
+_KEPT = 1_000_000  # states in the steps that an expression remembers: 64 MB
 
 
 class PatternError(ValueError):
@@ -89,6 +93,7 @@ class _Parser:
         self.text, self.at = text, 0
         self.alphabet = alphabet
         self.flags = ""
+        self.depth = 0
         self.names: set[str] = set()
 
     def whole(self) -> _Node:
@@ -166,7 +171,7 @@ class _Parser:
 
     def _counts(self) -> tuple[int, int | None, int] | None:
         """The counts of ``{n}``, ``{n,}`` or ``{n,m}`` here and where they end; None where the brace is itself."""
-        end = self.text.find("}", self.at)
+        end = self.text.find("}", self.at, self.at + _COUNT_SIZE)
         first, comma, second = self.text[self.at + 1 : end].partition(",") if end >= 0 else ("", "", "")
         if not _is_number(first) or (second and not _is_number(second)):
             return None
@@ -178,7 +183,11 @@ class _Parser:
         flags = self.flags
         if self.text.startswith("?", self.at) and not self._group_head():
             return None  # flags alone: they hold for what comes behind
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise PatternError("expression nests too deeply")
         inside = self.either()
+        self.depth -= 1
         if not self.text.startswith(")", self.at):
             raise PatternError("missing closing )")
         self.at += 1
@@ -329,14 +338,7 @@ class _Parser:
             high = self._one(begin)
             if high < low:
                 raise PatternError(f"invalid character class range: `{self.text[at : self.at]}`")
-        folded = "i" in self.flags
-        return {
-            char
-            for char in self.alphabet
-            if any(
-                low <= one <= high for one in ((char, char.lower(), char.upper()) if folded else char) if len(one) == 1
-            )
-        }
+        return set(_between(low, high, self.alphabet, folded="i" in self.flags))
 
     def _one(self, begin: int) -> str:
         if self.at >= len(self.text):
@@ -351,6 +353,17 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 9
 
 
+@lru_cache(maxsize=1024)
+def _between(low: str, high: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str]:
+    """The characters of a range, and those in the other case where that is all one."""
+    return frozenset(
+        char
+        for char in alphabet
+        if any(low <= one <= high for one in ((char, char.lower(), char.upper()) if folded else char) if len(one) == 1)
+    )
+
+
+@lru_cache(maxsize=1024)
 def _unicode(name: str, alphabet: frozenset[str], *, folded: bool) -> frozenset[str] | None:
     """The characters of a category or of a script, and those in the other case where that is all one; None for what is neither."""
     if name != "Any" and name != "Common" and name not in _CATEGORIES and name not in _SCRIPTS:
@@ -384,19 +397,48 @@ class Pattern:
         self._states: list[_State] = [_State(_DONE)]
         self._first = self._compiled(node, 0)
         self._steps: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
+        self._sets: dict[frozenset[int], frozenset[int]] = {}
+        """One object for each set in the steps: equal ones would be compared element by element at each character."""
+        self._ends: dict[tuple[frozenset[int], str], bool] = {}
+        self._kept = self._done = 0
 
-    def matches(self, name: str) -> bool:
-        """Whether the whole of ``name`` matches."""
+    def matching(self, name: str) -> Generator[bool | None, None, None]:
+        """Whether the whole of ``name`` matches; before that None where others may be served."""
+        self._done += len(name)
         states, before = frozenset([self._first]), ""
         for char in name:
             step = (states, before, char)
             after = self._steps.get(step)
             if after is None:
-                after = self._steps[step] = self._after(*step)
+                after = self._keep(step, self._after(*step))
+                if self._done >= _PIECE:
+                    self._done = 0
+                    yield None
             if not after:
-                return False
+                yield False
+                return
             states, before = after, char
-        return 0 in self._reached(states, before, "")
+        if self._done >= _PIECE:
+            self._done = 0
+            yield None
+        ends = self._ends.get((states, before))
+        if ends is None:
+            ends = self._ends[states, before] = 0 in self._reached(states, before, "")
+        yield ends
+
+    def matches(self, name: str) -> bool:
+        """`matching` at once."""
+        return next(found for found in self.matching(name) if found is not None)
+
+    def _keep(self, step: tuple[frozenset[int], str, str], after: frozenset[int]) -> frozenset[int]:
+        """As RE2 does: where it would be too much all is forgotten."""
+        self._kept += len(after) + 1
+        if self._kept > _KEPT:
+            for kept in (self._steps, self._sets, self._ends):
+                kept.clear()
+            self._kept = 0
+        after = self._steps[step] = self._sets.setdefault(after, after)
+        return after
 
     def _after(self, states: frozenset[int], before: str, char: str) -> frozenset[int]:
         reached = (self._states[each] for each in self._reached(states, before, char))
@@ -423,6 +465,7 @@ class Pattern:
                 state = self._states[number]
                 if holds.get(state.kind, False):
                     waiting += state.to
+        self._done += len(found)
         return found
 
     def _add(self, kind: int, to: list[int], chars: frozenset[str] = frozenset()) -> int:
@@ -457,7 +500,7 @@ class Pattern:
         return then
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def pattern(text: str, alphabet: frozenset[str] = ALPHABET) -> Pattern:
     """The expression; raises PatternError."""
     return Pattern(text, alphabet)

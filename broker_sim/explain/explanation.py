@@ -38,7 +38,9 @@ def explain(events: Iterable[Event], group: str, generation: int | None = None, 
         return _fill([shared[0], *_shared_lines(events, group, shared[1])], width)
     by_epochs = epochs.told(events, group)
     if by_epochs is not None and generation is None:
-        own = [by_epochs[0], *epochs.lines(by_epochs[1])]
+        moved = [epochs.Told(one.ts_ms, f"{one.text}.") for one in past.incidents if one.kind == "offsets"]
+        things = sorted([*by_epochs[1], *([] if past.existed else moved)], key=lambda one: one.ts_ms)
+        own = [by_epochs[0], *epochs.lines(things)]
         classic = (
             [header(past), *(f"{clock(one.ts_ms)}  {one.text}" for one in paragraphs(past))] if past.existed else []
         )

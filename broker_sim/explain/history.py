@@ -20,6 +20,7 @@ from broker_sim.explain.deliveries import Reader as Deliveries
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import Arrival, History, Info, Rebalance, Removal, Replacement, Span
 from broker_sim.explain.names import short_names
+from broker_sim.explain.offsets import Offsets
 from broker_sim.explain.rebalances import COMPLETING, DEAD, PREPARING, Cause, Rebalances, Step, begins
 from broker_sim.explain.stretches import stretches
 from broker_sim.explain.surroundings import Surroundings
@@ -55,6 +56,7 @@ class _Reader:
         self.around = Surroundings(self.history)
         self.transactions = Transactions()
         self.deliveries = Deliveries(group)
+        self.offsets = Offsets(self.history)
         self.failed_commits: deque[Call] = deque(maxlen=100)
         self.handlers = {
             "request": self._request,
@@ -81,6 +83,7 @@ class _Reader:
         self.around.take(event, self.ts_ms, self.order)
         self.transactions.take(event, self.ts_ms, self.order)
         self.deliveries.take(event)
+        self.offsets.take(event, self.calls.get(number(event, "request") or 0), self.ts_ms, self.order)
         handler = self.handlers.get(str(event.get("event")))
         if handler is not None:
             handler(event)
@@ -382,13 +385,14 @@ class _Reader:
                 info = Info(call.member, call.client_id, call.client_host, call.instance, first_ms=call.ts_ms)
                 info.last_ms = call.answered_ms or call.ts_ms
                 past.members[call.member] = info
+        past.names = short_names(past.members.values(), past.hosts)
+        self.offsets.finish()
         self.around.finish()
         clients = [info.client_id for info in past.members.values()]
         past.deliveries = self.deliveries if self.deliveries.partitions else None
         past.transactions, past.held = concern(self.transactions, self.group, clients, past.last_ms)
         for rebalance in past.rebalances:
             rebalance.conditions = [span for span in past.spans if span.kind != "fault" and _overlap(span, rebalance)]
-        past.names = short_names(past.members.values(), past.hosts)
         for rebalance, following in pairwise(past.rebalances):
             rebalance.following = following
         past.stretches = stretches(past.rebalances)

@@ -129,7 +129,7 @@ class Span:
 @dataclass(slots=True)
 class Incident:
     """Something at a moment that is no rebalance: ``kind`` leader, loaded, load_failed, moved, deleted, clock, mark, order, grown,
-    broker, client (what a scenario's client told; ``client`` names it)."""
+    broker, offsets (that moved otherwise than forward by reading), client (what a scenario's client told; ``client`` names it)."""
 
     kind: str
     ts_ms: int

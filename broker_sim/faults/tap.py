@@ -23,11 +23,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.faults.bodies import to_json
-from broker_sim.faults.error_response import error_response, first_error
 from broker_sim.faults.facts import facts_of
 from broker_sim.faults.partial_error import merged, named_in, split
 from broker_sim.faults.rules import Kind, Verdict
 from broker_sim.faults.selectors import Asked
+from broker_sim.handlers.error_response import error_response, first_error
 
 if TYPE_CHECKING:
     from broker_sim.common.clock import Clock, Timer

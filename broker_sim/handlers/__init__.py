@@ -33,6 +33,7 @@ from kafka_wire.codec import (
 )
 from kafka_wire.frame import encode_response_head, response_is_tagged
 from kafka_wire.schema import holds_records
+from kafka_wire.wire import skipping_tagged_fields
 
 __all__ = ["Route", "Routes", "UnsupportedRequest", "handler_modules", "supported", "traits_of"]
 
@@ -94,8 +95,10 @@ class Route:
             assert self._request_class is not None
             return decode(self._request_class, self.api_version, frame, body)  # replaces bad UTF-8, words the error
 
-    def decoding(self, frame: bytes, body: int) -> Generator[None, None, Any]:
-        """As `decode`, in pieces."""
+    def decoding(self, frame: bytes, body: int, *, tagged: bool) -> Generator[None, None, Any]:
+        """As `decode`, in pieces. ``tagged``: at ``body`` stand the header's tagged fields, and the request behind them."""
+        if tagged:
+            body = yield from skipping_tagged_fields(frame, body)
         if self._request_class is None:
             return None
         return (yield from decoding(self._request_class, self.api_version, frame, body))

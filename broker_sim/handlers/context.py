@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_sim.common.slices import Job
@@ -142,6 +143,9 @@ class ConnectionLike(Protocol):
     def failed(self, what: object) -> None:
         """For RequestContext: an exception of our own is being handled."""
 
+    def unencodable(self, context: RequestContext, response: object) -> list[bytes]:
+        """For RequestContext, with the EncodeError being handled: the reply instead, [] for none."""
+
     def broken(self, error: Exception) -> None:
         """For RequestContext: a request can't be read, and this exception is being handled."""
 
@@ -186,6 +190,7 @@ class RequestContext:
         "frames",
         "long",
         "repeats",
+        "request",
         "route",
     )
 
@@ -201,6 +206,8 @@ class RequestContext:
         """For the server: the encoded reply, in pieces; None while there is none, [] where none will be sent."""
         self.long = False
         """Whether the answer may be long as well: it is encoded in pieces."""
+        self.request: object | None = None
+        """What is being answered, once it is decoded; None on a fast path."""
         self.repeats: Callable[[], Callable[[], bool] | None] | None = None
         """Set by a handler whose answer would be the same again: makes ``again()``, or None. See above."""
         self._on_disconnect: Callable[[], object] | None = None
@@ -217,8 +224,7 @@ class RequestContext:
     def reply(self, response: object) -> None:
         """Answer. A no-op once the connection is gone. Raises RuntimeError on a second answer.
 
-        A response that can't be encoded is our mistake, not that of whoever is answering: it is logged and costs the
-        connection.
+        A response that can't be encoded is not the mistake of whoever is answering: see ``ConnectionLike.unencodable``.
         """
         if self.frames is None or self._open():
             if self.long:
@@ -227,17 +233,17 @@ class RequestContext:
             try:
                 self.frames = self.route.frames_of(self.correlation_id, response)
             except EncodeError:
-                self.frames = []
-                self.connection.failed(self)
+                self.frames = self.connection.unencodable(self, response)
             self.connection.replied(self)
 
     def _encode_in_pieces(self, response: object) -> None:
         self._on_disconnect = None  # whoever waited has answered
         job = self.route.encoding(self.correlation_id, response)
-        if not self._encode_piece(job):
-            self.broker.state.slices.add(job, self._encode_piece)
+        encode_piece = partial(self._encode_piece, response)
+        if not encode_piece(job):
+            self.broker.state.slices.add(job, encode_piece)
 
-    def _encode_piece(self, job: Job) -> bool:
+    def _encode_piece(self, response: object, job: Job) -> bool:
         """One piece of an answer; whether it was the last."""
         if self.frames is _GONE:
             job.close()
@@ -248,8 +254,7 @@ class RequestContext:
         except StopIteration as done:
             self.frames = done.value
         except EncodeError:
-            self.frames = []
-            self.connection.failed(self)
+            self.frames = self.connection.unencodable(self, response)
         self.connection.replied(self)
         return True
 
@@ -290,10 +295,10 @@ class RequestContext:
             return False
         return True
 
-    def decoded(self, frame: bytes, body: int) -> Any:
+    def decoded(self, frame: bytes, body: int, *, tagged: bool) -> Any:
         """For the server: a large request, where its first piece is all of it; else DEFERRED, and it is handled when it is read."""
         self.long = True
-        job = self.route.decoding(frame, body)
+        job = self.route.decoding(frame, body, tagged=tagged)
         try:
             next(job)
         except StopIteration as done:

@@ -40,6 +40,7 @@ from kafka_wire.record_batch import (
     Codec,
     CorruptRecord,
     RecordBatchError,
+    UnreadableRecords,
     next_batch_size,
     produce_batch,
 )
@@ -88,6 +89,8 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
                 yield
             partition, _ = _find(ctx, topic, one.index, by_id)
             try:
+                if state.config.release >= (3, 5) and _ends_before_its_producer(one.records or b""):
+                    return _all_refused(ctx, request.acks, request.topic_data, Err.UNKNOWN_SERVER_ERROR, None)
                 header = produce_batch(one.records or b"", version)
             except RecordBatchError:
                 continue
@@ -101,6 +104,15 @@ def _in_transaction(ctx: RequestContext, request: ProduceRequest) -> Generator[N
         if ask(ctx, writer, sequences, flow, lambda refused: ctx.reply_made(_produce(ctx, request, refused))):
             return None
     return (yield from _produce(ctx, request))
+
+
+_PRODUCER_ID_END = 51
+
+
+def _ends_before_its_producer(records: bytes) -> bool:
+    """Whether the first batch is too short for the id that the transaction's coordinator would be asked by: Kafka falls over it.
+    Raises RecordBatchError."""
+    return records[16:17] == b"\2" and 0 < next_batch_size(records) < _PRODUCER_ID_END
 
 
 def _produce(
@@ -178,6 +190,8 @@ def _refusal_of_all(
                     continue
             except CorruptRecord as problem:
                 return problem.error, str(problem)
+            except UnreadableRecords as problem:
+                return problem.error, None
             if (one.records or b"")[16] == 2 and (one.records or b"")[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT:
                 return Err.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
     if ctx.api_version < 7:

@@ -37,6 +37,9 @@ from kafka_wire.messages.k01_fetch import (
 from kafka_wire.schema import ZERO_UUID
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_FUTURE_LOCAL_REPLICA = -3
+"""Reads to the log's end, whatever the isolation level (FetchRequest.FUTURE_LOCAL_REPLICA_ID, FetchIsolation.of); of the other negative
+ids each is a consumer's."""
 
 _MISSING: dict[int, int] = {Err.UNKNOWN_TOPIC_ID: 1, Err.UNKNOWN_TOPIC_OR_PARTITION: 2}
 """What was not there when the fetch came is told behind what was read, in this order."""
@@ -254,6 +257,7 @@ class Fetch:
         answers: list[PartitionData] = []
         known: list[Partition] = []
         self.read_bytes = self.read_events = 0
+        tapped = self.ctx if isinstance(self.ctx, TappedContext) else None
         pace = Pace(_PIECE)
         for key, asked in self.asked:
             if pace.full():
@@ -270,11 +274,12 @@ class Fetch:
             if answer.error_code or answer.diverging_epoch.end_offset >= 0:
                 due = True
             elif answer.records:
-                got = len(answer.records)
-                size += got
-                left = max(0, left - got)
+                size += len(answer.records)
                 first = False
+            left = max(0, left - len(answer.records or b""))
             answers.append(answer)
+            if tapped is not None and not answer.error_code:
+                found.read_by(tapped.client_id, tapped.client_host, tapped.request_id)
         self.known = known
         return answers, size, due
 
@@ -301,8 +306,9 @@ class Fetch:
         high_watermark = stable = partition.high_watermark
         if log.producers.open or log.ended.uncommitted:  # as the property asks, which is not called for nothing
             stable = partition.last_stable_offset
-        committed = request.isolation_level == READ_COMMITTED
-        end = stable if committed else high_watermark
+        future = _FUTURE_LOCAL_REPLICA in (request.replica_id, request.replica_state.replica_id)
+        committed = request.isolation_level == READ_COMMITTED and not future
+        end = log.log_end_offset if future else stable if committed else high_watermark
         aborted: list[AbortedTransaction] | None = [] if committed else None
         records = b""
         if offset < end:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
+from broker_sim.common.longs import as_long
 from broker_sim.common.slices import Pace, at_once, listed
 from broker_sim.coordinator.outcome import CommitOffsets, Offset
 from broker_sim.coordinator.records import OffsetRecord
@@ -27,18 +29,16 @@ from kafka_wire.errors import Err
 from kafka_wire.frame import encode_response_head, response_is_tagged
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafka_wire.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from kafka_wire.schema import ZERO_UUID
 
 _PIECE = 2000
 """Partitions and topics that are looked at before others are served."""
 
-_FOR_EVER_MS = (1 << 63) - 1
 _BY_ID = 10
 
 
@@ -65,7 +65,8 @@ def _commit(
     runtime, topics = ctx.broker.runtime, ctx.broker.state.topics
     now_ms = runtime.clock.now_ms()
     max_metadata = runtime.max_metadata_chars
-    expire_ts_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, _FOR_EVER_MS)
+    # the end of the longest retention lies in the past (OffsetMetadataManager.commitOffset)
+    expire_ts_ms = -1 if request.retention_time_ms == -1 else as_long(now_ms + request.retention_time_ms)
     errors: dict[tuple[int, int], Err] = {}  # by position in the request
     offsets: list[tuple[str, int, Offset]] = []
     too_long: list[tuple[str, int]] = []
@@ -75,7 +76,7 @@ def _commit(
         request = _named(request, ctx.broker.state)
     stores_ids = ctx.api_version >= _BY_ID or runtime.settings.policy.commits_by_name_store_topic_ids
     if runtime.settings.policy.commits_are_maps:
-        request = _as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
+        request = as_a_map(request, None if runtime.settings.policy.missing_are_maps else ctx.broker.state)
     pace = Pace(_PIECE)
     for t, requested in enumerate(request.topics):
         if pace.full():
@@ -101,7 +102,7 @@ def _commit(
                 errors[t, p] = Err.OFFSET_METADATA_TOO_LARGE
                 too_long.append((name, part.partition_index))
                 continue
-            commit_ts_ms = now_ms if part.commit_timestamp < 0 else part.commit_timestamp
+            commit_ts_ms = now_ms if part.commit_timestamp == -1 else part.commit_timestamp
             offset = Offset(
                 part.committed_offset, part.committed_leader_epoch, metadata, commit_ts_ms, expire_ts_ms, topic_id
             )
@@ -195,11 +196,14 @@ def _named(request: OffsetCommitRequest, state: ClusterState) -> OffsetCommitReq
     )
 
 
-def _as_a_map(request: OffsetCommitRequest, state: ClusterState | None) -> OffsetCommitRequest:
+_Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
+
+
+def as_a_map(request: _Commit, state: ClusterState | None) -> _Commit:
     """What is left of a request that is sorted into a map: of a partition that is named twice the later one, even where that is
     refused; of a topic without partitions nothing. With `state`, what isn't there stays outside of the map, and comes first."""
-    topics: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
-    outside = []
+    topics: dict[str, dict[int, Any]] = {}
+    outside: list[Any] = []
     for topic in request.topics:
         missing = []
         for part in topic.partitions:
@@ -208,8 +212,9 @@ def _as_a_map(request: OffsetCommitRequest, state: ClusterState | None) -> Offse
             else:
                 missing.append(part)
         if missing or (state is not None and topic.name not in state.topics):
-            outside.append(OffsetCommitRequestTopic(topic.name, partitions=missing))
-    inside = [OffsetCommitRequestTopic(name, partitions=list(parts.values())) for name, parts in topics.items()]
+            outside.append(replace(topic, partitions=missing))
+    kept = [(topic, topics.pop(topic.name, None)) for topic in request.topics]
+    inside: list[Any] = [replace(topic, partitions=list(parts.values())) for topic, parts in kept if parts]
     return replace(request, topics=[*outside, *inside])
 
 

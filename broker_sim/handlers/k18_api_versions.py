@@ -19,7 +19,7 @@ import re
 from functools import cache
 
 from broker_sim.handlers import supported
-from broker_sim.handlers.context import ConnectionLike, FastHandler, RequestContext
+from broker_sim.handlers.context import LARGE, ConnectionLike, FastHandler, RequestContext
 from broker_sim.metadata.cluster_state import ClusterState
 from kafka_wire.api_keys import ApiKey, release
 from kafka_wire.codec import decode, encode
@@ -82,7 +82,9 @@ def _fast(api_version: int) -> FastHandler:
     """Most connections begin with this request, and the answer is the same for all: it is encoded once."""
 
     def fast(connection: ConnectionLike, frame: bytes, body: int, correlation_id: int) -> bytes | None:
-        if api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body)):
+        if len(frame) >= LARGE or (
+            api_version >= 3 and not _is_valid(decode(ApiVersionsRequest, api_version, frame, body))
+        ):
             return None
         state = connection.broker.state
         return _encoded(state.as_version, _groups(state), api_version)

@@ -8,7 +8,7 @@ Source: KafkaApis.handleAddPartitionsToTxnRequest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 
 from broker_sim.common.slices import Pace
@@ -28,10 +28,15 @@ from kafka_wire.messages.k24_add_partitions_to_txn import (
 
 _BROKERS = 4
 _KNOWS_FENCED = 2
+_ECHOES_SINCE = (3, 5)
+"""Where all partitions of a transaction have one error, Kafka repeats what the request says, topics without partitions included
+(AddPartitionsToTxnRequest.errorResponseForTransaction); before, and where errors differ, it answers out of a map."""
 _PIECE = 1000
 """Partitions, or transactions, that are looked at before others are served."""
 
 Errors = Mapping[tuple[str, int], Err]
+Result = tuple[AddPartitionsToTxnTransaction, Errors, bool]
+"""A transaction, what its partitions were told, and whether each place of the request is told for itself."""
 Response = AddPartitionsToTxnResponse
 
 
@@ -55,10 +60,11 @@ def handle(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Response 
 def _add_all(
     ctx: RequestContext, transactions: list[AddPartitionsToTxnTransaction]
 ) -> Generator[None, None, Response | None]:
-    results: list[tuple[str, Errors]] = []
+    results: list[Result] = []
+    echoes = ctx.broker.state.config.release >= _ECHOES_SINCE
 
-    def answered(transactional_id: str, errors: Errors) -> None:
-        results.append((transactional_id, errors))
+    def answered(one: AddPartitionsToTxnTransaction, as_a_map: bool, errors: Errors) -> None:
+        results.append((one, errors, echoes and not as_a_map))
         if len(results) == len(transactions):
             ctx.reply_made(_response(ctx.api_version, results))
 
@@ -71,6 +77,8 @@ def _add_all(
         partitions: dict[tuple[str, int], None] = {}
         refused: dict[tuple[str, int], Err] = {}
         for topic in one.topics:
+            if pace.full():
+                yield
             for index in topic.partitions:
                 if pace.full():
                     yield
@@ -78,7 +86,7 @@ def _add_all(
                 error = _refusal(ctx, topic.name, index)
                 if error is not Err.NONE:
                     refused[topic.name, index] = error
-        done = partial(answered, one.transactional_id)
+        done = partial(answered, one, bool(refused) or one.verify_only)
         if refused:
             done({at: refused.get(at, Err.OPERATION_NOT_ATTEMPTED) for at in partitions})
         else:
@@ -116,20 +124,35 @@ def _add(
     coordinators.ask(shard, ctx, body, done)
 
 
-def _response(version: int, results: list[tuple[str, Errors]]) -> Generator[None, None, Response]:
+def _response(version: int, results: list[Result]) -> Generator[None, None, Response]:
     rows: list[AddPartitionsToTxnResult] = []
     pace = Pace(_PIECE)
-    for transactional_id, errors in results:
+    for one, errors, echoes in results:
         if pace.full():
             yield
-        topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-        for (topic, index), error in errors.items():
+        topics: list[AddPartitionsToTxnTopicResult] = []
+        for name, partitions in _as_asked(one) if echoes else _by_topic(errors):
             if pace.full():
                 yield
-            told = fenced.told(error, knows=version >= _KNOWS_FENCED)
-            row = topics.setdefault(topic, AddPartitionsToTxnTopicResult(topic))
-            row.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, told))
-        rows.append(AddPartitionsToTxnResult(transactional_id, list(topics.values())))
+            row = AddPartitionsToTxnTopicResult(name)
+            topics.append(row)
+            for index in partitions:
+                if pace.full():
+                    yield
+                told = fenced.told(errors[name, index], knows=version >= _KNOWS_FENCED)
+                row.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, told))
+        rows.append(AddPartitionsToTxnResult(one.transactional_id, topics))
     if version >= _BROKERS:
         return AddPartitionsToTxnResponse(results_by_transaction=rows)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows[0].topic_results)
+
+
+def _as_asked(one: AddPartitionsToTxnTransaction) -> Iterable[tuple[str, list[int]]]:
+    return ((topic.name, topic.partitions) for topic in one.topics)
+
+
+def _by_topic(errors: Errors) -> Iterable[tuple[str, list[int]]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in errors:
+        topics.setdefault(topic, []).append(index)
+    return topics.items()

@@ -13,9 +13,9 @@ from collections.abc import Generator, Mapping
 from broker_sim.common.slices import Pace
 from broker_sim.coordinator.outcome import CommitOffsets, Offset, Producer
 from broker_sim.handlers.context import Deferred, RequestContext
-from broker_sim.handlers.groups import gate
+from broker_sim.handlers.groups import gate, merged
 from broker_sim.handlers.in_transaction import Flow, Place, Writer, ask
-from broker_sim.handlers.k08_offset_commit import utf16_length
+from broker_sim.handlers.k08_offset_commit import as_a_map, utf16_length
 from broker_sim.handlers.traits import Parts, Traits
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
 from kafka_wire.errors import Err
@@ -34,6 +34,10 @@ _BY_ID = 6
 _ABORTABLE_SINCE, _ADDS_SINCE = 4, 5
 
 _Errors = dict[tuple[int, int], Err]
+_WHOLE = -1
+"""The place of a topic's own error."""
+_Called = tuple[str, bytes]
+_NOT_THERE = (Err.UNKNOWN_TOPIC_OR_PARTITION, Err.UNKNOWN_TOPIC_ID)
 Answer = Err | Mapping[Place, Err]
 """What is refused before the group is asked, by position in the request."""
 
@@ -53,6 +57,9 @@ def _commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> Generator[None, None, TxnOffsetCommitResponse | Deferred | None]:
     errors: _Errors = {}
+    policy = ctx.broker.runtime.settings.policy
+    if policy.commits_are_maps:
+        request = as_a_map(request, None if policy.missing_are_maps else ctx.broker.state)
     offsets = yield from _sorted_out(ctx, request, errors)
     if not offsets and Err.OFFSET_METADATA_TOO_LARGE not in errors.values():
         return (yield from _response(request, errors, Err.NONE))
@@ -91,6 +98,8 @@ def _sorted_out(
     for t, asked in enumerate(request.topics):
         topic = state.topics_by_id.get(asked.topic_id) if by_id else state.topics.get(asked.name)
         absent = Err.UNKNOWN_TOPIC_ID if topic is None and by_id else Err.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            errors[t, _WHOLE] = absent
         for p, part in enumerate(asked.partitions):
             if pace.full():
                 yield
@@ -136,24 +145,32 @@ def _response(
     request: TxnOffsetCommitRequest, errors: _Errors, error: Answer, names: Mapping[bytes, str] | None = None
 ) -> Generator[None, None, TxnOffsetCommitResponse]:
     """Every partition asked for; ``error`` is the group's answer, ``names`` those of the topics that are asked for by id. Metadata is
-    looked at where the group takes the rest."""
-    topics: list[TxnOffsetCommitResponseTopic] = []
+    looked at where the group takes the rest. What isn't there comes as in OffsetCommit (TxnOffsetCommitResponse.Builder)."""
+    there: list[tuple[_Called, TxnOffsetCommitResponseTopic]] = []
+    missing: dict[_Called, TxnOffsetCommitResponseTopic] = {}
     pace = Pace(_PIECE)
     for t, topic in enumerate(request.topics):
-        rows: list[TxnOffsetCommitResponsePartition] = []
-        topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
+        if pace.full():
+            yield
+        called, asked = (topic.name, topic.topic_id), []
+        if (t, _WHOLE) in errors:
+            missing.setdefault(called, TxnOffsetCommitResponseTopic(*called))
         for p, part in enumerate(topic.partitions):
             if pace.full():
                 yield
             own = errors.get((t, p), Err.NONE)
+            if own in _NOT_THERE:
+                row = TxnOffsetCommitResponsePartition(part.partition_index, own)
+                missing.setdefault(called, TxnOffsetCommitResponseTopic(*called)).partitions.append(row)
+                continue
             name = topic.name or (names or {}).get(topic.topic_id, "")
             groups = error if isinstance(error, Err) else error.get((name, part.partition_index), Err.NONE)
             if own is Err.NONE or (own is Err.OFFSET_METADATA_TOO_LARGE and groups is not Err.NONE):
                 own = groups
-            rows.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
-        if pace.full():
-            yield
-    return TxnOffsetCommitResponse(topics=topics)
+            asked.append(TxnOffsetCommitResponsePartition(part.partition_index, own))
+        if asked:
+            there.append((called, TxnOffsetCommitResponseTopic(*called, asked)))
+    return TxnOffsetCommitResponse(topics=merged(missing, there))
 
 
 TRAITS = Traits(

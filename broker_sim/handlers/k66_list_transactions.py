@@ -46,5 +46,9 @@ def _list_all(
             return ListTransactionsResponse(error_code=shard)
         if pace.full(len(shard.transactions)):
             yield
-        rows += queries.list_transactions(shard, filters, now_ms)
+        for row in queries.listing(shard, filters, now_ms):
+            if row is None:
+                yield
+            else:
+                rows.append(row)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from broker_sim.common.text import short
+from broker_sim.common.refusals import warn_of_group
 from broker_sim.coordinator.consumer.group import ConsumerGroup
 from broker_sim.coordinator.consumer.requests import check
 from broker_sim.coordinator.epochs.refused import Refused
@@ -35,9 +35,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
     """Whether there is such a protocol, the request's form, the gate; then the group."""
     config = ctx.broker.state.config
     if not config.has_consumer_protocol:
-        if ctx.broker.state.told_once.first(ctx.client_id, request.group_id, _WORDS):
-            client = "none" if ctx.client_id is None else short(ctx.client_id)
-            log.warning("client id %s, group %s: %s", client, short(request.group_id), _WORDS)
+        warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, request.group_id, _WORDS)
         told = _WORDS if config.release >= _BY_DEFAULT else None
         return ConsumerGroupHeartbeatResponse(error_code=Err.UNSUPPORTED_VERSION, error_message=told)
     runtime = ctx.broker.runtime

@@ -51,9 +51,9 @@ def handle(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchRespons
     group_id = request.group_id or ""
     if are_off(ctx, group_id):
         return ShareFetchResponse(error_code=Err.UNSUPPORTED_VERSION)
-    member = member_of(ctx, request.member_id)
-    if member is None:
-        return ShareFetchResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+    member = member_of(ctx, request.group_id, request.member_id)
+    if isinstance(member, Err):
+        return ShareFetchResponse(error_code=member)
     wants = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     if request.is_renew_ack and any(wants):
         return ShareFetchResponse(error_code=Err.INVALID_REQUEST)

@@ -22,9 +22,9 @@ def handle(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknow
     group_id = request.group_id or ""
     if are_off(ctx, group_id):
         return ShareAcknowledgeResponse(error_code=Err.UNSUPPORTED_VERSION)
-    member = member_of(ctx, request.member_id)
-    if member is None:
-        return ShareAcknowledgeResponse(error_code=Err.UNKNOWN_SERVER_ERROR)
+    member = member_of(ctx, request.group_id, request.member_id)
+    if isinstance(member, Err):
+        return ShareAcknowledgeResponse(error_code=member)
     shares = ctx.broker.shares
     if request.share_session_epoch == INITIAL_EPOCH:
         return ShareAcknowledgeResponse(error_code=Err.INVALID_SHARE_SESSION_EPOCH)

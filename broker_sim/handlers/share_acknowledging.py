@@ -19,6 +19,9 @@ from kafka_wire.errors import Err
 _IDS_ARE_FREE = (4, 2)
 """The first release for which a member id is any text: before, it is a uuid, and two texts of one uuid are one member."""
 
+_GROUPS_ARE_NAMED = (4, 3)
+"""The first release that refuses a request without a group's id."""
+
 _UUID_BYTES = 16
 
 
@@ -38,15 +41,17 @@ class Told:
     words: str | None = None
 
 
-def member_of(ctx: RequestContext, member_id: str | None) -> str | None:
-    """By what a member is known to partitions' leaders; None where 4.1 falls over its id."""
-    if member_id is None or ctx.broker.state.config.release >= _IDS_ARE_FREE:
-        return member_id
+def member_of(ctx: RequestContext, group_id: str | None, member_id: str | None) -> str | Err:
+    """By what a member is known to partitions' leaders, or why it can't be; 4.1 falls over an id that is no uuid."""
+    release = ctx.broker.state.config.release
+    if release >= _IDS_ARE_FREE:
+        without_group = group_id is None and release >= _GROUPS_ARE_NAMED
+        return Err.INVALID_REQUEST if without_group or not member_id else member_id
     try:
-        raw = base64.urlsafe_b64decode(member_id + "=" * (-len(member_id) % 4))
+        raw = base64.urlsafe_b64decode((member_id or "") + "=" * (-len(member_id or "") % 4))
     except (binascii.Error, ValueError):
-        return None
-    return raw.hex() if len(raw) == _UUID_BYTES else None
+        return Err.UNKNOWN_SERVER_ERROR
+    return raw.hex() if len(raw) == _UUID_BYTES else Err.UNKNOWN_SERVER_ERROR
 
 
 def is_well_formed(batches: Sequence[Batch], *, renews: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from broker_sim.common.text import short
+from broker_sim.common.refusals import warn_of_group
 from broker_sim.coordinator.share_partition.sessions import TopicPartition
 from broker_sim.handlers.context import RequestContext
 from broker_sim.metadata.cluster_state import Broker, Partition
@@ -25,9 +25,7 @@ def are_off(ctx: RequestContext, group_id: str | None) -> bool:
     """Whether this broker has no share groups, which its log tells then: clients are answered UNSUPPORTED_VERSION without a word."""
     if ctx.broker.state.config.has_share_groups:
         return False
-    if ctx.broker.state.told_once.first(ctx.client_id, group_id, _WORDS):
-        client = "none" if ctx.client_id is None else short(ctx.client_id)
-        log.warning("client id %s, group %s: %s", client, short(group_id or ""), _WORDS)
+    warn_of_group(ctx.broker.state.told_once, log, ctx.client_id, group_id, _WORDS)
     return True
 
 

@@ -114,7 +114,14 @@ EVENTS: dict[str, dict[str, str]] = {
         "group": "group id",
         "request?": "the commit that they came with",
         "producer_id?": "of a transaction that is committed: whose marker published them",
-        "offsets": "partition -> committed offset, null where it was deleted; from now on OffsetFetch shows them",
+        "offsets": "partition -> committed offset; from now on OffsetFetch shows them",
+    },
+    "offsets_deleted": {
+        "log": _LOG,
+        "group": "group id",
+        "reason": "`expired` (offsets.retention.minutes), `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`",
+        "request?": "the request that deletes them",
+        "partitions": "`orders-0`; from now on OffsetFetch shows no offset of them",
     },
     "staged": {
         "log": _LOG,
@@ -253,6 +260,7 @@ STORIES = {
     "append": "A coordinator appended records to its log: `__consumer_offsets`, `__transaction_state`.",
     "committed": "The high watermark moved after the append: what waited for it goes on.",
     "offsets": "Offsets of a group are published.",
+    "offsets_deleted": "Committed offsets of a group are deleted.",
     "staged": "Offsets of a group are in a transaction, or are dropped with it.",
     "transaction": "The log has another state of a transactional id.",
     "marker": "What becomes of the marker that ends a transaction in a partition.",

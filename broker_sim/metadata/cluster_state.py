@@ -30,6 +30,7 @@ from broker_sim.common.slices import Pace, Slices, at_once
 from broker_sim.config.settings import BrokerConfig, ConfigError
 from broker_sim.metadata.broker import Broker
 from broker_sim.metadata.entity_configs import Entity
+from broker_sim.metadata.log_maintenance import LogMaintenance
 from broker_sim.metadata.meta_files import uuid_text
 from broker_sim.metadata.persistence import Persistence
 from broker_sim.metadata.topics import (
@@ -113,6 +114,7 @@ class ClusterState:
         self.brokers: dict[int, Broker] = {}
         self.slices = Slices()
         """Requests that take longer than others should wait."""
+        self.maintenance = LogMaintenance(self)
         self.told_once = Once()
         """What the log says of a client once, though it happens at each of its requests."""
         self.buggify: Buggify | None = None
@@ -567,23 +569,8 @@ class ClusterState:
     # -------------------------------------------------------------------------------------------- maintenance
 
     def run_log_maintenance(self, now_ms: int) -> None:
-        """Apply retention to every log and compact what asks for it; log starts that moved wake the waiters.
-
-        A log whose disk fails is passed over with a log line; the others are done.
-        """
-        self.disk.catch_up()
-        cleaner = self.config.bool("log.cleaner.enable")
-        for partition in list(self.partitions()):
-            files = partition.log
-            start = files.log_start_offset
-            try:
-                files.apply_retention(now_ms, high_watermark=partition.high_watermark)
-                if files.config.compacts and cleaner:
-                    files.compact(now_ms, high_watermark=partition.high_watermark)
-            except StorageError as error:
-                log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
-            if files.log_start_offset != start:
-                partition.wake()
+        """Begin to apply retention to every log and to compact what asks for it (`log_maintenance`)."""
+        self.maintenance.run(now_ms)
 
     def roll_and_clean(self, partition: Partition, now_ms: int) -> None:
         """What maintenance does now and then, at once and to one log; a disk that fails is let be, and what isn't compacted whole."""
@@ -594,6 +581,7 @@ class ClusterState:
 
     def close(self) -> None:
         """Flush and close every log."""
+        self.maintenance.stop()
         self.disk.catch_up()
         for partition in self.partitions():
             partition.log.flush()

@@ -39,6 +39,9 @@ INTERNAL_SETTINGS = {
 INTERNAL_TOPICS = frozenset(INTERNAL_SETTINGS)
 METADATA_TOPIC = "__cluster_metadata"
 
+READERS = 64
+"""How many clients a partition remembers to have read it."""
+
 NO_EPOCH = -1
 """The leader epoch of a client that knows none."""
 
@@ -89,6 +92,7 @@ class Partition:
         "on_transaction_ended",
         "partition_epoch",
         "read_error",
+        "readers",
         "replicas",
         "topic",
     )
@@ -118,6 +122,9 @@ class Partition:
         """Whether the ISR counts as smaller than min.insync.replicas, whatever it is."""
         self.read_error = Err.NONE
         """What readers are answered in place of data."""
+        self.readers: dict[tuple[str | None, str], int] = {}
+        """(client id, client host) -> the journal's number of its last Fetch that was answered without an error, of the last
+        `READERS`. Noted only where there is a journal."""
         self.deleted = False
         self.appended_bytes = 0
         """Bytes appended since the start: how a parked fetch knows how much has come."""
@@ -126,6 +133,13 @@ class Partition:
         self.on_transaction_ended: Callable[[EndedTransaction], object] | None = None
         """Called when the marker of a transaction is appended, committed or not: for the coordinator whose log this is."""
         self._waiters: dict[Waiter, None] = {}
+
+    def read_by(self, client_id: str | None, client_host: str, request: int) -> None:
+        """A client has read here, with that request of the journal."""
+        self.readers.pop((client_id, client_host), None)
+        self.readers[client_id, client_host] = request
+        if len(self.readers) > READERS:
+            del self.readers[next(iter(self.readers))]
 
     @property
     def name(self) -> str:

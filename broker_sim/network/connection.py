@@ -9,7 +9,7 @@ Rules:
    through a `ReplyQueue`.
 4. A frame that is no request - a length out of range, a header or body that can't be decoded, an unknown API or
    version - and a handler that raises cost the connection, with one log line. The replies to the requests before it
-   are still written.
+   are still written. A reply with a text too long for the wire is UNKNOWN_SERVER_ERROR instead.
 5. A reply never starts the next request from within its caller: that goes through the loop, so that the runtime is
    never entered from within itself.
 """
@@ -25,10 +25,12 @@ from broker_sim.common.refusals import spoken
 from broker_sim.common.text import short
 from broker_sim.handlers import Route, UnsupportedRequest
 from broker_sim.handlers.context import DEFERRED, LARGE, Owner, RequestContext, Tap, TappedContext
+from broker_sim.handlers.error_response import error_response, has_long_text
 from broker_sim.network.held_bytes import HeldBytes
 from broker_sim.network.reply_queue import ReplyQueue
 from broker_sim.network.request_memo import RequestMemo
 from kafka_wire.codec import DecodeError, skip_tagged_fields
+from kafka_wire.errors import Err
 from kafka_wire.wire import LENIENT
 
 WRITE_CHUNK = 262_144
@@ -177,7 +179,9 @@ class Connection(asyncio.Protocol):
         try:
             route = self._route = owner.routes[code]
             if route.flexible:
-                body = skip_tagged_fields(data, body) if data[body] else body + 1
+                if data[body]:
+                    return False
+                body += 1
             fast = route.fast
             if fast is not None:
                 answer = fast(self, data, body, correlation_id)
@@ -261,15 +265,20 @@ class Connection(asyncio.Protocol):
             body = 14 + client_id_size if client_id_size > 0 else 14
             if frame[12:body] != self._head:
                 self._take_client_id(frame[12:body], client_id_size)
+            fast, tagged = route.fast if short else None, False
             if route.flexible:
-                body = skip_tagged_fields(frame, body) if frame[body] else body + 1
-            fast = route.fast if short else None
+                if not frame[body]:
+                    body += 1
+                elif len(frame) < LARGE:
+                    body = skip_tagged_fields(frame, body)
+                else:  # there may be half as many as bytes
+                    fast, tagged = None, True
             answer: Any = None
             if fast is not None:
                 self._route = route
                 answer = fast(self, frame, body, correlation_id)
             if answer is None:
-                size_out += self._handle(route, correlation_id, frame, body, tap)
+                size_out += self._handle(route, correlation_id, frame, body, tap, tagged)
             elif answer is not DEFERRED:
                 size_out += replies.answered([route.head_of(correlation_id, len(answer)), answer])
             pos = end
@@ -280,15 +289,18 @@ class Connection(asyncio.Protocol):
                 break
         return pos
 
-    def _handle(self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None) -> int:
-        """The general path of one request; returns the number of bytes that go out now."""
+    def _handle(
+        self, route: Route, correlation_id: int, frame: bytes, body: int, tap: Tap | None, tagged: bool = False
+    ) -> int:
+        """The general path of one request; returns the number of bytes that go out now. ``tagged`` as for `Route.decoding`."""
         context = RequestContext(self, route, correlation_id)
         if tap is not None:
             context = TappedContext(self, route, correlation_id, tap)
-        request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body)
+        request = route.decode(frame, body) if len(frame) < LARGE else context.decoded(frame, body, tagged=tagged)
         if request is DEFERRED:
             return self._settle(context)
         self._handling = True
+        context.request = request
         try:
             if isinstance(context, TappedContext):
                 context.tap.receive(context, request)
@@ -311,6 +323,7 @@ class Connection(asyncio.Protocol):
     def run_handler(self, context: RequestContext, request: Any) -> None:
         """See ``context``: the handler of a request that the tap lets through, from within ``tap.receive`` or later."""
         handling, self._handling = self._handling, True
+        context.request = request
         try:
             response = context.route.handle(context, request)
             if response is DEFERRED:
@@ -477,6 +490,17 @@ class Connection(asyncio.Protocol):
             "closing the connection of %s (client id %s): %r failed", self.client_host, short(str(self.client_id)), what
         )
         self.close()
+
+    def unencodable(self, context: RequestContext, response: object) -> list[bytes]:
+        """UNKNOWN_SERVER_ERROR where a text is too long for the wire, as one that repeats a client's long name may be
+        (KafkaApis.handleError); what else can't be encoded is our mistake, and costs the connection."""
+        route, request = context.route, context.request
+        if request is not None and has_long_text(response):
+            instead = error_response(request, route.api_key, route.api_version, Err.UNKNOWN_SERVER_ERROR)
+            if instead is not None:
+                return route.frames_of(context.correlation_id, instead)
+        self.failed(context)
+        return []
 
     def close(self) -> None:
         """Close once everything answered is written."""

@@ -451,6 +451,11 @@ def _offsets(event: Event, row: Row) -> None:
     row["partitions"] = _published(table(event, "offsets"))
 
 
+def _offsets_deleted(event: Event, row: Row) -> None:
+    row["text"] = text(event, "reason")
+    row["partitions"] = [_part(*_split(name)) for name in names_in(event, "partitions")]
+
+
 def _published(offsets: Event) -> list[Part]:
     return [_part(*_split(name), number(offsets, name)) for name in offsets]
 
@@ -490,6 +495,7 @@ _READERS: dict[str, Callable[[Event, Row], None]] = {
     "append": _append,
     "committed": _append,
     "offsets": _offsets,
+    "offsets_deleted": _offsets_deleted,
     "client": _client,
     "state": _state,
     "leader": _leader,

@@ -155,7 +155,11 @@ def number_journals(files: Iterable[JournalFile], known: dict[str, int] | None =
 
 def _first_seq(file: JournalFile) -> int | None:
     """seq of its first event; None where none can be read: such a file is empty yet, or begins in a line that was cut."""
-    for event in _head_events(_head(file)):
+    try:
+        head = _head(file)
+    except OSError:
+        return None
+    for event in _head_events(head):
         seq = event.get("seq")
         if isinstance(seq, int):
             return seq
@@ -174,16 +178,13 @@ def _open(path: str) -> Source:
 
 
 def _head(file: JournalFile) -> bytes:
-    """Its first bytes, at least one line of them where there is one."""
+    """Its first bytes, at least one line of them where there is one. Raises OSError."""
     head = b""
-    try:
-        with _open(file.path) as source:
-            while len(head) < _HEAD and (block := source.read(len(head), _BLOCK if head else 65536)):
-                head += block
-                if b"\n" in head:
-                    break
-    except OSError:
-        return b""
+    with _open(file.path) as source:
+        while len(head) < _HEAD and (block := source.read(len(head), _BLOCK if head else 65536)):
+            head += block
+            if b"\n" in head:
+                break
     return head
 
 
@@ -198,10 +199,13 @@ def _head_events(head: bytes) -> Iterator[dict[str, Any]]:
 
 
 def refusal(file: JournalFile) -> str:
-    """Why a file is no journal: none of its first lines is an event; "" where it may be one."""
+    """Why a file is not read: it can't be, or none of its first lines is an event; "" where it may be a journal."""
     if not file.size:
         return ""
-    head = _head(file)
+    try:
+        head = _head(file)
+    except OSError as error:
+        return f"not readable: {error.strerror or error}"
     if not head.strip() or next(_head_events(head), None) is not None:
         return ""
     if b"\n" not in head:

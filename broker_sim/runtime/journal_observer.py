@@ -72,6 +72,7 @@ class GroupWatch:
         self._known: dict[tuple[int, str], Snapshot] = {}  # what was last seen of a group, by shard and group id
         self._epochs: dict[tuple[int, str], Snapshot] = {}  # likewise, of consumer groups
         self._epoch_causes: dict[tuple[int, str], dict[str, Any]] = {}  # who has written to them last
+        self._deletions: dict[tuple[int, int], dict[str, Any]] = {}  # why offsets are deleted, by shard and ticket
 
     def step(self, shard: Shard, log: str, event: Event, now_ms: int) -> Outcome:
         """``shard.step(event, now_ms)``, with its traces."""
@@ -83,12 +84,20 @@ class GroupWatch:
         writes = dict(shard.writes)
         staged = _staged(shard) if shard.store.transactions else None
         outcome = shard.step(event, now_ms)
-        published = [w for t, w in writes.items() if t not in shard.writes] if _publishes(event) else []
+        for ticket, write in shard.writes.items():
+            if ticket not in writes and _deletes(write):
+                self._deletions[shard.partition, ticket] = self._why(event)
+        gone = {t: w for t, w in writes.items() if t not in shard.writes}
+        why = {ticket: self._deletions.pop((shard.partition, ticket), None) for ticket in gone}
+        published = list(gone.values()) if _publishes(event) else []
         touched = _touched(event, writes, published)
         if touched is None or len(before) != len(shard.groups):
             touched = dict.fromkeys([*(touched or ()), *before, *shard.groups])
         for write in published:
             self._offsets(log, write)
+        for ticket, write in gone.items() if published else ():
+            if (reason := why[ticket]) is not None:
+                self._deleted(log, write, reason)
         if staged:
             self._transactions(shard, log, staged, {**_ends(writes.values()), **_ends_at_once(event)})
         if touched:
@@ -213,6 +222,23 @@ class GroupWatch:
                 self.journal.write("staged", log=log, group=group_id, offsets=offsets, **told)
             else:
                 self.journal.write("offsets", log=log, group=group_id, offsets=offsets, **request)
+
+    def _deleted(self, log: str, write: Write, why: dict[str, Any]) -> None:
+        groups: dict[str, list[str]] = {}
+        for record in write.records:
+            if isinstance(record, OffsetRecord) and record.value is None:
+                groups.setdefault(record.group_id, []).append(f"{record.topic}-{record.partition}")
+        for group_id, partitions in groups.items():
+            self.journal.write("offsets_deleted", log=log, group=group_id, partitions=partitions, **why)
+
+    def _why(self, event: Event) -> dict[str, Any]:
+        """Why a step deletes offsets."""
+        if type(event) is Request:
+            number, _ = self.requests.get(event.token, (0, ""))
+            return {"reason": "requested", "request": number} if number else {"reason": "requested"}
+        if type(event) is TopicsChanged:
+            return {"reason": "topic deleted"}
+        return {"reason": "expired" if type(event) is TimerFired and event.key[0] == "expire" else "unknown"}
 
     def _transactions(self, shard: Shard, log: str, staged: _Staged, committed: dict[int, bool]) -> None:
         """Of transactions that were open before a step: those that are not any more, and what of them shows now."""
@@ -339,6 +365,10 @@ def _kind(record: Record) -> str:
     if record.value is None:
         return "tombstone"
     return "group" if isinstance(record, GroupRecord) else "offsets"
+
+
+def _deletes(write: Write) -> bool:
+    return any(isinstance(record, OffsetRecord) and record.value is None for record in write.records)
 
 
 def _publishes(event: Event) -> bool:

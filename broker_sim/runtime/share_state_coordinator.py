@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from broker_sim.common.slices import Job, Pace, Slices, ended
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.coordinator.outcome import TimerKey
 from broker_sim.coordinator.share_state.commands import Command, Result, failed
@@ -28,6 +29,8 @@ _TRY_AGAIN = frozenset({Err.NOT_COORDINATOR, Err.COORDINATOR_NOT_AVAILABLE, Err.
 _ATTEMPTS = 5
 _BACKOFF_MS = 1000
 """Doubled at each attempt (PersisterStateManager)."""
+_PIECE = 200
+"""Commands that are given before others are served: each may be a batch of its own in the log."""
 
 
 def coordinator_key(key: ShareKey) -> str:
@@ -53,6 +56,10 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
         )
         self.persister = Persister(self)
 
+    def close(self) -> None:
+        self.persister.close()
+        super().close()
+
     def timer_text(self, index: int, key: TimerKey) -> str:
         """As in ``append timeout of __share_group_state-3``."""
         return f"append timeout of {SHARE_STATE_TOPIC}-{index}"
@@ -68,10 +75,12 @@ class ShareStateCoordinator(CoordinatorRuntime[ShareStateShard]):
 
 
 class Persister:
-    """Asks share coordinators, wherever they are, on behalf of brokers: again where one moves or is loaded."""
+    """Asks share coordinators, wherever they are, on behalf of brokers: again where one moves or is loaded. Much of it goes in pieces:
+    a share group makes a state for each partition of a topic."""
 
     def __init__(self, coordinators: ShareStateCoordinator) -> None:
         self._coordinators, self._state = coordinators, coordinators.state
+        self._slices = Slices()
 
     def ask(self, commands: Sequence[Command], answered: Callable[[list[Any]], object]) -> None:
         """Call ``answered`` with the answer to each command, in their order, when the last of them is there."""
@@ -87,8 +96,20 @@ class Persister:
             if not waiting:
                 answered(answers)
 
-        for at, command in enumerate(commands):
-            self._attempt(command, partial(done, at), 1)
+        job = self._asking([(command, partial(done, at)) for at, command in enumerate(commands)])
+        if self._slices.busy or not ended(job):
+            self._slices.add(job, ended)
+
+    def close(self) -> None:
+        """What was not asked yet never is."""
+        self._slices.clear()
+
+    def _asking(self, all_of_it: Sequence[tuple[Command, Callable[[Result], object]]]) -> Job:
+        pace = Pace(_PIECE)
+        for command, answered in all_of_it:
+            if pace.full():
+                yield
+            self._attempt(command, answered, 1)
 
     def _attempt(self, command: Command, answered: Callable[[Result], object], attempt: int) -> None:
         def told(answer: Result) -> None:

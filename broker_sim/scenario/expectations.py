@@ -2,7 +2,7 @@
 
 A sign is a map in the file and a question to the run:
 
-    {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}}
+    {group: billing, state: Stable, members: 3, generation: ">=2", lag_below: 500, committed: {orders-0: 50}, reading: true}
     {api: OffsetCommit, error: REQUEST_TIMED_OUT, group: billing, count: ">=2"}      # requests, or with error/answered their answers
     {event: timer, timer: session, count: 1}                                         # any event of the journal, by its fields
     {client: app-1, says: commit_failed, text: "*RebalanceInProgress*"}              # what a client told
@@ -28,6 +28,7 @@ from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
     from broker_sim.api.cluster import Cluster
+    from broker_sim.api.handles.consumption import Consumption
 
 __all__ = ["Run", "Sign", "sign_of", "signs_of"]
 
@@ -81,11 +82,24 @@ class GroupSign(Sign):
         self.lag_below = table.take("lag_below", Count(1), None)
         self.committed = table.take("committed", _offsets, None)
         self.leader = table.take("leader", text, None)
+        self.reading = table.take("reading", flag, False)
+        self._consumption: Consumption | None = None
         asked = {key: value for key, value in table.plain().items() if key in _OF_GROUPS}
         if not asked:
             _guess(table, _OF_GROUPS)
             raise table.error(f"nothing is said of {group}: it takes {', '.join(_OF_GROUPS)}")
         self.what = f"group {group}: " + ", ".join(f"{key} {value}" for key, value in asked.items())
+
+    def seen(self, event: Event, run: Run) -> None:
+        if self._consumption is not None:
+            self._consumption.see(event)
+
+    def _obstacle_to_reading(self, run: Run) -> str | None:
+        from broker_sim.api.handles.consumption import Consumption
+
+        if self._consumption is None:
+            self._consumption = Consumption(self.group, run.kafka.observe().events)
+        return run.kafka.group(self.group).obstacle_to_reading(self._consumption)
 
     def holds(self, run: Run) -> bool:
         group = run.kafka.group(self.group)
@@ -99,7 +113,8 @@ class GroupSign(Sign):
                 or any(self.leader in (m.client_id, m.instance_id, m.member_id) for m in members if m.leader)
             )
             and (self.committed is None or self._committed(run))
-            and (self.lag_below is None or sum(group.lag().values()) < self.lag_below)
+            and (self.lag_below is None or group.lag().below(self.lag_below))
+            and (not self.reading or self._obstacle_to_reading(run) is None)
         )
 
     def _committed(self, run: Run) -> bool:
@@ -110,8 +125,10 @@ class GroupSign(Sign):
 
     def now(self, run: Run) -> str:
         group = run.kafka.group(self.group)
-        lag = f", lag {sum(group.lag().values())}" if self.lag_below is not None else ""
-        return f"it is {group.state} with {len(group.members)} members in generation {group.generation}{lag}"
+        parts = [f"it is {group.state} with {len(group.members)} members in generation {group.generation}"]
+        parts += [group.lag().obstacle(self.lag_below)] if self.lag_below is not None else []
+        parts += [self._obstacle_to_reading(run) or ""] if self.reading else []
+        return ", ".join(part for part in parts if part)
 
 
 class EventSign(Sign):
@@ -255,7 +272,7 @@ def signs_of(table: Table) -> list[Sign]:
     return found
 
 
-_OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader")
+_OF_GROUPS = ("state", "members", "generation", "lag_below", "committed", "leader", "reading")
 _HEADS = ("group", "api", "event", "client", "fault")
 _TIMERS = (
     "session",

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.api.cluster import Cluster
-from broker_sim.api.cluster_options import Topics
+from broker_sim.api.cluster_options import Options, Topics
 from broker_sim.common.chance import Chance
 from broker_sim.common.clock import RealClock
 from broker_sim.common.text import UsageError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from broker_sim.simulation.virtual.network import SimNetwork
     from broker_sim.storage.files import Files
 
-__all__ = ["PORT", "SimCluster", "end_process"]
+__all__ = ["PORT", "SimCluster", "SimOptions", "end_process"]
 
 PORT = 9092
 DATA_DIR = Path("/kafka")
@@ -87,6 +87,12 @@ def end_process(loop: SimLoop, process: Process) -> None:
     at_death, process.at_death = process.at_death, []
     for told in at_death:
         told(process)
+
+
+class SimOptions(Options, total=False):
+    """The arguments of a cluster in a simulation but ``brokers`` and ``topics``."""
+
+    disk: bool | SimDisk
 
 
 class SimCluster(Cluster):

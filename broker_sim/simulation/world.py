@@ -38,13 +38,13 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_options import Topics, read_options
 from broker_sim.common.text import UsageError, duration_ms, unknown
 from broker_sim.journal import Journal
-from broker_sim.simulation.cluster import SimCluster
+from broker_sim.simulation.cluster import SimCluster, SimOptions
 from broker_sim.simulation.errors import SimError
 from broker_sim.simulation.faults.disks import revive
 from broker_sim.simulation.faults.kinds import Fault, FaultPlan
@@ -121,12 +121,13 @@ class Simulation:
     # --- what is in it --------------------------------------------------------------------------------------------------
 
     def cluster(
-        self, brokers: int = 1, topics: Topics | None = None, *, name: str = "broker", **options: Any
+        self, brokers: int = 1, topics: Topics | None = None, *, name: str = "broker", **given: Unpack[SimOptions]
     ) -> SimCluster:
         """A cluster that has been started, with a journal. Its brokers are on hosts ``broker-1``, ``broker-2`` ...; ``topics`` and
-        ``options`` as `Cluster`'s, and ``disk``. Raises ClusterError, UsageError."""
-        given = {name: value for name, value in options.items() if name != "disk"}
-        brokers = read_options({"brokers": brokers, "topics": topics, **given})["brokers"]
+        the options as `Cluster`'s, and ``disk``. Raises ClusterError, UsageError."""
+        options: dict[str, Any] = {**given}
+        of_any = {option: value for option, value in options.items() if option != "disk"}
+        brokers = read_options({"brokers": brokers, "topics": topics, **of_any})["brokers"]
         names = [f"{name}-{number}" for number in range(1, brokers + 1)]
         for each in names:
             if each in self.hosts:
@@ -437,6 +438,8 @@ class Simulation:
 
     def settle(self) -> None:
         """The block has ended well. Raises what went wrong since time last ran, UsageError for a plan that never began."""
+        if self.loop.native_sockets is not None:
+            self.loop.native_sockets.look()
         self._raise()
         if self._to_come and self.elapsed_s and not self.clusters:
             raise UsageError("faults= had nothing to break: there was no cluster (sim.cluster())")
@@ -455,7 +458,7 @@ class Simulation:
                 loop.take_up(process.kept)
         loop.stopped = 0
         loop.without_pauses()
-        loop.forbidden = loop.after_turn = loop.native_threads = None
+        loop.forbidden = loop.after_turn = loop.native_threads = loop.native_sockets = None
         for cluster in self.clusters:
             cluster.at_ease()
             self._stop(cluster)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from broker_sim.storage.errors import FAILURES
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.results import LogBatch, TimestampOffset
 from broker_sim.storage.segment import Segment
-from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT, RecordBatchError
+from kafka_wire.record_batch import CODEC_MASK, TIMESTAMP_TYPE_BIT
 from kafka_wire.record_times import times
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def finding(log: PartitionLog, search: Callable[[], Search]) -> Search:
         before = [(segment, segment.size) for segment in log.segments]
         try:
             return (yield from search())
-        except (OSError, RecordBatchError) as error:
+        except FAILURES as error:
             there = {id(segment) for segment in log.segments}
             if all(id(segment) in there and segment.size >= size for segment, size in before):
                 raise log.failure(error) from error

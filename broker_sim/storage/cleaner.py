@@ -14,6 +14,8 @@ Rules:
    count. A crash before loses the work of the pass, a crash after is completed at the next open.
 5. A log with a batch that can't be unpacked (codec's library missing, over the bound, damaged) is left as it is; one
    warning tells.
+6. A pass goes in pieces, and appends may come between two of them. Where segments go away meanwhile it is stopped, nothing of
+   it stays, and the next one begins anew (LogCleaner.abortCleaning).
 Source: LogCleaner, Cleaner, MemoryRecords.filterTo, KIP-534.
 """
 
@@ -21,31 +23,31 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker_sim.common.slices import Pace
+from broker_sim.storage.errors import FAILURES
 from broker_sim.storage.memory import MemorySegment
 from broker_sim.storage.recovery import open_segment
 from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, DiskSegment, Mark, Segment
 from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire.end_markers import end_marker
 from kafka_wire.record_batch import (
-    CODEC_MASK,
-    DELETE_HORIZON_BIT,
     LENGTH_END,
     BatchHeader,
-    Record,
     RecordBatchError,
-    encode_batch,
-    records,
 )
-from kafka_wire.record_keys import KeyAt, keys
+from kafka_wire.record_keys import keys, with_records, without_records
 
 if TYPE_CHECKING:
     from broker_sim.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
+
+PIECE = 16_384
+"""What a pass does before others are served, as `_cost` counts it; what one batch holds comes in pieces of its own."""
 
 
 @dataclass
@@ -76,25 +78,87 @@ def _marker(transaction: AbortedTransaction) -> int:
     return transaction.last_offset
 
 
-def compact(log: PartitionLog, now_ms: int, high_watermark: int | None, force: bool) -> bool:
-    """One pass over `log`, if it is due or forced; whether it rewrote anything. Raises OSError."""
-    segments = _cleanable(log, now_ms, log.log_end_offset if high_watermark is None else high_watermark)
-    dirty_from = max(log.clean_end_offset, log.log_start_offset)
-    if not segments or not (_due(log, segments, dirty_from, now_ms) or force):
-        return False
-    plan = _Plan(now_ms, segments[-1].next_offset)
-    try:
-        _read(log, segments, dirty_from, plan)
-        for group in _groups(log, segments):
-            _clean_group(log, group, plan)
-    except RecordBatchError as error:
-        if not log.uncleanable:
-            logger.warning("%s is not compacted: %s", log.directory, error)
-        log.uncleanable = True
-        return False
-    log.uncleanable = False
-    log.set_clean_end_offset(plan.end_offset)
-    return True
+class Pass:
+    """One pass over a log."""
+
+    def __init__(self, log: PartitionLog, now_ms: int, high_watermark: int | None, force: bool, pace: Pace) -> None:
+        """It begins with `job`. `pace` counts batches, and what else it does comes in pieces of its own."""
+        self._log, self._pace = log, pace
+        self._unfinished: Segment | None = None
+        self.job = self._run(now_ms, log.log_end_offset if high_watermark is None else high_watermark, force)
+        """Yields after each piece; whether anything was rewritten. Raises KafkaStorageError."""
+
+    def stop(self) -> None:
+        """Nothing of it stays, unless it has ended."""
+        self.job.close()
+        self._discard()
+
+    def _discard(self) -> None:
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None:
+            unfinished.discard()
+
+    def _run(self, now_ms: int, high_watermark: int, force: bool) -> Generator[None, None, bool]:
+        log = self._log
+        segments = _cleanable(log, now_ms, high_watermark)
+        dirty_from = max(log.clean_end_offset, log.log_start_offset)
+        if not segments or not (_due(log, segments, dirty_from, now_ms) or force):
+            return False
+        plan = _Plan(now_ms, segments[-1].next_offset)
+        try:
+            yield from _reading(log, segments, dirty_from, plan, self._pace)
+            for group in _groups(log, segments):
+                yield from self._cleaning(group, plan)
+            log.uncleanable = False
+            log.set_clean_end_offset(plan.end_offset)
+        except RecordBatchError as error:
+            if not log.uncleanable:
+                logger.warning("%s is not compacted: %s", log.directory, error)
+            log.uncleanable = True
+            return False
+        except FAILURES as error:
+            raise log.failure(error) from error
+        return True
+
+    def _cleaning(self, group: Sequence[Segment], plan: _Plan) -> Generator[None, None, None]:
+        """Put what stays of these segments in their place. Raises RecordBatchError, OSError."""
+        log = self._log
+        self._unfinished = cleaned = _new_segment(log, group[0])
+        try:
+            parts: list[bytes] = []
+            marks: list[Mark] = []
+            waiting = 0
+            for segment in group:
+                for header, data, pos in segment.batches():
+                    if self._pace.full(_cost(header)):
+                        yield
+                    batch = yield from _filtered(log, data, pos, header, plan)
+                    if batch is None:
+                        continue
+                    timestamp = int.from_bytes(batch[35:43], "big", signed=True)
+                    parts.append(batch)
+                    marks.append((len(batch), header.last_offset, timestamp))
+                    waiting += len(batch)
+                    if waiting >= READ_BYTES:
+                        cleaned.append(b"".join(parts), marks)
+                        parts, marks, waiting = [], [], 0
+            if parts:
+                cleaned.append(b"".join(parts), marks)
+            cleaned.became_inactive()
+            aborted, plan.markers = plan.markers, []
+            if aborted:
+                cleaned.save_aborted(aborted, sync=True)
+            cleaned.flush(True)
+        except Exception:
+            self._discard()
+            raise
+        self._unfinished = None  # from here on it counts
+        _replace(log, group, cleaned, aborted)
+
+
+def _cost(header: BatchHeader) -> int:
+    """What a look at a batch costs, in records: so much for its bytes, so much for itself."""
+    return header.record_count + header.length // 256 + 8
 
 
 def _cleanable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
@@ -125,55 +189,69 @@ def _due(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, now_ms
 # ------------------------------------------------------------------------------------------------ what to keep
 
 
-def _read(log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _Plan) -> None:
+def _reading(
+    log: PartitionLog, segments: Sequence[Segment], dirty_from: int, plan: _Plan, pace: Pace
+) -> Generator[None, None, None]:
     """Which transactions were aborted, wherever their markers are, and the last offset of every key of the dirty part."""
     for entry in log.ended.overlapping(segments[0].base_offset, plan.end_offset):
         plan.aborted.setdefault(entry.producer_id, []).append(entry)
     last_offsets = plan.last_offsets
     for segment in segments:
         for header, data, pos in segment.batches(dirty_from):
+            if pace.full(_cost(header)):
+                yield
             if header.is_control or plan.is_aborted(header):
                 continue
-            for offset, key, _ in keys(data, pos, header, max_bytes=log.config.compression_max_bytes):
-                if key is not None and offset >= dirty_from:
-                    last_offsets[key] = offset
+            for row in keys(data, pos, header, max_bytes=log.config.compression_max_bytes):
+                if row is None:
+                    yield
+                elif row[1] is not None and row[0] >= dirty_from:
+                    last_offsets[row[1]] = row[0]
 
 
-def _kept(data: bytes, pos: int, header: BatchHeader, plan: _Plan, max_bytes: int) -> list[KeyAt]:
-    """The records of a batch that stay."""
+def _kept(
+    data: bytes, pos: int, header: BatchHeader, plan: _Plan, max_bytes: int
+) -> Generator[None, None, dict[int, bool]]:
+    """The records of a batch that stay, by their offsets: whether they have a value."""
     horizon = header.delete_horizon_ms
     tombstones_stay = horizon is None or plan.now_ms < horizon
     last_offsets = plan.last_offsets
-    return [
-        row
-        for row in keys(data, pos, header, max_bytes=max_bytes)
-        if row[1] is not None and row[0] >= last_offsets.get(row[1], -1) and (row[2] or tombstones_stay)
-    ]
+    found: dict[int, bool] = {}
+    for row in keys(data, pos, header, max_bytes=max_bytes):
+        if row is None:
+            yield
+        elif row[1] is not None and row[0] >= last_offsets.get(row[1], -1) and (row[2] or tombstones_stay):
+            found[row[0]] = row[2]
+    return found
 
 
-def _filtered(log: PartitionLog, data: bytes, pos: int, header: BatchHeader, plan: _Plan) -> bytes | None:
+def _filtered(
+    log: PartitionLog, data: bytes, pos: int, header: BatchHeader, plan: _Plan
+) -> Generator[None, None, bytes | None]:
     """The batch as it stays, or None. One of which nothing changes comes back byte by byte."""
     whole = data[pos : pos + header.length + LENGTH_END]
     if header.is_control:
-        return _filtered_marker(log, whole, header, plan)
+        return (yield from _filtered_marker(log, whole, header, plan))
     if header.is_transactional:
         plan.written.add(header.producer_id)
     limit = log.config.compression_max_bytes
-    staying = [] if plan.is_aborted(header) else _kept(data, pos, header, plan, limit)
-    if not staying and not _is_last_of_producer(log, header):
-        return None
+    staying: dict[int, bool] = {}
+    if not plan.is_aborted(header):
+        staying = yield from _kept(data, pos, header, plan, limit)
+    if not staying:
+        return without_records(header) if _is_last_of_producer(log, header) else None
     horizon = header.delete_horizon_ms
-    fresh_tombstones = horizon is None and not all(has_value for _, _, has_value in staying)
+    fresh_tombstones = horizon is None and not all(staying.values())
     if len(staying) == header.record_count and not fresh_tombstones:
         return whole
     if fresh_tombstones:
         horizon = plan.now_ms + log.config.delete_retention_ms
-    offsets = {offset for offset, _, _ in staying}
-    kept = [row for row in records(whole, 0, header, max_bytes=limit) if row.offset in offsets] if staying else []
-    return _rewritten(header, kept, horizon)
+    return (yield from with_records(whole, 0, header, staying, horizon, max_bytes=limit))
 
 
-def _filtered_marker(log: PartitionLog, whole: bytes, header: BatchHeader, plan: _Plan) -> bytes | None:
+def _filtered_marker(
+    log: PartitionLog, whole: bytes, header: BatchHeader, plan: _Plan
+) -> Generator[None, None, bytes | None]:
     """A marker stays as long as a record of its transaction does, and delete.retention.ms longer."""
     marker = end_marker(whole, 0, header)
     if header.producer_id in plan.written:
@@ -184,29 +262,11 @@ def _filtered_marker(log: PartitionLog, whole: bytes, header: BatchHeader, plan:
         return whole
     horizon = header.delete_horizon_ms
     if marker is not None and horizon is None:  # the first pass that finds nothing before it
-        kept = list(records(whole, 0, header))
-        return _rewritten(header, kept, plan.now_ms + log.config.delete_retention_ms)
+        everything = range(header.base_offset, header.next_offset)
+        return (yield from with_records(whole, 0, header, everything, plan.now_ms + log.config.delete_retention_ms))
     if marker is not None and horizon is not None and plan.now_ms < horizon:
         return whole
-    return _rewritten(header, [], None) if _is_last_of_producer(log, header) else None
-
-
-def _rewritten(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:
-    """The batch with these of its records. Without any its header tells of the producer still."""
-    stays = header.is_log_append_time or not kept
-    return encode_batch(
-        kept,
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        leader_epoch=header.leader_epoch,
-        codec=header.codec,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
-        max_timestamp=header.max_timestamp if stays else None,
-        delete_horizon_ms=horizon if kept else None,
-    )
+    return without_records(header) if _is_last_of_producer(log, header) else None
 
 
 def _is_last_of_producer(log: PartitionLog, header: BatchHeader) -> bool:
@@ -234,37 +294,6 @@ def _groups(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[list[Seg
         size += segment.size
     if group:
         yield group
-
-
-def _clean_group(log: PartitionLog, group: Sequence[Segment], plan: _Plan) -> None:
-    cleaned = _new_segment(log, group[0])
-    try:
-        parts: list[bytes] = []
-        marks: list[Mark] = []
-        waiting = 0
-        for segment in group:
-            for header, data, pos in segment.batches():
-                batch = _filtered(log, data, pos, header, plan)
-                if batch is None:
-                    continue
-                timestamp = int.from_bytes(batch[35:43], "big", signed=True)
-                parts.append(batch)
-                marks.append((len(batch), header.last_offset, timestamp))
-                waiting += len(batch)
-                if waiting >= READ_BYTES:
-                    cleaned.append(b"".join(parts), marks)
-                    parts, marks, waiting = [], [], 0
-        if parts:
-            cleaned.append(b"".join(parts), marks)
-        cleaned.became_inactive()
-        aborted, plan.markers = plan.markers, []
-        if aborted:
-            cleaned.save_aborted(aborted, sync=True)
-        cleaned.flush(True)
-    except BaseException:
-        cleaned.discard()
-        raise
-    _replace(log, group, cleaned, aborted)
 
 
 def _new_segment(log: PartitionLog, first: Segment) -> Segment:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kafka_wire.errors import Err
+from kafka_wire.record_errors import RecordBatchError
+
+FAILURES = (OSError, RecordBatchError)
+"""What the disk does and what it holds can fail under any call of a log; `PartitionLog.failure` makes a StorageError of it."""
 
 
 class StorageError(Exception):

@@ -13,20 +13,28 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
-from broker_sim.common.slices import at_once
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.storage import by_time, checkpoints, recovery, retention
+from broker_sim.storage.cleaner import Pass
 from broker_sim.storage.epochs import EpochCache
-from broker_sim.storage.errors import CorruptLog, KafkaStorageError, OffsetOutOfRange, RecordListTooLarge, StorageError
+from broker_sim.storage.errors import (
+    FAILURES,
+    CorruptLog,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    StorageError,
+)
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.memory import MemorySegment
 from broker_sim.storage.producer_state import InTransaction, ProducerState, encode_snapshot
 from broker_sim.storage.record_slices import RecordSlice, whole
 from broker_sim.storage.results import AppendInfo, LogBatch, Origin, TimestampOffset
-from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment
+from broker_sim.storage.segment import MAX_RELATIVE_OFFSET, READ_BYTES, Mark, Segment, should_roll
 from broker_sim.storage.transactions import AbortedTransaction, EndedTransactions
 from broker_sim.storage.validation import check_client_batch, check_size
 from kafka_wire.end_markers import EndMarker, end_marker
@@ -46,9 +54,6 @@ from kafka_wire.record_batch import (
 
 __all__ = ["AppendInfo", "LogBatch", "Origin", "PartitionLog", "TimestampOffset"]
 logger = logging.getLogger(__name__)
-
-FAILURES = (OSError, RecordBatchError)
-"""What the disk does and what it holds can fail under any call; `failure` makes a StorageError of it."""
 
 
 class PartitionLog:
@@ -80,6 +85,7 @@ class PartitionLog:
         self.clean_end_offset = 0
         """Where the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
         self.uncleanable = False
+        self._stop_compaction: Callable[[], object] = lambda: None
         self._epochs_safe = False  # whether a loss of power leaves the epochs' checkpoint as it is
         self.producers = ProducerState()
         self.ended = EndedTransactions()
@@ -252,7 +258,7 @@ class PartitionLog:
             )
         try:
             segment = self.segments[-1]
-            if self._should_roll(segment, len(data), marks[-1][1], latest, now_ms):
+            if should_roll(segment, self.config, len(data), marks[-1][1], latest, now_ms):
                 segment = self._roll(now_ms)
             if not segment.size:
                 segment.created_ms = now_ms
@@ -265,18 +271,6 @@ class PartitionLog:
         except FAILURES as error:
             raise self.failure(error) from error
         self.log_end_offset = marks[-1][1] + 1
-
-    def _should_roll(self, segment: Segment, incoming: int, last_offset: int, latest: int, now_ms: int) -> bool:
-        """LogSegment.shouldRoll: by size, by time between the first and this batch, by index, by offset distance."""
-        if not segment.size:
-            return False
-        if segment.size > self.config.segment_bytes - incoming or segment.index_full:
-            return True
-        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        first = segment.first_timestamp
-        waited = latest - first if first is not None and first >= 0 else now_ms - segment.created_ms
-        return waited > self.config.segment_ms
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty. Raises KafkaStorageError."""
@@ -468,10 +462,7 @@ class PartitionLog:
         before = len(self.segments)
         try:
             if self.config.deletes:
-                count = max(
-                    retention.expired(self.segments, self.config.retention_ms, committed, now_ms),
-                    retention.surplus(self.segments, self.config.retention_bytes, committed),
-                )
+                count = retention.due(self.segments, self.config, committed, now_ms)
                 if count == len(self.segments):
                     self._roll(now_ms)  # even the active segment is old: it ends here
                     before += 1
@@ -508,6 +499,7 @@ class PartitionLog:
         """
         if offset >= self.log_end_offset:
             return
+        self._stop_compaction()
         try:
             start = min(offset, self.log_start_offset)
             if self._bases[0] > offset:  # first: a log without segments would begin at 0
@@ -536,6 +528,8 @@ class PartitionLog:
             raise self.failure(error) from error
 
     def _drop_first(self, count: int) -> None:
+        if count:
+            self._stop_compaction()
         for _ in range(count):
             self.segments[0].delete()
             del self.segments[0], self._bases[0]
@@ -547,12 +541,16 @@ class PartitionLog:
 
         Whether anything was rewritten. Raises KafkaStorageError; the log is as it was then.
         """
-        from broker_sim.storage.cleaner import compact
+        return at_once(self.compacting(now_ms, Pace(1), high_watermark=high_watermark, force=force))
 
-        try:
-            return compact(self, now_ms, high_watermark, force)
-        except FAILURES as error:
-            raise self.failure(error) from error
+    def compacting(
+        self, now_ms: int, pace: Pace, *, high_watermark: int | None = None, force: bool = False
+    ) -> Generator[None, None, bool]:
+        """`compact` in pieces of `cleaner.PIECE`: yields after each. It ends without a result where segments go away meanwhile."""
+        self._stop_compaction()
+        one = Pass(self, now_ms, high_watermark, force, pace)
+        self._stop_compaction = one.stop
+        return one.job
 
     def set_clean_end_offset(self, offset: int) -> None:
         """Remember where compaction has come to. Raises OSError."""
@@ -568,6 +566,7 @@ class PartitionLog:
 
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises KafkaStorageError."""
+        self._stop_compaction()
         for segment in self.segments:
             segment.close()
             if self.directory is None:
@@ -589,6 +588,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Write what is only in memory and give descriptors back; a full disk costs the next start some reading."""
+        self._stop_compaction()
         try:
             self.segments[-1].flush(False)
         except OSError as error:

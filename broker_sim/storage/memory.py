@@ -14,6 +14,9 @@ from broker_sim.storage.segment import SLICE_BYTES, Mark
 from broker_sim.storage.transactions import AbortedTransaction
 from kafka_wire.record_batch import BatchHeader, parse_header
 
+_INDEX_INTERVAL = 4096
+"""index.interval.bytes as it is by default: it shows in how many aborted transactions a fetch is told."""
+
 
 class MemorySegment:
     """Batches from `base_offset` on; see segment.Segment for what each member means."""
@@ -21,8 +24,11 @@ class MemorySegment:
     __slots__ = (
         "_batches",
         "_ends",
+        "_index_offsets",
+        "_index_positions",
         "_last_offsets",
         "_latest",
+        "_since_index",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -41,6 +47,8 @@ class MemorySegment:
         self._last_offsets = array("q")
         self._ends = array("q")  # where each batch ends, counted in bytes from the segment's start
         self._latest = array("q")  # the largest timestamp up to and with each batch
+        self._index_positions = array("q")  # of the batches that are in the offset index of a segment on disk
+        self._index_offsets = array("q")
         self._reset()
 
     def _reset(self) -> None:
@@ -49,6 +57,8 @@ class MemorySegment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_timestamp: int | None = None
+        self._since_index = 0
+        del self._index_positions[:], self._index_offsets[:]
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
         start = 0
@@ -58,6 +68,11 @@ class MemorySegment:
 
     def append_one(self, data: bytes, last_offset: int, timestamp: int) -> None:
         self._batches.append(data)
+        if self._since_index > _INDEX_INTERVAL:
+            self._index_positions.append(self.size)
+            self._index_offsets.append(last_offset)
+            self._since_index = 0
+        self._since_index += len(data)
         self.size = size = self.size + len(data)
         self.next_offset = last_offset + 1
         self._ends.append(size)
@@ -94,8 +109,8 @@ class MemorySegment:
 
     def upper_bound(self, offset: int, size: int) -> int | None:
         first = bisect_left(self._last_offsets, offset)
-        at = bisect_left(self._ends, (self._ends[first - 1] if first else 0) + size, first)
-        return self._last_offsets[at] + 1 if at < len(self._last_offsets) else None
+        at = bisect_left(self._index_positions, (self._ends[first - 1] if first else 0) + size)
+        return self._index_offsets[at] if at < len(self._index_offsets) else None
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes, int]]:
         for number in range(bisect_left(self._last_offsets, offset), len(self._batches)):

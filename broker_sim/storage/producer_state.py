@@ -41,6 +41,8 @@ KEPT_BATCHES = 5
 
 _SNAPSHOT_HEAD = struct.Struct(">hI")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_NO_COORDINATOR = -1
+"""The coordinator's epoch before a producer's first marker (ProducerStateEntry.empty)."""
 
 
 class ProducedBatch(NamedTuple):
@@ -100,7 +102,7 @@ class ProducerEntry:
         self.epoch = epoch
         self.batches: deque[ProducedBatch] = deque(maxlen=KEPT_BATCHES)
         self.last_timestamp = -1
-        self.coordinator_epoch = -1
+        self.coordinator_epoch = _NO_COORDINATOR
         self.transaction_start = -1
 
     @property
@@ -171,10 +173,11 @@ class ProducerState:
         known = NO_EPOCH if entry is None else entry.epoch
         if epoch < known:
             raise _old_epoch(producer_id, epoch, known)
-        if entry is not None and marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+        current = _NO_COORDINATOR if entry is None else entry.coordinator_epoch
+        if marker is not None and marker.coordinator_epoch < current:
             raise TransactionCoordinatorFenced(
                 f"Invalid coordinator epoch for producerId {producer_id}: {marker.coordinator_epoch} (zombie), "
-                f"{entry.coordinator_epoch} (current)"
+                f"{current} (current)"
             )
 
     def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None) -> EndedTransaction | None:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.segment import Segment
+
+
+def due(segments: Sequence[Segment], config: LogConfig, committed: int, now_ms: int) -> int:
+    """How many segments from the oldest on may go, where the log's policy deletes."""
+    by_age = expired(segments, config.retention_ms, committed, now_ms)
+    return max(by_age, surplus(segments, config.retention_bytes, committed))
 
 
 def expired(segments: Sequence[Segment], retention_ms: int, committed: int, now_ms: int) -> int:

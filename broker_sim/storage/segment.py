@@ -20,6 +20,7 @@ from typing import Protocol
 
 from broker_sim.storage.files import FILES, Files
 from broker_sim.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex, save_index
+from broker_sim.storage.log_config import LogConfig
 from broker_sim.storage.record_slices import DiskSlice, RecordSlice
 from broker_sim.storage.transactions import ENTRY, AbortedTransaction, encode_entries
 from kafka_wire.record_batch import (
@@ -113,6 +114,19 @@ class Segment(Protocol):
 
     def discard(self) -> None:
         """Remove one that could not be finished; what fails about it is passed over."""
+
+
+def should_roll(segment: Segment, config: LogConfig, incoming: int, last_offset: int, latest: int, now_ms: int) -> bool:
+    """LogSegment.shouldRoll: by size, by time between the first and this batch, by index, by offset distance."""
+    if not segment.size:
+        return False
+    if segment.size > config.segment_bytes - incoming or segment.index_full:
+        return True
+    if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        return True
+    first = segment.first_timestamp
+    waited = latest - first if first is not None and first >= 0 else now_ms - segment.created_ms
+    return waited > config.segment_ms
 
 
 class DiskSegment:

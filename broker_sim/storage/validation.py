@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker_sim.common.slices import Pace
+from broker_sim.common.longs import as_long
+from broker_sim.common.slices import Pace, at_once
 from broker_sim.storage.errors import RecordTooLarge
 from broker_sim.storage.log_config import LogConfig
 from kafka_wire import compression
@@ -36,11 +37,11 @@ from kafka_wire.record_batch import (
     UnsupportedCompression,
     check_crc,
 )
-from kafka_wire.record_checks import Bare, Bytes, scan, walking
-from kafka_wire.record_errors import SHOWN_RECORDS
+from kafka_wire.record_checks import Bare, Bytes, Scanned, scan, walking
+from kafka_wire.record_errors import SHOWN_RECORDS, UnknownCodec
 
-STEP_RECORDS = 4096
-"""Records of one piece of work: some two milliseconds where each is looked at by itself."""
+STEP_RECORDS = 2000
+"""Records of one piece of work: some milliseconds where each is looked at by itself."""
 _SHORT_BYTES = 8192
 
 
@@ -74,12 +75,7 @@ def check_client_batch(data: bytes, pos: int, header: BatchHeader, config: LogCo
             and not config.is_log_append_time
         ):
             return base + latest
-    work = checking(data, pos, header, config, now_ms, name)
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return int(done.value)
+    return at_once(checking(data, pos, header, config, now_ms, name))
 
 
 def checking(
@@ -113,6 +109,8 @@ def _check_header(data: bytes, pos: int, header: BatchHeader, config: LogConfig,
         )
     check_size(header, config, name)
     check_crc(data, pos, header)
+    if header.attributes & CODEC_MASK > Codec.ZSTD:  # met before the rest (UnifiedLog.analyzeAndValidateRecords)
+        raise UnknownCodec(f"Unknown compression type id: {header.attributes & CODEC_MASK}")
     count = header.record_count
     if header.last_offset_delta + 1 <= 0:
         raise InvalidRecord(f"Batch has an invalid offset range: [0, {header.last_offset_delta}]")
@@ -170,6 +168,7 @@ class _Records:
         self.wrong_type = self.by_broker and (
             config.is_log_append_time or config.release < (3, 6) or header.max_timestamp == NO_TIMESTAMP
         )
+        self.now_ms = now_ms
         self.bounds = (now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms)
 
     def check(self) -> Generator[None, None, int]:
@@ -182,17 +181,13 @@ class _Records:
                 yield
             last = min(first + STEP_RECORDS, count)
             found = scan(self.data, at, self.end, first, last, self.sized, self.signed)
-            at = found.end
-            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
-            keyless, in_order = keyless or found.keyless, in_order and found.in_order
             if found.stopped == first:  # for its headers alone
                 record = yield from walking(self.data, at, self.end, self.sized, self.signed)
-                at, time = record.end, record.timestamp_delta
-                earliest, latest = min(earliest, time), max(latest, time)
-                keyless, in_order = keyless or record.key_size < 0, in_order and record.offset_delta == first
-                first += 1
-            else:
-                first = found.stopped
+                time, keyed = record.timestamp_delta, record.key_size >= 0
+                found = Scanned(record.end, time, time, not keyed, record.offset_delta == first, first + 1)
+            at, first = found.end, found.stopped
+            earliest, latest = min(earliest, found.earliest), max(latest, found.latest)
+            keyless, in_order = keyless or found.keyless, in_order and found.in_order
         if at != self.end:
             raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
         earliest, latest = self._time(earliest), self._time(latest)
@@ -208,7 +203,7 @@ class _Records:
         """As Java adds, in 64 bits."""
         if self.by_broker:
             return self.header.max_timestamp
-        return (self.header.base_timestamp + delta + (1 << 63)) % (1 << 64) - (1 << 63)
+        return as_long(self.header.base_timestamp + delta)
 
     def _blame(self) -> Generator[None, None, int]:
         """The latest time where no record is to blame; raises InvalidTimestamp, InvalidRecord where some are."""
@@ -238,10 +233,18 @@ class _Records:
             raise kind.of_records(faults, count)
         return latest
 
+    def _is_timely(self, time: int) -> bool:
+        """As Java subtracts, in 64 bits (LogValidator.validateTimestamp): where one overflows, what is far away counts as near."""
+        before, after = self.config.message_timestamp_before_max_ms, self.config.message_timestamp_after_max_ms
+        late = as_long(self.now_ms - time)
+        if self.config.release < (3, 6):
+            return as_long(abs(late)) <= before
+        return late <= before and as_long(-late) <= after
+
     def _fault_in_time(self, record: Bare, time: int) -> str:
         """What is wrong with a record's time, or ""."""
-        low, high = self.bounds
-        if not (self.config.is_log_append_time or time == NO_TIMESTAMP or low <= time <= high):
+        if not (self.config.is_log_append_time or time == NO_TIMESTAMP or self._is_timely(time)):
+            low, high = map(as_long, self.bounds)
             return (
                 f"Timestamp {time} of message with offset {record.offset_delta} is out of range. The timestamp should be "
                 f"within [{low}, {high}]"

@@ -5,14 +5,19 @@
 Python warns of that where few look, and in general terms. While an async test runs, `Unawaited` hears of every coroutine that ends
 without having begun, and notes those of broker-sim that the test's own code made, with the line that made them.
 
+    asyncio.create_task(kafka.group("billing").stable())    # and nobody awaits the task
+
+That a wait goes on in a task when its test is over is as much of a mistake: `left_in_tasks`.
+
 Rules:
-1. Only what never began counts. A task that is cancelled before its first step, a coroutine that is closed, a wait that fails have
-   begun or were ended on purpose.
+1. Only what never began counts, and what is left in a task. A task that is cancelled, a coroutine that is closed, a wait that fails
+   were ended on purpose.
 2. What other libraries' coroutines do is theirs: Python's warning goes its usual way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import linecache
 import sys
 import warnings
@@ -20,9 +25,10 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
-__all__ = ["Unawaited"]
+__all__ = ["Unawaited", "left_in_tasks"]
 
 _OURS = str(Path(__file__).parents[1])
+_OF_HANDLES = (str(Path(_OURS, "api", "handles")), str(Path(_OURS, "journal")))
 _DEPTH = 8
 """So many frames Python notes of each coroutine's making: ours, and the first of the user's."""
 
@@ -66,6 +72,25 @@ class Unawaited:
     def text(self) -> str:
         """For the report; "" where nothing was forgotten."""
         return "\n".join(["an await is missing:", *self.lines]) if self.lines else ""
+
+
+def left_in_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """A text for each wait of broker-sim's that the user's code has made a task of, and that goes on in the loop. Where it was made is
+    known of those alone that were made while there was an `Unawaited`."""
+    found = []
+    for task in asyncio.all_tasks(loop):
+        coroutine = task.get_coro()
+        if not isinstance(coroutine, CoroutineType) or task.cancelling():
+            continue
+        made, file = coroutine.cr_origin or (), coroutine.cr_code.co_filename
+        within = 1 if file.startswith(_OF_HANDLES) else 0  # such as `commit`, which makes its coroutine itself
+        user = next(((of, line) for of, line, _ in made[: within + 1] if not of.startswith(_OURS)), None)
+        if user is not None and file.startswith(_OURS):
+            source = linecache.getline(*user).strip()
+            found.append(
+                f"{_shown(user[0])}:{user[1]}: {coroutine.__name__}() goes on in a task that nobody awaits: {source}"
+            )
+    return sorted(found)
 
 
 def _shown(file: str) -> str:

@@ -24,7 +24,8 @@
   ``broker-sim run`` does; with the ini option ``kafka_scenarios_virtual = true`` all scenario files that are tests run in virtual time.
 * ``sim`` is a simulated world (docs/simulation.md): ``@pytest.mark.sim(seeds=range(200), faults=Swarm(during="30s"))`` runs a test
   with each of these seeds; ``--sim-seed 17`` with that one. See ``pytest_simulation``.
-* A forgotten ``await`` of anything of the cluster fails a test that passed, and names the line (``forgotten_awaits``).
+* A forgotten ``await`` of anything of the cluster fails a test that passed, and names the line (``forgotten_awaits``); so does a wait
+  that is left in a task, of the fixture ``kafka``.
 * A rule (``kafka.fault``) that is in force at the end of a test that passed, and has not hit, fails it, unless it says
   ``must_hit=False``.
 
@@ -46,6 +47,8 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    import asyncio
+
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
     from broker_sim.api.cluster import Cluster
@@ -76,6 +79,8 @@ _STDERR: pytest.StashKey[IO[str]] = pytest.StashKey()
 """Where people read while a test runs."""
 
 _UNAWAITED: pytest.StashKey[Unawaited] = pytest.StashKey()
+_LOOP: pytest.StashKey[asyncio.AbstractEventLoop] = pytest.StashKey()
+"""On which the cluster of the fixture ``kafka`` runs."""
 
 _OUTCOME: pytest.StashKey[Outcome] = pytest.StashKey()
 """What came of a test's scenario."""
@@ -147,6 +152,8 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
     """A fixture function; a new one for each plugin, as they leave their marks on it."""
 
     async def running_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+        import asyncio
+
         from broker_sim.api.cluster import Cluster
 
         with _in_one_line():
@@ -154,6 +161,7 @@ def _running_cluster() -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluste
         kafka.watch_loop(lambda text: _blocked(request.node, text))
         try:
             request.node.stash.setdefault(_CLUSTERS, []).append(kafka)
+            request.node.stash[_LOOP] = asyncio.get_running_loop()
             yield kafka
         finally:
             await kafka.stop()
@@ -261,6 +269,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         text = unawaited.text()
         unawaited.lines.clear()
         pytest.fail(text, pytrace=False)
+    if _LOOP in item.stash:
+        from broker_sim.testing.forgotten_awaits import left_in_tasks
+
+        left = left_in_tasks(item.stash[_LOOP])
+        if left:
+            pytest.fail("\n".join(["a wait is left at the end of the test:", *left]), pytrace=False)
     for cluster in item.stash.get(_CLUSTERS, ()):
         _on(cluster, lambda kafka: kafka.faults.check())
     outcome = item.stash.get(_OUTCOME, None)

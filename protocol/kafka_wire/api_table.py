@@ -28,6 +28,7 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -45,6 +46,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -91,6 +93,7 @@ APIS = (
     Api(14, "0-5", flexible="4+", advertised={"3.4": "0-5"}),
     Api(15, "0-6", flexible="5+", advertised={"3.4": "0-5", "4.0": "0-6"}),
     Api(16, "0-5", flexible="3+", advertised={"3.4": "0-4", "3.8": "0-5"}),
+    Api(17, "0-1", advertised={"3.4": "0-1"}),
     Api(18, "0-4", flexible="3+", advertised={"3.4": "0-3", "3.9": "0-4", "4.4": "0-5"}),
     Api(19, "0-7", flexible="5+", advertised={"3.4": "0-7", "4.0": "2-7"}),
     Api(20, "0-6", flexible="4+", advertised={"3.4": "0-6", "4.0": "1-6"}),
@@ -108,6 +111,7 @@ APIS = (
     Api(32, "0-4", flexible="4+", advertised={"3.4": "0-4", "4.0": "1-4"}),
     Api(33, "0-2", flexible="2+", advertised={"3.4": "0-2"}),
     Api(35, "0-4", flexible="2+", advertised={"3.4": "0-4", "4.0": "1-4", "4.3": "1-5"}),
+    Api(36, "0-2", flexible="2+", advertised={"3.4": "0-2"}),
     Api(37, "0-3", flexible="2+", advertised={"3.4": "0-3"}),
     Api(42, "0-2", flexible="2+", advertised={"3.4": "0-2", "4.4": "0-3"}),
     Api(44, "0-1", flexible="1+", advertised={"3.4": "0-1"}),

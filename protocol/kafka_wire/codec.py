@@ -73,7 +73,7 @@ def decode_from(cls: type[M], version: int, data: bytes, pos: int = 0) -> tuple[
 
 
 def decoding(cls: type[M], version: int, data: bytes, pos: int = 0) -> Generator[None, None, M]:
-    """As :func:`decode`, in pieces: yields after each `codegen.PIECE` elements, returns the message."""
+    """As :func:`decode`, in pieces: yields after each `wire.PIECE` elements, returns the message."""
     key = (cls, version)
     function = _decoders_in_pieces.get(key)
     if function is None:
@@ -116,7 +116,7 @@ def encode_into(obj: Any, version: int, write: Callable[[bytes], None]) -> None:
 
 
 def encoding(cls: type, version: int, obj: Any, write: Callable[[bytes], None]) -> Generator[None, None, None]:
-    """As :func:`encode_into`, in pieces: yields after each `codegen.PIECE` elements."""
+    """As :func:`encode_into`, in pieces: yields after each `wire.PIECE` elements."""
     key = (cls, version)
     function = _encoders_in_pieces.get(key)
     if function is None:

@@ -7,11 +7,12 @@ How the code is made fast, on CPython 3.11 and later:
 * objects are made by ``object.__new__`` and filled slot by slot, which beats their ``__init__`` by a third;
 * fields of other versions cost one assignment of their default when decoding and nothing when encoding.
 
-The same in pieces is a generator: it counts the elements of all arrays, nested ones included, and yields after each `PIECE` of them.
+The same in pieces is a generator: it counts the elements of all arrays, nested ones included, and the tagged fields that it reads, and
+yields after each `wire.PIECE` of them.
 
 In the generated code ``b`` are the bytes, ``p`` the position, ``n`` the end, ``m``, ``m1``, ``m2`` ... the message and
 the structs in it, ``l`` a length, ``e`` the end of a string, ``t`` a number of tags, ``w`` the function that takes the
-bytes written, ``c`` the elements since the last yield.
+bytes written, ``c`` the elements and tags since the last yield.
 """
 
 from __future__ import annotations
@@ -39,9 +40,6 @@ _FORMATS = {
 }
 _SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in (*_FORMATS.values(), "B")}
 _IMMUTABLE = (int, float, str, bytes, type(None))
-
-PIECE = 2000
-"""Elements of arrays that are read or written at once, where that goes in pieces: one takes a microsecond or two."""
 
 Run = list[tuple[str, str]]
 """Neighbouring fixed-width values: (variable or expression, struct format)."""
@@ -83,10 +81,10 @@ class _Source:
         self.depth -= 1
 
     def give_way(self) -> None:
-        """At the end of an array's element."""
+        """At the end of an array's element or of a tagged field."""
         if self.in_pieces:
             self.line("c += 1")
-            with self.block(f"if c == {PIECE}:"):
+            with self.block(f"if c == {wire.PIECE}:"):
                 self.line("c = 0")
                 self.line("yield")
 
@@ -301,7 +299,7 @@ class DecoderSource(_Source):
         self.flush()
         known = [(name, spec) for name, spec in _all_fields(cls) if spec.tag is not None]
         with self.block("if t:"):
-            if not known:
+            if not known and not self.in_pieces:
                 self.line(f"p = {self.use(wire.skip_tags)}(b, p, t, n)")
                 return
             with self.block("if t > 127:"):
@@ -315,8 +313,9 @@ class DecoderSource(_Source):
                             self.flush()
                         else:
                             self.line(f"raise {self.use(wire.wrong_tag)}({spec.tag}, {name!r})")
-                with self.block("else:"):
+                with self.block("else:") if known else contextlib.nullcontext():
                     self.line(f"p = {self.use(wire.skip_tag)}(tag, size, p, n)")
+                self.give_way()
 
 
 # --- encoders --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
+_HEADS = {Codec.SNAPPY: _XERIAL_HEADER, Codec.LZ4: _LZ4_HEADER}
+_BLOCK_BYTES = {Codec.SNAPPY: _XERIAL_BLOCK_BYTES, Codec.LZ4: _LZ4_BLOCK_BYTES}
+
+
 class CompressionError(ValueError):
     """The compressed bytes are not what their codec says."""
 
@@ -94,35 +98,64 @@ def unpacking(
 
 def compress(codec: Codec, data: bytes) -> bytes:
     """`data` as a Kafka client would send it under `codec` (snappy in xerial framing). Raises CodecUnavailable."""
-    if codec == Codec.NONE:
-        return data
-    if codec == Codec.GZIP:
-        packer = zlib.compressobj(wbits=31)
-        return packer.compress(data) + packer.flush()
-    library = _library(codec)
-    if codec == Codec.SNAPPY:
-        parts = [_XERIAL_HEADER]
-        for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-            block = bytes(library.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
-            parts += (_INT32.pack(len(block)), block)
-        return b"".join(parts)
-    if codec == Codec.LZ4:
-        return _lz4_frame(library, data)
-    return bytes(library.compress(data))
+    packer = Packer(codec)
+    packer.add(data)
+    return packer.finish()
 
 
-def _lz4_frame(library: Any, data: bytes) -> bytes:
-    """Independent blocks of 64 KiB: Java's Lz4BlockInputStream refuses a stream whose blocks refer to each other."""
-    parts = [_LZ4_HEADER]
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        plain = data[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(library.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            parts += (_LITTLE_UINT32.pack(len(block)), block)
+class Packer:
+    """`compress` of what comes bit by bit. Raises CodecUnavailable."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._library = library = _library(codec)
+        self._stream: Any = None
+        if codec is Codec.GZIP:
+            self._stream = zlib.compressobj(wbits=31)
+        elif codec is Codec.ZSTD:
+            self._stream = library.Compressor()
+        self._parts: list[bytes] = [_HEADS.get(codec, b"")]
+        self._block = _BLOCK_BYTES.get(codec, 0)
+        self._rest = b""
+
+    def add(self, data: bytes) -> None:
+        """What comes next."""
+        if self._codec is Codec.GZIP:
+            self._parts.append(self._stream.compress(data))
+        elif self._codec is Codec.ZSTD:
+            self._stream.compress(data)
+        elif not self._block:
+            self._parts.append(data)
         else:
-            parts += (_LITTLE_UINT32.pack(len(plain) | _LZ4_STORED_BIT), plain)
-    parts.append(_LITTLE_UINT32.pack(0))
-    return b"".join(parts)
+            data = self._rest + data
+            whole = len(data) - len(data) % self._block
+            for start in range(0, whole, self._block):
+                self._add_block(data[start : start + self._block])
+            self._rest = data[whole:]
+
+    def finish(self) -> bytes:
+        """All of it, packed. Called once."""
+        if self._codec is Codec.GZIP:
+            self._parts.append(self._stream.flush())
+        elif self._codec is Codec.ZSTD:
+            self._parts.append(bytes(self._stream.finish()))
+        elif self._rest:
+            self._add_block(self._rest)
+        if self._codec is Codec.LZ4:
+            self._parts.append(_LITTLE_UINT32.pack(0))
+        return b"".join(self._parts)
+
+    def _add_block(self, plain: bytes) -> None:
+        """Of lz4 they are independent: Java's Lz4BlockInputStream refuses a stream whose blocks refer to each other."""
+        if self._codec is Codec.SNAPPY:
+            block = bytes(self._library.compress_raw(plain))
+            self._parts += (_INT32.pack(len(block)), block)
+            return
+        block = bytes(self._library.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            self._parts += (_LITTLE_UINT32.pack(len(block)), block)
+        else:
+            self._parts += (_LITTLE_UINT32.pack(len(plain) | _LZ4_STORED_BIT), plain)
 
 
 def _library(codec: Codec) -> Any:

@@ -200,6 +200,7 @@ _RETRIABLE = frozenset(
 )
 
 _TEXTS = {
+    Err.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
     Err.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     Err.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Err.NOT_COORDINATOR: "This is not the correct coordinator.",

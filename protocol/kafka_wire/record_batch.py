@@ -55,6 +55,7 @@ __all__ = [
     "UnreadableRecords",
     "UnsupportedCompression",
     "UnsupportedForMessageFormat",
+    "batch_around",
     "batch_of",
     "batches",
     "build_batch",
@@ -238,7 +239,7 @@ def produce_batch(data: bytes, api_version: int) -> BatchHeader:
 
 
 def next_batch_size(data: bytes, pos: int = 0) -> int:
-    """Bytes of the batch at `pos`, 0 where no whole one is left; raises CorruptRecord (ByteBufferLogInputStream)."""
+    """Bytes of the batch at `pos`, 0 where no whole one is left. Raises CorruptRecord, UnreadableRecords (ByteBufferLogInputStream)."""
     left = len(data) - pos
     if left < LENGTH_END:
         return 0
@@ -250,6 +251,8 @@ def next_batch_size(data: bytes, pos: int = 0) -> int:
     magic = data[pos + 16]
     if magic > 2:
         raise CorruptRecord(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    if length > MAX_SEQUENCE - LENGTH_END:
+        raise UnreadableRecords(f"a batch of {length} bytes, whose end Java's int cannot hold")
     return 0 if length + LENGTH_END > left else length + LENGTH_END
 
 
@@ -535,22 +538,16 @@ def encode_batch(
         body = _encode_record(row, base_offset, base_timestamp)
         parts += (varint(len(body)), body)
     payload = compression.compress(codec, b"".join(parts)) if rows else b""
+    fields = (last_offset - base_offset, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence)
     attributes = attributes & ~CODEC_MASK | (codec if rows else 0)
-    covered = (
-        _AFTER_CRC.pack(
-            attributes,
-            last_offset - base_offset,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(rows),
-        )
-        + payload
-    )
-    crc = google_crc32c.value(covered)
-    return _BEFORE_CRC.pack(base_offset, HEADER_BYTES - LENGTH_END + len(payload), leader_epoch, 2, crc) + covered
+    return batch_around(payload, base_offset, leader_epoch, (attributes, *fields, len(rows)))
+
+
+def batch_around(payload: bytes, base_offset: int, leader_epoch: int, fields: Sequence[int]) -> bytes:
+    """A batch of these records, packed as its attributes say; `fields`: those of its header from the attributes on."""
+    covered = _AFTER_CRC.pack(*fields) + payload
+    length = len(covered) + (CRC_END - LENGTH_END)
+    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, 2, google_crc32c.value(covered)) + covered
 
 
 def control_batch(

@@ -48,6 +48,8 @@ class Bare(NamedTuple):
     key_size: int
     value_size: int
     headers: int
+    key_at: int
+    """Where its key's size stands: all from there to the end is the same wherever the record is copied."""
 
 
 class ManyHeaders(Exception):
@@ -131,7 +133,7 @@ def scan(data: Bytes, at: int, end: int, first: int, last: int, sized: bool, sig
             try:
                 if headers >= HEADERS_AT_ONCE:
                     raise ManyHeaders
-                at, delta, time, key, _, count = record_at(data, at, end, sized, signed)
+                at, delta, time, key, _, count, _ = record_at(data, at, end, sized, signed)
             except ManyHeaders:
                 return Scanned(at, earliest, latest, keyless, in_order, number)
             headers += count
@@ -251,13 +253,13 @@ def _before_headers(data: Bytes, at: int, end: int, sized: bool, signed: bool) -
     if sized and start + size > end:
         raise InvalidRecord(f"Invalid record size: {size}")
     time, pos = varint_at(data, start + 1, 10)
-    offset, pos = varint_at(data, pos, 5)
-    key, pos = varint_at(data, pos, 5)
+    offset, key_at = varint_at(data, pos, 5)
+    key, pos = varint_at(data, key_at, 5)
     value, pos = varint_at(data, pos + max(key, 0), 5)
     headers, pos = varint_at(data, pos + max(value, 0), 5)
     if headers < 0 or headers > end - pos:
         raise InvalidRecord(f"Found invalid number of record headers {headers}")
-    return start, size, Bare(pos, offset, time, key, value, headers)
+    return start, size, Bare(pos, offset, time, key, value, headers, key_at)
 
 
 def _headers_end(data: Bytes, pos: int, count: int) -> int:

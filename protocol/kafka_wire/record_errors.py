@@ -58,7 +58,7 @@ class UnsupportedForMessageFormat(RecordBatchError):
 
 
 class UnreadableRecords(RecordBatchError):
-    """UNKNOWN_SERVER_ERROR: compressed bytes that are not of their codec; Kafka's broker stumbles over them."""
+    """UNKNOWN_SERVER_ERROR: compressed bytes that are not of their codec, a batch longer than an int; Kafka stumbles over them."""
 
     error = Err.UNKNOWN_SERVER_ERROR
 

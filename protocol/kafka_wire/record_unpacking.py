@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 from kafka_wire import compression
 from kafka_wire.compression import Codec
@@ -11,18 +12,20 @@ from kafka_wire.record_errors import CorruptRecord, DecompressedTooLarge, Unsupp
 
 def unpack(codec: Codec, data: bytes, max_bytes: int) -> bytes:
     """As `unpacked`, at once."""
-    work = unpacked(codec, data, max_bytes)
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return bytes(done.value)
+    with _kafkas_errors():
+        return compression.decompress(codec, data, max_bytes)
 
 
 def unpacked(codec: Codec, data: bytes, max_bytes: int) -> Generator[None, None, bytes | bytearray]:
     """The plain bytes of records, in pieces: yields after each. Raises as `records`."""
-    try:
+    with _kafkas_errors():
         return (yield from compression.unpacking(codec, data, max_bytes))
+
+
+@contextmanager
+def _kafkas_errors() -> Iterator[None]:
+    try:
+        yield
     except compression.DecompressedTooLarge as error:
         raise DecompressedTooLarge(str(error)) from None
     except compression.CompressionError as error:

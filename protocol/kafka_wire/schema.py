@@ -106,8 +106,8 @@ class All(enum.Enum):
     EMPTY = "empty"
 
 
-ERROR_NAME: Final = object()
-"""For ``failed``: the name of the error."""
+ERROR_TEXT: Final = object()
+"""For ``failed``: what Kafka says of the error (``Err.text``)."""
 
 _UNSAID: Final = object()
 

@@ -14,9 +14,13 @@ from __future__ import annotations
 import codecs
 import functools
 import struct
+from collections.abc import Generator
 
 MAX_STRING = 0x7FFF
 """Bytes of the longest string, in compact form too."""
+
+PIECE = 2000
+"""Elements of arrays and tagged fields that are read or written at once, where that goes in pieces: one takes a microsecond or two."""
 
 
 class DecodeError(ValueError):
@@ -74,6 +78,10 @@ def skip_tags(data: bytes, pos: int, count: int, end: int) -> int:
     """The position behind a section of only unknown tags, whose first byte ``count`` stands before ``pos``."""
     if count > 0x7F:
         count, pos = read_uvarint(data, pos - 1)
+    return _skip(data, pos, count, end)
+
+
+def _skip(data: bytes, pos: int, count: int, end: int) -> int:
     for _ in range(count):
         tag, size, pos = read_tag(data, pos)
         pos = skip_tag(tag, size, pos, end)
@@ -83,6 +91,15 @@ def skip_tags(data: bytes, pos: int, count: int, end: int) -> int:
 def skip_tagged_fields(data: bytes, pos: int) -> int:
     """The position behind the tag section at ``pos``. Raises DecodeError, IndexError."""
     return skip_tags(data, pos + 1, data[pos], len(data)) if data[pos] else pos + 1
+
+
+def skipping_tagged_fields(data: bytes, pos: int) -> Generator[None, None, int]:
+    """As :func:`skip_tagged_fields`, in pieces: yields after each `PIECE` tags, which take two bytes each at least."""
+    count, pos = read_uvarint(data, pos)
+    while count > PIECE:
+        pos, count = _skip(data, pos, PIECE, len(data)), count - PIECE
+        yield
+    return _skip(data, pos, count, len(data))
 
 
 def too_long(name: str, length: int, left: int) -> DecodeError:

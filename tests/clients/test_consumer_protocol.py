@@ -142,7 +142,6 @@ def test_a_group_is_rolled_to_the_new_protocol_and_back(lab: Lab) -> None:
 
 
 @pytest.mark.clients
-@pytest.mark.timeout(300)
 def test_kafkas_tool_shows_such_a_group(garage: Garage) -> None:
     (java,) = (client for client in ABLE if client.name == "java-4.1")
     lab = Lab(java, garage.driver(java), lambda: garage.new(java))

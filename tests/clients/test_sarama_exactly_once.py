@@ -10,7 +10,7 @@ from tests.clients.clients import HERE, built, run_tool
 from tests.clients.exactly_once import App, cluster, read
 from tests.support.real_kafka import need_tool
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]  # may have to fetch sarama first
+pytestmark = [pytest.mark.clients]  # may have to fetch sarama first
 
 MANY = 150
 

@@ -17,7 +17,7 @@ from kafka_wire.record_batch import build_batch
 from tests.clients.clients import HERE
 from tests.support.real_kafka import classpath, java_program, java_tool, need_tool
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]  # may have to fetch Kafka first
+pytestmark = [pytest.mark.clients]  # may have to fetch Kafka first
 
 TOPIC, GROUP = "orders", "shippers"
 TOOL = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"

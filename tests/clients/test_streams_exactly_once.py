@@ -14,7 +14,7 @@ from tests.clients.clients import HERE, JVM, built, run_tool
 from tests.clients.exactly_once import App, cluster, read
 from tests.support.real_kafka import need_tool, streams_classpath
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]  # may have to fetch Kafka Streams first
+pytestmark = [pytest.mark.clients]  # may have to fetch Kafka Streams first
 
 VERSION = "4.1.0"
 KEYS, EACH = 4, 50

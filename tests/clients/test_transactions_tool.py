@@ -16,7 +16,7 @@ from kafka_wire.record_batch import TRANSACTIONAL_BIT, build_batch
 from tests.clients.test_kafka_tools import MAIN
 from tests.support.real_kafka import java_tool
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]  # may have to fetch Kafka first
+pytestmark = [pytest.mark.clients]  # may have to fetch Kafka first
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 DUMP = "kafka.tools.DumpLogSegments"

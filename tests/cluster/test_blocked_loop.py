@@ -75,6 +75,34 @@ async def looks(told: Told, waiting: bool, block: threading.Event | None) -> Non
     watch.stop()
 
 
+def always_waiting(told: Told, seen: threading.Semaphore) -> blocked_loop.BlockedLoop:
+    """A watch that finds somebody waiting at each look. It releases ``seen`` at each, and when it speaks, as it looks no more then."""
+
+    def look() -> bool:
+        seen.release()
+        return True
+
+    def say(text: str) -> None:
+        told(text)
+        seen.release()
+
+    return blocked_loop.BlockedLoop(look, say)
+
+
+async def test_code_that_blocks_and_yields_in_turn_is_named_too() -> None:
+    """``consumer.poll(1.0); await asyncio.sleep(0)``: it has run at the end of each look."""
+    told, seen = Told(), threading.Semaphore(0)
+    watch = always_waiting(told, seen)
+    while not told.said.is_set():
+        assert seen.acquire(timeout=DEADLINE_S)  # as long as it takes until the loop has kept somebody waiting
+        await asyncio.sleep(0)
+    watch.stop()
+    (text,) = told.texts
+    assert f"{__file__}:" in text
+    assert "blocks the event loop most of the time, though it yields in between, and the broker runs on it" in text
+    assert "seen.acquire" in text
+
+
 async def test_blocking_without_anybody_who_waits_is_the_tests_own_affair() -> None:
     told = Told()
     await looks(told, False, threading.Event())
@@ -89,15 +117,10 @@ async def test_a_loop_that_runs_is_not_blocked() -> None:
 
 async def test_who_is_in_another_place_at_each_look_is_merely_busy() -> None:
     told, seen = Told(), threading.Semaphore(0)
-
-    def look() -> bool:
-        seen.release()
-        return True
-
-    watch = blocked_loop.BlockedLoop(look, told)
+    watch = always_waiting(told, seen)
     for number in range(3 * blocked_loop.LOOKS):
         names: dict[str, Any] = {"seen": seen, "__name__": "busy"}
-        exec(compile("def step(): return seen.acquire(timeout=150)", f"busy-{number}.py", "exec"), names)
+        exec(compile("def step(): return seen.acquire(timeout=300)", f"busy-{number}.py", "exec"), names)
         assert names["step"]()
     watch.stop()
     assert told.texts == []
@@ -111,9 +134,9 @@ from broker_sim.api import blocked_loop
 blocked_loop.LOOK_S = 0.02
 sockets = []
 
-def text(frame, text=blocked_loop._text):
+def text(frame, why, text=blocked_loop._text):
     sockets[0].shutdown(socket.SHUT_RDWR)  # once it is seen to block it need not any longer
-    return text(frame)
+    return text(frame, why)
 
 blocked_loop._text = text
 
@@ -124,7 +147,7 @@ async def test_blocking(kafka):
         client.send(b"1234")
         assert client.recv(1)
 """)
-    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(failed=1)
     said = "*test_blocking: *.py:18 blocks the event loop*"
     result.stderr.fnmatch_lines([said, "    assert client.recv(1)"])

@@ -118,7 +118,7 @@ class RealPair(Pair):
     params=[
         pytest.param((kind, version), id=f"{kind}-{version}", marks=marks)
         for version in ("3.4", "4.1")
-        for kind, marks in (("sim", []), ("real", [pytest.mark.real_kafka, pytest.mark.timeout(240)]))
+        for kind, marks in (("sim", []), ("real", [pytest.mark.real_kafka]))
     ]
 )
 async def brokers(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Pair, str]]:

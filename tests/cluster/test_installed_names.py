@@ -31,7 +31,7 @@ async def test_mine_too(kafka):
     }.items():
         (folder / file).write_text(text)
     options = ("-p", "no:randomly", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
-    result = pytester.runpytest_subprocess(*options, "-W", "error", "-o", "pythonpath=.", "tests", timeout=150)
+    result = pytester.runpytest_subprocess(*options, "-W", "error", "-o", "pythonpath=.", "tests", timeout=300)
     result.assert_outcomes(passed=2)
 
 

@@ -51,7 +51,7 @@ OPTIONS = ("-p", "no:randomly", "-o", "asyncio_default_fixture_loop_scope=functi
 
 def test_what_was_not_awaited_fails_the_test_with_its_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FORGETS)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", "-W", "error", timeout=150)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", "-W", "error", timeout=300)
     result.assert_outcomes(failed=len(LINES))
     said = result.stdout.str()
     assert "Forgotten awaits" not in said  # once is enough
@@ -81,8 +81,16 @@ async def test_in_vain(kafka):
     with pytest.raises(AssertionError):
         await kafka.group("billing").stable(timeout=0)
 
-async def test_left_running(kafka):
-    asyncio.create_task(kafka.group("billing").stable())
+async def test_left_and_cancelled(kafka):
+    tasks = [asyncio.create_task(kafka.group("billing").stable()) for _ in range(2)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+
+async def test_of_the_users_own(kafka):
+    async def watch():
+        await kafka.group("billing").stable()
+    asyncio.create_task(watch())
 
 async def test_somebody_elses(kafka):
     async def other(): pass
@@ -100,8 +108,38 @@ def test_nothing_to_await(kafka_server):
     with kafka_server.broker(1).down():
         pass
 """)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=150)
-    result.assert_outcomes(passed=8)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=300)
+    result.assert_outcomes(passed=9)
+
+
+def test_a_wait_that_is_left_in_a_task_fails_the_test_with_its_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import asyncio
+
+async def test_not_begun(kafka):
+    asyncio.create_task(kafka.group("billing").stable())
+
+async def test_begun(kafka):
+    waiting = asyncio.ensure_future(kafka.group("billing").wait(members=3))
+    await asyncio.sleep(0)
+
+async def test_commit(kafka):
+    waiting = asyncio.create_task(kafka.group("billing").commit())
+    await asyncio.sleep(0)
+
+async def test_awaited(kafka):
+    waiting = asyncio.create_task(kafka.group("billing").state_is("Dead"))
+    await waiting
+""")
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=300)
+    result.assert_outcomes(failed=3, passed=1)
+    said = result.stdout.str()
+    assert (
+        '.py:4: stable() goes on in a task that nobody awaits: asyncio.create_task(kafka.group("billing").stable())'
+        in said
+    )
+    assert ".py:7: wait() goes on in a task" in said
+    assert ".py:11: " in said
 
 
 def test_a_test_that_fails_for_another_reason_keeps_it(pytester: pytest.Pytester) -> None:
@@ -110,6 +148,6 @@ async def test_wrong(kafka):
     kafka.group("billing").stable()
     assert kafka.group("billing").members, "nobody there"
 """)
-    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess(*OPTIONS, "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*AssertionError: nobody there*", "*Forgotten awaits*", "*stable() was not awaited*"])

@@ -38,7 +38,7 @@ def ask_sync(bootstrap):
 
 def passes(pytester: pytest.Pytester, code: str, passed: int, *arguments: str) -> None:
     pytester.makepyfile(ASK + code)
-    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", *arguments, timeout=150)
+    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", *arguments, timeout=300)
     result.assert_outcomes(passed=passed)
 
 
@@ -149,7 +149,7 @@ def test_kind(kafka): pass
 @pytest.mark.kafka(clock="manuel")
 def test_value(kafka_bootstrap): pass
 """)
-    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=150)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-o", "asyncio_mode=auto", timeout=300)
     result.assert_outcomes(errors=4)
     result.stdout.fnmatch_lines(
         [

@@ -19,7 +19,7 @@ SCOPE = ("-o", "asyncio_default_fixture_loop_scope=function")
 
 def run(pytester: pytest.Pytester, code: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(MEMBER + code)
-    return pytester.runpytest_subprocess(*OPTIONS, *SCOPE, *arguments, timeout=150)
+    return pytester.runpytest_subprocess(*OPTIONS, *SCOPE, *arguments, timeout=300)
 
 
 def test_a_test_that_failed_shows_what_became_of_its_groups(pytester: pytest.Pytester) -> None:

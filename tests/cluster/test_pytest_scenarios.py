@@ -25,7 +25,7 @@ SCOPE = ("-o", "asyncio_default_fixture_loop_scope=function")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*OPTIONS, *SCOPE, *arguments, timeout=150)
+    return pytester.runpytest_subprocess(*OPTIONS, *SCOPE, *arguments, timeout=300)
 
 
 def write(pytester: pytest.Pytester, **files: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker_sim.coordinator import regular_expressions
 from broker_sim.coordinator.regular_expressions import Pattern, PatternError
 from kafka_wire.errors import Err
 from tests.coordinator.consumer.crowd import Crowd
@@ -72,7 +74,9 @@ def test_what_matches_a_whole_name(text: str, matched: list[str]) -> None:
         ("a{1001}", "invalid repeat count"),
         ("a\\", "trailing backslash at end of expression"),
         ("[b-a]", "invalid character class range"),
+        ("(" * 16_000 + ")" * 16_000, "expression nests too deeply"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_what_is_none_of_re2s(text: str, words: str) -> None:
     with pytest.raises(PatternError) as refused:
@@ -102,6 +106,52 @@ def test_an_alphabet_of_its_own() -> None:
 def test_what_would_make_pythons_own_think_for_hours_takes_no_time() -> None:
     """Pytest's timeout is its limit."""
     assert not Pattern("(a*)*(a|a)*(a?){50}b").matches("a" * 249)
+
+
+def test_a_name_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of what is gone through counts: a piece may be one step too long, and what is known already costs a look."""
+    monkeypatch.setattr(regular_expressions, "_PIECE", 1000)
+    wanted = Pattern("n" + "0*" * 900 + "x")
+    gone_through: list[int] = []
+    reached = wanted._reached
+
+    def counting(*given: Any) -> set[int]:
+        found = reached(*given)
+        gone_through.append(len(found))
+        return found
+
+    monkeypatch.setattr(wanted, "_reached", counting)
+    said = list(wanted.matching("n" + "0" * 200))
+    assert said[-1] is False
+    assert set(said[:-1]) == {None}
+    assert len(said) > sum(gone_through) // 4000 > 0
+    gone_through.clear()
+    assert [wanted.matches("n" + "0" * count) for count in range(200)] == [False] * 200
+    assert len(gone_through) < 10  # each set of states is one object, whichever name came to it
+
+
+def test_what_an_expression_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "_KEPT", 500)
+    wanted = Pattern("(a|b)*a(a|b){40}")
+    rng = random.Random(1)
+    for _ in range(50):
+        name = "".join(rng.choice("ab") for _ in range(100))
+        assert wanted.matches(name) == (name[-41] == "a")
+        assert sum(map(len, wanted._steps.values())) <= 500
+
+
+def test_members_subscribe_by_one_that_takes_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "_PIECE", 1)
+    core = Crowd((4, 1), {"fa": 1, "fb": 1, "other": 1})
+    core.told("A", 0, subscribed_topic_names=[], subscribed_topic_regex="f[ab]*x?")
+    core.advance(0)
+    assert not any(record.startswith("16") for record in core.written())
+    core.told("B", 0, subscribed_topic_names=[], subscribed_topic_regex="o.*r")
+    core.advance(100)
+    assert [record for record in core.written() if record.startswith("16")] == ["16 fa,fb"]
+    core.told("B", 1)
+    core.advance(100)
+    assert "16 other" in core.written()
 
 
 def test_members_subscribe_by_one() -> None:
@@ -191,7 +241,7 @@ def test_re2j_answers_alike() -> None:
     source = Path(__file__).parent / "java" / "Matches.java"
     question = "\n".join([*(f"N {name}" for name in (*NAMES, *IDS)), *(f"P {text}" for text in texts)]) + "\n"
     done = subprocess.run(
-        java_command("4.1.0", str(source)), input=question.encode(), capture_output=True, timeout=150, check=False
+        java_command("4.1.0", str(source)), input=question.encode(), capture_output=True, timeout=300, check=False
     )
     answers = done.stdout.decode().splitlines()
     assert len(answers) == len(texts), done.stderr.decode(errors="replace")[-1000:]

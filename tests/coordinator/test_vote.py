@@ -112,3 +112,9 @@ async def test_a_real_broker_still_says_what_the_table_says(version: str) -> Non
         await prepare(kafka.bootstrap)
         for row in CLEAR:
             assert await ask(kafka.bootstrap, row[0]) == row[RELEASES[version]]
+
+
+def test_some_keys_of_a_large_map_have_the_order_of_that_map() -> None:
+    names = [f"topic-{number}" for number in range(1000)]
+    some = names[::7]
+    assert java_order(some, len(names)) == [name for name in java_order(names) if name in some]

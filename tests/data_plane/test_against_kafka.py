@@ -11,7 +11,7 @@ from tests.data_plane import exchanges
 from tests.support.real_kafka import RealKafka
 from tests.support.wire import Wire
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real_kafka]
 
 SETTINGS = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
 

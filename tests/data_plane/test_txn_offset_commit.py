@@ -101,11 +101,12 @@ def test_what_is_refused(of: dict[str, object], errors: list[Err]) -> None:
 
 
 def test_metadata_that_is_too_long_is_one_partition_s_error() -> None:
+    """What isn't there comes first (TxnOffsetCommitResponse.Builder.merge)."""
     world = World()
     assert world.errors((0, 5, "x" * 11), (1, 6, ""), (7, 8, "")) == [
+        Err.UNKNOWN_TOPIC_OR_PARTITION,
         Err.OFFSET_METADATA_TOO_LARGE,
         Err.NONE,
-        Err.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     world.end(commit=True)
     assert world.offsets() == {"t": {1: 6}}

@@ -127,6 +127,8 @@ def report(runner: Runner, seconds: float) -> None:
         missed = [v for v in range(low, high + 1) if not tally.counts[name, v]]
         if missed:
             say(f"   never: {name} {', '.join(f'v{v}' for v in missed)}")
+    fields = ", ".join(f"{field} {count}" for field, count in sorted(tally.bent.items()))
+    say(f"-- boundary values: {tally.bent.total()} in requests of equal answers: {fields or 'none'}")
     say(f"-- tolerated: {', '.join(f'{name} {count}' for name, count in sorted(tally.tolerated.items())) or 'nothing'}")
     for finding in tally.findings.values():
         title = "known" if finding.known else "DIFFERENCE"

@@ -103,7 +103,7 @@ def _without_batches(entries: list[dict[str, Any]]) -> None:
 def _plain(side: Side, value: Any, raw: bytes) -> dict[str, Any]:
     out: dict[str, Any] = {"version": int.from_bytes(raw[:2], "big"), "size": len(raw)}
     for name, spec in type(value).__fields__:
-        out[name] = side.reader._field("log", getattr(value, name), 99, name, spec, "log")
+        out[name] = side.reader._field("log", getattr(value, name), 99, name, spec, f"log.{name}")
     return out
 
 

@@ -47,7 +47,8 @@ def batch(given: dict[str, Any], scope: Scope) -> bytes:
     """A record batch of magic 2 (`magic`: claims another) with the CRC of what it holds (`crc`: another one).
 
     `records`: see `record`. `at` ms from the play's time; `codec`, `attributes` (more bits), `pid`, `epoch`, `seq`
-    (numbers or symbols), `count`, `last_delta`, `length`, `max_at` and `base_offset` where they shall lie; `tail` bytes
+    (numbers or symbols), `count`, `last_delta`, `length`, `max_at` and `base_offset` where they shall lie, `base_timestamp` and
+    `max_timestamp` (ms since the epoch); `tail` bytes
     behind the records, before compression; `squeezed` bytes behind compressed records; `behind` bytes after the batch;
     `keep`: only so many bytes of the whole.
     """
@@ -59,12 +60,13 @@ def batch(given: dict[str, Any], scope: Scope) -> bytes:
     body += bytes.fromhex(given.get("squeezed", ""))
     base_at = scope.now_ms + given.get("at", 0) if given.get("at") != "none" else -1
     latest = max((row.get("at", 0) for row in rows), default=0)
+    max_at = min(base_at + given.get("max_at", latest), 2**63 - 1) if base_at >= 0 else -1
     covered = (
         _AFTER_CRC.pack(
             codec | given.get("attributes", 0),
             given.get("last_delta", max(len(rows) - 1, 0)),
-            base_at,
-            base_at + given.get("max_at", latest) if base_at >= 0 else -1,
+            given.get("base_timestamp", base_at),
+            given.get("max_timestamp", max_at),
             scope.number(given.get("pid", -1)),
             scope.number(given.get("epoch", -1)),
             scope.number(given.get("seq", -1)),

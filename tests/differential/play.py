@@ -83,6 +83,8 @@ class Outcome:
     untimely: bool = False
     compared: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
     """(API, version, error codes) of each answer that both sides gave."""
+    bent: list[str] = field(default_factory=list)
+    """Fields with a boundary value in the requests of these."""
     tolerated: list[str] = field(default_factory=list)
     log_records: int = 0
 
@@ -334,6 +336,7 @@ class Play:
         if rows:
             return Difference(number, step.api, step.version, tuple(rows))
         name = f"{step.api} (damaged)" if step.damage else step.api
+        self.outcome.bent.extend(step.bent)
         self.outcome.compared.append((name, step.version, tuple(sorted(set(_codes(plain[0]))))))
         return None
 

@@ -70,6 +70,8 @@ class Tally:
     """Differences that did not come back: the machine, not the broker."""
     coverage: dict[tuple[str, int], Counter[int]] = field(default_factory=dict)
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    bent: Counter[str] = field(default_factory=Counter)
+    """Answers that were equal, by the field that had a boundary value in their requests."""
     tolerated: Counter[str] = field(default_factory=Counter)
     findings: dict[str, Finding] = field(default_factory=dict)
 
@@ -79,6 +81,7 @@ class Tally:
             self.counts[api, version] += 1
             self.coverage.setdefault((api, version), Counter()).update(codes)
         self.log_records += outcome.log_records
+        self.bent.update(outcome.bent)
         self.tolerated.update(outcome.tolerated)
 
     @property

@@ -40,6 +40,8 @@ class Step:
     broker: int | str = 1
     """Whom it is sent to; or "$leader:TOPIC/INDEX", "$coordinator:GROUP", whoever that is then."""
     world: list[Any] = field(default_factory=list)
+    bent: list[str] = field(default_factory=list)
+    """Paths of the fields that were given a boundary value (generators/edges.py)."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it: only what is not the default."""

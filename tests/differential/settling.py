@@ -63,12 +63,16 @@ async def committed(side: Side, group: str) -> None:
         await _until(side, pending)
 
 
+NAMED_IDS = 9
+"""The largest producer id that generators write down as a number, but for the ends of the type."""
+
+
 async def has_producer_ids(side: Side, node: int) -> None:
-    """Until the broker has its first block of producer ids, which comes from the controller."""
+    """Until the broker has its first block of producer ids, which comes from the controller, and has given out NAMED_IDS."""
 
     async def none() -> str:
-        failed = (await side.ask(InitProducerIdRequest(None, 1000), 1, node)).error_code
-        return f"node {node} to have producer ids" if failed else ""
+        answer = await side.ask(InitProducerIdRequest(None, 1000), 1, node)
+        return f"node {node} to have producer ids" if answer.error_code or answer.producer_id <= NAMED_IDS else ""
 
     await _until(side, none)
 

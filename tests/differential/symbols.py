@@ -8,6 +8,7 @@ $pid:a  $pepoch:a                       producer id and epoch of a's last InitPr
 $cepoch:a  $cparts:a                    member epoch of a's last ConsumerGroupHeartbeat answer, and the assignment that it was told last
 $session:a  $sepoch:a                   fetch session of a's last Fetch answer, and the epoch that comes next
 $topic:NAME                             topic id
+{p}{to 249}                             a text of so many bytes (the rest of it is ASCII)
 $epoch:NAME/0  $epoch:NAME/0:-1         leader epoch of a partition when it was last looked at, and one beside it
 
 Whom a step goes to: $leader:NAME/0, $coordinator:GROUP (broker 1 where there is none).
@@ -15,12 +16,14 @@ Whom a step goes to: $leader:NAME/0, $coordinator:GROUP (broker 1 where there is
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from broker_sim.storage.partition_for import partition_for
 from kafka_wire.schema import ZERO_UUID, FieldSpec
 from tests.differential import payloads
 
+_FILL = re.compile(r"\{to (\d+)\}")
 OFFSETS = "__consumer_offsets"
 UNKNOWN_TOPIC_ID = bytes.fromhex("0123456789abcdef0123456789abcdef")
 
@@ -61,7 +64,12 @@ class Scope:
     def text(self, value: str) -> str:
         if value.startswith("$"):
             return str(self.symbol(value))
-        return value.replace("{p}", self.prefix)
+        value = value.replace("{p}", self.prefix)
+        return (
+            _FILL.sub(lambda found: "x" * (int(found[1]) - len(value) + len(found[0])), value)
+            if "{to " in value
+            else value
+        )
 
     def number(self, value: int | str) -> int:
         return self.symbol(value) if isinstance(value, str) else value

@@ -61,6 +61,10 @@ UNORDERED: tuple[Unordered, ...] = (
         r"DescribeTransactions\.transaction_states\.topics(\.partitions)?", "a set of partitions, grouped in a map"
     ),
     Unordered(r"DescribeProducers\.topics\.partitions\.active_producers", "a map by producer id"),
+    Unordered(
+        r"(Write|Read|Delete|Initialize)ShareGroupState(Summary)?\.results(\.partitions)?",
+        "hash maps by topic id and partition",
+    ),
     Unordered(r"TxnOffsetCommit\.topics(\.partitions)?", "maps by partition"),
     Unordered(
         r"log\..*(topic_partitions|assigned_partitions|partitions_pending_revocation)(\.partitions)?",

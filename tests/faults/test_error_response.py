@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults.error_response import error_response, first_error
+from broker_sim.handlers.error_response import error_response, first_error
 from broker_sim.handlers.k01_fetch import AT_PARTITIONS
 from kafka_wire.api_keys import ApiKey, advertised
 from kafka_wire.codec import decode, encode
@@ -92,7 +92,7 @@ def kafkas_answers(kafka: str, questions: list[tuple[int, int, Err, bytes]]) -> 
     """Status and bytes of what Kafka's request classes make of (api key, version, error, request)."""
     source = Path(__file__).parent / "java" / "ErrorAnswers.java"
     asked = b"".join(struct.pack(">hhhi", key, v, err, len(body)) + body for key, v, err, body in questions)
-    done = subprocess.run(java_command(kafka, str(source)), input=asked, capture_output=True, timeout=150, check=False)
+    done = subprocess.run(java_command(kafka, str(source)), input=asked, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
     answers, position = [], 0
     while position < len(done.stdout):

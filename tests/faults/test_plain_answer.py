@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker_sim.faults.error_response import first_error, plain_answer
+from broker_sim.handlers.error_response import first_error, plain_answer
 from broker_sim.handlers.traits import Failing
 from kafka_wire.errors import Err
-from kafka_wire.schema import ERROR_NAME, Api, Entity, array, int16, int32, int64, message, string, struct
+from kafka_wire.schema import ERROR_TEXT, Api, Entity, array, int16, int32, int64, message, string, struct
 
 PATTERN = Api(1000, "0-1", advertised={"4.1": "0-1"})
 
@@ -41,7 +41,7 @@ class ToldGroup:
     group_id: str = string(default="", entity=Entity.GROUP)
     member_id: str = string(default="nobody", entity=Entity.MEMBER)
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default="", failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default="", failed=ERROR_TEXT)
     topics: list[Told] | None = array(Told, nullable="1", default_factory=list, failed=None)
 
 
@@ -57,7 +57,7 @@ def test_an_answer_follows_from_what_the_fields_stand_for() -> None:
     request = PatternRequest("g", ["a", "b"], [Asked("t", [3, 4]), Asked("u", [])])
     told = plain_answer(PatternResponse, Failing(request, 0, Err.NOT_COORDINATOR))
     rows = [Row(3, 16, -1), Row(4, 16, -1)]
-    groups = [ToldGroup(name, "nobody", 16, "NOT_COORDINATOR", []) for name in ("a", "b")]
+    groups = [ToldGroup(name, "nobody", 16, "This is not the correct coordinator.", []) for name in ("a", "b")]
     assert told == PatternResponse(0, "", groups, [Told("t", rows), Told("u", [])])
     assert first_error(PatternResponse(topics=[Told("t", rows)])) is Err.NOT_COORDINATOR
     assert (

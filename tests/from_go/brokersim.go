@@ -209,6 +209,14 @@ func (c *Cluster) AwaitStable(name string, members int, timeout time.Duration) (
 	return group
 }
 
+// AwaitReading waits as AwaitStable, and until every assigned partition was fetched by its owner: what is sent from then on is delivered,
+// whatever auto.offset.reset is.
+func (c *Cluster) AwaitReading(name string, members int, timeout time.Duration) (group Group) {
+	c.t.Helper()
+	c.Do("GET", groupPath(name)+"/wait", Params{"state": "Stable", "members": members, "reading": true, "timeout": timeout.String()}, &group)
+	return group
+}
+
 // Explain tells in words why a group rebalanced, who held it up, and how it ended.
 func (c *Cluster) Explain(group string) string {
 	c.t.Helper()

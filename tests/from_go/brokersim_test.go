@@ -137,7 +137,7 @@ func TestAMemberWithoutNetworkIsOutAfterItsSession(t *testing.T) {
 	kafka := orders(t, brokersim.Options{Clock: "manual"})
 	consumer(t, kafka, "first")
 	consumer(t, kafka, "second")
-	before := kafka.AwaitStable(group, 2, patience).Generation
+	before := kafka.AwaitReading(group, 2, patience).Generation
 
 	cut := kafka.AddFault(brokersim.Params{"client_id": "second", "drop": true})
 	cut.AwaitHits(1)

@@ -74,15 +74,15 @@ class Member:
         )
         return self.wire.start(request, 3)
 
-    async def enter(self) -> None:
-        """Join a group that is empty, as its only member, and be assigned partition 0."""
+    async def enter(self, partitions: tuple[int, ...] = (0,)) -> None:
+        """Join a group that is empty, as its only member, and be assigned these partitions."""
         answer = await self.join()
         if answer.error_code == Err.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             answer = await self.join()
         assert answer.error_code == 0, Err(answer.error_code)
         self.member_id, self.generation = answer.member_id, answer.generation_id
-        synced = await self.sync({self.member_id: [0]})
+        synced = await self.sync({self.member_id: list(partitions)})
         assert synced.error_code == 0, Err(synced.error_code)
 
     def commit(self, offset: int, partition: int = 0) -> asyncio.Future[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,15 +14,6 @@ from kafka_wire.messages.k16_list_groups import ListGroupsRequest
 from tests.handles.members import Member, commit_error
 
 pytestmark = pytest.mark.kafka(topics={"orders": 3})
-
-
-@pytest.fixture
-async def app(kafka: Cluster) -> AsyncIterator[Member]:
-    """The only member of the group billing."""
-    member = await Member.connect(kafka)
-    await member.enter()
-    yield member
-    await member.close()
 
 
 def test_a_group_that_is_not_there_is_dead(kafka_server: object) -> None:
@@ -43,14 +33,14 @@ async def test_a_group_is_shown_as_it_is(kafka: Cluster, app: Member) -> None:
     assert repr(billing) == "<group 'billing': Stable, generation 1, 1 members>"
 
 
-async def test_lag_counts_what_is_committed_and_what_is_assigned(kafka: Cluster, app: Member) -> None:
+async def test_lag_counts_what_is_committed_assigned_and_subscribed(kafka: Cluster, app: Member) -> None:
     billing = kafka.group("billing")
     kafka.topic("orders").fill(9)
-    assert (billing.lag(), billing.lag().total) == ({("orders", 0): 3}, 3)
+    assert (billing.lag(), billing.lag().total) == ({("orders", 0): 3, ("orders", 1): 3, ("orders", 2): 3}, 9)
     await app.commit(1)
     await app.commit(2, partition=1)
     assert billing.committed() == {("orders", 0): 1, ("orders", 1): 2}
-    assert billing.lag() == {("orders", 0): 2, ("orders", 1): 1}
+    assert billing.lag() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 3}
     kafka.state.delete_topic("orders")
     assert billing.lag() == {}
 
@@ -90,10 +80,13 @@ async def test_commits_are_waited_for(kafka: Cluster, app: Member) -> None:
     kafka.topic("orders").fill(9)
     published = billing.commit()  # counts from here on
     reached = asyncio.create_task(billing.committed_at_least("orders", 0, 2))
-    low = asyncio.create_task(billing.lag_below(2))
+    low = asyncio.create_task(billing.lag_below(8))
     await asyncio.sleep(0)
+    app.generation = (await app.join()).generation_id
+    await app.sync({app.member_id: [0, 1, 2]})
     await app.commit(1)
     assert not reached.done()
+    assert not low.done()
     assert await published == {("orders", 0): 1}
     await app.commit(3)
     await asyncio.gather(reached, low)
@@ -131,7 +124,7 @@ async def test_a_wait_in_vain_tells_how_it_stands_and_what_happened(kafka: Clust
     assert text.startswith(
         "group 'billing': state Stable, members 2: not within 30 ms\nnow: Stable, generation 1, 1 members"
     )
-    assert "committed {orders-0: 1}, lag 0" in text
+    assert "committed {orders-0: 1}, lag -1" in text
     assert "group billing: Stable in generation 1, 1 member: app (leader)" in text
 
 

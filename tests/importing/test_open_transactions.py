@@ -28,7 +28,7 @@ from tests.conformance.transactional import Producer, both_ends, committed, ends
 from tests.importing.past import copy_of
 from tests.support.real_kafka import VERSIONS, RealKafka
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real_kafka]
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,

@@ -31,7 +31,7 @@ from tests.importing.past import (
 from tests.support.real_kafka import CLUSTER_ID, VERSIONS, RealKafka, java_tool
 from tests.support.wire import Wire
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real_kafka]
 
 CODECS = {"3.4.0": Codec.LZ4, "4.1.0": Codec.ZSTD}
 SEGMENT_BYTES = {"3.4.0": 1 << 16, "4.1.0": 1 << 20}

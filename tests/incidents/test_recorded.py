@@ -10,8 +10,6 @@ import pytest
 from tests.incidents.run_pipeline import recorded, scores, unpack
 from tests.incidents.score import Score, told
 
-pytestmark = pytest.mark.timeout(300)
-
 RECALL = 0.97
 """Of all that was done, so much is told at least: 42 of 43. All 43 were when this was written."""
 FALSE_ALARMS = 0
@@ -24,12 +22,14 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Score]:
     return list(scores([unpack(packed, folder) for packed in recorded()]))
 
 
+@pytest.mark.slow
 def test_what_was_done_is_told(scored: Sequence[Score]) -> None:
     verdicts = [verdict for score in scored for verdict in score.verdicts]
     share = sum(verdict.told is not None for verdict in verdicts) / len(verdicts)
     assert share >= RECALL, "\n".join(line for score in scored for line in told(score))
 
 
+@pytest.mark.slow
 def test_what_is_healthy_raises_no_alarm(scored: Sequence[Score]) -> None:
     alarms = [alarm["text"] for score in scored for alarm in score.alarms]
     assert len(alarms) <= FALSE_ALARMS, "\n".join(alarms)

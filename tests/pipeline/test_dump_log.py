@@ -25,7 +25,7 @@ from tests.importing import past
 from tests.importing.past import OFFSETS_PARTITIONS, copy_of, live
 from tests.support.real_kafka import VERSIONS, RealKafka, java_tool
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real_kafka]
 
 TOOL = "4.1.0"
 """Prints all fields of all records as JSON; 3.4.0's prints some."""

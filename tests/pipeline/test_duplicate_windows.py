@@ -12,7 +12,7 @@ from broker_sim.simulation import simulate
 from tests.pipeline.support_journal import Book, all_played, by_run, frame, member, picked, played, snapshot
 from tests.simulation.workload import GROUP, begin
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark]
 
 NAMES = (
     "from_offset",

@@ -292,7 +292,6 @@ def a_book() -> Book:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
 def test_calls_partitions_and_what_was_skipped(spark: Any) -> None:
     book = a_book()
     book.commit("app-1", 4, {"orders-0": 8}, error="ILLEGAL_GENERATION")

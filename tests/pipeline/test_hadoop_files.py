@@ -123,7 +123,6 @@ def key(row: dict[str, Any]) -> tuple[int, int]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_the_same_rows_as_from_a_disk(spark: Any, data: Path, remote: str) -> None:
     here = inputs.find(str(data), None, "friday", look=False)
     with files.through(HadoopFiles(spark)):
@@ -150,7 +149,6 @@ def test_the_same_rows_as_from_a_disk(spark: Any, data: Path, remote: str) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_what_fails_there_is_said_in_a_line(spark: Any, s3: str, hdfs: str) -> None:
     reader = HadoopFiles(spark)
     path_of = spark.sparkContext._jvm.org.apache.hadoop.fs.Path

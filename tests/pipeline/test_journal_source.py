@@ -373,7 +373,6 @@ def journal(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
 def test_batch_and_stream_give_the_same_rows_over_a_restart(spark: Any, journal: Path, tmp_path: Path) -> None:
     events = played(SCENARIO).events
     with (journal / "journal-000002.ndjson.part").open("ab") as out:

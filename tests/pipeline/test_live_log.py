@@ -103,7 +103,6 @@ def judge(follower: Follower, rounds: int) -> None:
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(180)
 async def test_on_a_real_broker_with_its_cleaner() -> None:
     with RealKafka("3.4.0", config=SETTINGS) as kafka:
         hand = Kafka("3.4", "kafka", {1: kafka.bootstrap}, "unused")

@@ -12,7 +12,7 @@ from broker_sim.pipeline.tables.member_churn import MEMBER_CHURN, member_churn, 
 from tests.pipeline.journal_runs import VERSIONS, Truth, lives_told
 from tests.pipeline.support_journal import Book, all_played, by_run, frame, large, member, picked, snapshot
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark]
 
 ONE, TWO, STATIC, AGAIN = member("one"), member("two"), member("old", instance="web"), member("new", instance="web")
 

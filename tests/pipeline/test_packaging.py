@@ -158,7 +158,6 @@ def test_a_machine_that_lacks_something_says_all_of_it_in_a_line(tmp_path: Path,
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_it_is_all_that_spark_submit_needs_for_a_whole_run(
     past: tuple[Path, Path], archive: Path, python: Path, tmp_path: Path
 ) -> None:
@@ -177,7 +176,6 @@ def test_it_is_all_that_spark_submit_needs_for_a_whole_run(
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_it_is_all_that_a_cluster_s_workers_need(
     past: tuple[Path, Path], archive: Path, python: Path, tmp_path: Path
 ) -> None:

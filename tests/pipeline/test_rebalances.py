@@ -29,7 +29,7 @@ from tests.pipeline.support_journal import (
     snapshot,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark]
 
 ONE, TWO, THREE = member("one"), member("two"), member("three")
 LOG = "__consumer_offsets-9"

@@ -16,7 +16,7 @@ from broker_sim.pipeline.report.page import html
 from tests.pipeline.facts import facts, rebalance, regression, window
 from tests.pipeline.test_findings import stuck
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser]
 
 ROW = ".lanes .row[data-group]"
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}

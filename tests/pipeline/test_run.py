@@ -115,7 +115,6 @@ def ran(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_factory: 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
     assert (ran.code, ran.stderr.count("Traceback")) == (0, 0), ran.stderr
     assert {path.name for path in ran.out.iterdir()} == {*MADE, MARKER}
@@ -142,7 +141,6 @@ def test_a_run_writes_all_that_it_says(ran: Ran, spark: Any) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_it_tells_its_steps_and_ends_with_the_findings(ran: Ran) -> None:
     assert [line.partition(":")[0] for line in ran.stderr.splitlines() if not line.startswith("  ")] == [
         *("starting Spark", "reading the journal", "reading __consumer_offsets", "tables", "report"),
@@ -154,7 +152,6 @@ def test_it_tells_its_steps_and_ends_with_the_findings(ran: Ran) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_the_stuck_partition_is_found_with_its_group_and_times(ran: Ran, spark: Any) -> None:
     (row,) = ran.rows(spark, "stuck_partitions")
     jam, heal = mark_ms(ran.events, "jam"), mark_ms(ran.events, "heal")
@@ -169,7 +166,6 @@ def test_the_stuck_partition_is_found_with_its_group_and_times(ran: Ran, spark: 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_offsets_that_went_back_are_those_of_the_script(ran: Ran, spark: Any) -> None:
     rows = sorted(ran.rows(spark, "offset_regressions"), key=lambda row: row["log_offset"])
     told = [(row["from_offset"], row["to_offset"], row["how"], row["reset"], row["members"]) for row in rows]
@@ -187,7 +183,6 @@ def test_offsets_that_went_back_are_those_of_the_script(ran: Ran, spark: Any) ->
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_the_lag_at_the_end_is_what_is_left_to_read(ran: Ran, spark: Any) -> None:
     last: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(ran.rows(spark, "lag"), key=lambda row: row["window_start_ms"]):
@@ -206,7 +201,6 @@ def test_the_lag_at_the_end_is_what_is_left_to_read(ran: Ran, spark: Any) -> Non
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_groups_lie_where_their_hash_says(ran: Ran, spark: Any) -> None:
     rows = {row["log_partition"]: row for row in ran.rows(spark, "coordinator_hotspots")}
     assert {number: row["busiest_group"] for number, row in rows.items()} == {
@@ -245,7 +239,6 @@ def damaged(spark: Any, story: tuple[Path, list[dict[str, Any]]], tmp_path_facto
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_what_is_damaged_is_skipped_with_its_place_and_the_rest_is_read(damaged: Ran, spark: Any) -> None:
     assert damaged.code == 0, damaged.stderr
     skipped = damaged.rows(spark, "skipped")
@@ -266,7 +259,6 @@ def test_what_is_damaged_is_skipped_with_its_place_and_the_rest_is_read(damaged:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_a_copy_of_the_offsets_folders_alone_claims_no_lag(spark: Any, story: tuple[Path, Any], tmp_path: Path) -> None:
     place, _ = story
     for folder in (place / "data").glob("__consumer_offsets-*"):
@@ -290,7 +282,6 @@ def regressions(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_a_journal_tells_the_same_regressions_and_commits_as_the_log(ran: Ran, spark: Any) -> None:
     events = spark.read.parquet(f"{ran.out}/tables/events")
     log = journal_log(events)
@@ -302,7 +293,6 @@ def test_a_journal_tells_the_same_regressions_and_commits_as_the_log(ran: Ran, s
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_a_journal_alone_is_enough_for_a_report(spark: Any, ran: Ran, story: tuple[Path, Any], tmp_path: Path) -> None:
     place, _ = story
     code, _, steps = command("--journal", f"{place}/journal", "--out", f"{tmp_path}/out")

@@ -22,8 +22,6 @@ from broker_sim.pipeline.run import Options, Outcome, pipeline
 from broker_sim.pipeline.scope import Scope, literally, pattern_of
 from tests.incidents.run_pipeline import recorded, unpack
 
-pytestmark = pytest.mark.timeout(300)
-
 STUCK = "stuck-shrunk-3.4.0-2"
 """scores-batch, plans-v2 and teams-sync have a stuck offsets partition from 09:34:36 to 09:35:05; quotes-batch is healthy."""
 DURING, BEHIND = moment("2026-11-24T09:34:50"), moment("2026-11-24T09:35:20")

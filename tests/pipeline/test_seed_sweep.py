@@ -91,7 +91,6 @@ def test_the_table_has_the_columns_of_a_row_of_the_local_engine() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_rows_are_those_of_the_local_engine(spark: Any, tmp_path: Path) -> None:
     lines = tmp_path / "rows.jsonl"
     local = sweep(replace(QUICK, rows=lines))
@@ -116,7 +115,6 @@ def test_rows_are_those_of_the_local_engine(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_planted_bug_is_found_shrunk_kept_and_run_first_the_next_time(spark: Any, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     bad = Options(("alone",), range(10, 40), duration_s=12.0, shrink=True, budget=12, corpus=corpus)
@@ -140,7 +138,6 @@ def test_a_planted_bug_is_found_shrunk_kept_and_run_first_the_next_time(spark: A
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_a_run_that_is_another_one_elsewhere_is_a_failure(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_spark, "AGAIN", 1.0)
     monkeypatch.setattr(on_spark, "TASK_S", 0.001)

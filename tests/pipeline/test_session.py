@@ -165,7 +165,6 @@ def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(150)
 def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     code = f"""
         import json, os
@@ -182,7 +181,6 @@ def test_a_start_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("master", "conf", "says"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from broker_sim.cli.main import main
 from broker_sim.common.text import UsageError
+from broker_sim.pipeline import journal_files
 from broker_sim.pipeline.duck import columns
 from broker_sim.pipeline.duck import functions as f
 from broker_sim.pipeline.duck.session import Session
@@ -155,3 +157,20 @@ def test_a_journal_that_nobody_named_and_nobody_can_read_keeps_no_log_from_being
     assert "journal-000001.ndjson is no journal: none of its first lines is an event" in told
     assert "went to other leaders" in told
     assert main([*given, "--overwrite", "--journal", str(folder / "data" / "journal")]) == 2
+
+
+def test_a_journal_that_may_not_be_read_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal-000001.ndjson"
+    journal.write_text('{"seq": 1, "ts_ms": 1, "event": "mark"}\n')
+
+    def closed(name: str) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", name)
+
+    monkeypatch.setattr(journal_files, "Source", closed)
+    given = ["pipeline", "run", "--journal", str(journal), "--out", str(tmp_path / "out"), "--engine", "duckdb"]
+    assert main(given) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"broker-sim pipeline run: {journal} is not readable: Permission denied"
+    )

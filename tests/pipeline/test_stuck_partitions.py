@@ -13,7 +13,7 @@ from tests.pipeline.offsets import Log
 from tests.pipeline.offsets import frame as log_frame
 from tests.pipeline.support_journal import LOG, Book, all_played, by_run, frame, mark_ms, picked, played, snapshot
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark]
 
 VERSIONS = ["3.4", "4.1"]
 T0 = 1_000_000

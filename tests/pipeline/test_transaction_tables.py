@@ -288,7 +288,6 @@ def ended_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
 def test_a_real_broker_s_logs_tell_how_each_transaction_ended(version: str, tmp_path: Path) -> None:
     config = {

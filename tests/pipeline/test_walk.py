@@ -23,7 +23,6 @@ def walk() -> list[tuple[str, str]]:
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_the_walk_goes_as_it_is_told(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

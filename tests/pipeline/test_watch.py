@@ -116,7 +116,6 @@ def test_a_jam_within_one_batch_is_told_when_it_is_over_and_not_of_the_past() ->
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
 def test_a_batch_that_was_interrupted_is_done_again_and_not_doubled(spark: Any, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal" / "journal-000001.ndjson.part", marks(1, 10))
     events = appended(spark, tmp_path)
@@ -164,7 +163,6 @@ def seqs(events: Appended) -> list[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
 def test_a_stream_that_ends_by_itself_says_why_in_a_line(spark: Any, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal" / "journal-000001.ndjson", marks(1, 3)).parent
     events = appended(spark, tmp_path)
@@ -204,7 +202,6 @@ def watched(data: Path, out: Path) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_a_watch_that_is_started_again_goes_on_and_comes_to_what_a_run_comes_to(spark: Any, tmp_path: Path) -> None:
     from broker_sim.pipeline import run
 

@@ -154,7 +154,6 @@ def test_the_last_tables_are_not_tried_again_and_our_own_mistakes_never(monkeypa
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
 def test_a_stream_goes_on_where_it_failed_and_has_each_line_once(spark: Any, tmp_path: Path) -> None:
     journal = write(tmp_path / "journal" / "journal-000001.ndjson", marks(1, 30)).parent
     events, fails = appended(spark, tmp_path), [True]
@@ -351,7 +350,6 @@ def test_addresses(text: str, meant: tuple[str, int] | None) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(180)
 def test_the_tables_are_asked_for_what_they_say_last(spark: Any) -> None:
     lag = spark.createDataFrame(
         [("billing", "orders", 0, 1000, 5), ("billing", "orders", 0, 2000, 9), ("billing", "orders", 1, 1000, None),

@@ -33,7 +33,7 @@ def reserialize(kafka: str, messages: Sequence[tuple[str, int, bytes]]) -> list[
         for name, version, data in messages
     )
     done = subprocess.run(
-        java_command(kafka, str(source)), input=question, capture_output=True, timeout=150, check=False
+        java_command(kafka, str(source)), input=question, capture_output=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
     outcomes, position, answer = [], 0, done.stdout

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.common.slices import at_once
-from kafka_wire import codec, codegen
+from kafka_wire import codec, wire
 from kafka_wire.codec import DecodeError, decode_from, decoding, encode, encoding
 from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.protocol.generate import MESSAGES, random_message, versions
@@ -42,7 +42,7 @@ def test_every_version_survives_its_bytes(cls: type) -> None:
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_every_version_is_the_same_in_pieces(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codegen, "PIECE", 1)  # each element is one
+    monkeypatch.setattr(wire, "PIECE", 1)  # each element is one
     monkeypatch.setattr(codec, "_decoders_in_pieces", {})
     monkeypatch.setattr(codec, "_encoders_in_pieces", {})
     for version in versions(cls):
@@ -71,7 +71,7 @@ def _told(read: Callable[[], object]) -> str:
 def test_pieces_are_counted_over_all_arrays() -> None:
     topics = [FetchTopic("t", partitions=[FetchPartition(n) for n in range(999)]) for _ in range(10)]
     body = encode(FetchRequest(topics=topics), 11)
-    assert len(list(decoding(FetchRequest, 11, body))) == 10 * 1000 // codegen.PIECE
+    assert len(list(decoding(FetchRequest, 11, body))) == 10 * 1000 // wire.PIECE
     assert len(list(encoding(FetchRequest, 11, FetchRequest(topics=topics), lambda part: None))) == 5
 
 

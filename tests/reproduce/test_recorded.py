@@ -15,8 +15,6 @@ from broker_sim.reproduce.again import findings_of
 from broker_sim.reproduce.evidence import read
 from tests.incidents.run_pipeline import recorded, unpack
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -36,8 +34,8 @@ def reproduced(
 
 PLAYED = [
     ("membership-3.4.0-2", "returns-index"),  # a member that does not come back
-    ("membership-3.4.0-2", "feeds-batch"),  # max.poll.interval.ms
-    ("offsets-4.1.0-1", "search-v2"),  # kafka-consumer-groups --reset-offsets
+    pytest.param("membership-3.4.0-2", "feeds-batch", marks=pytest.mark.slow),  # max.poll.interval.ms
+    pytest.param("offsets-4.1.0-1", "search-v2", marks=pytest.mark.slow),  # kafka-consumer-groups --reset-offsets
 ]
 MORE = [
     ("membership-3.4.0-2", "carts-export"),  # a static member's crash
@@ -72,9 +70,9 @@ def logs_of(folder: Path) -> list[str]:
 
 PARTITIONS = [
     ("stuck-4.1.0-1", "seats-us", "stuck", "4.1"),  # a follower that is frozen, in the ISR
-    ("moves-4.1.0-1", "stock", "moved", "4.1"),  # a reassignment
+    pytest.param("moves-4.1.0-1", "stock", "moved", "4.1", marks=pytest.mark.slow),  # a reassignment
     # a follower that is frozen and leaves the ISR: appends are refused; the leader is elected again meanwhile
-    ("stuck-shrunk-3.4.0-2", "scores-batch", "stuck", "3.4"),
+    pytest.param("stuck-shrunk-3.4.0-2", "scores-batch", "stuck", "3.4", marks=pytest.mark.slow),
     pytest.param("stuck-shrunk-3.4.0-2", "plans-v2", "stuck", "3.4", marks=pytest.mark.long),
     pytest.param("moves-4.1.0-1", "claims-sync", "moved", "4.1", marks=pytest.mark.long),  # there and back
 ]
@@ -108,6 +106,7 @@ def test_what_happened_to_a_partition_happens_again_at_its_time(
     assert kind in findings_of(tmp_path / "out" / "data", group)
 
 
+@pytest.mark.slow
 def test_without_lines_nobody_can_say_that_it_was_stuck(kept: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
     """What its members suffered is told then, and as that: no exit code 0 in the name of what is not seen."""
     code, told = reproduced(kept, "stuck-4.1.0-1", tmp_path / "out", capsys, "--group", "alerts-batch")

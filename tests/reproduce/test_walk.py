@@ -15,7 +15,7 @@ DOC = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_the_walk_goes_as_it_is_told(tmp_path: Path) -> None:
     """Each line in a process of its own, as a reader would."""
     text = DOC.read_text(encoding="utf-8").partition("## A walk")[2].partition("\n## ")[0]

@@ -420,6 +420,20 @@ async def test_a_described_group_is_imported(tmp_path: Path) -> None:
         await run(parse(loads(text), path))
 
 
+@pytest.mark.parametrize(("end", "code"), [(0, 1), (3, 0)])
+async def test_a_lag_below_something_is_not_expected_of_a_topic_in_which_nothing_has_been(
+    tmp_path: Path, end: int, code: int
+) -> None:
+    (tmp_path / "groups.txt").write_text(
+        "GROUP    TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID\n"
+        f"billing  orders  0          {end}               {end}               0    -            -     -\n"
+    )
+    text = "import: {describe: groups.txt}\nsteps: [{after: 10ms}]\nexpect: [{within: 100ms, group: billing, lag_below: 5}]\n"
+    path = tmp_path / "story.yaml"
+    path.write_text(text)
+    assert (await run(parse(loads(text), path))).code == code
+
+
 async def test_a_log_directory_is_played_on_and_stays_as_it_was(tmp_path: Path) -> None:
     async with Cluster(topics={"orders": 1}, data_dir=tmp_path / "data") as kafka:
         kafka.topic("orders").fill(3)

@@ -36,7 +36,7 @@ def parts() -> Iterator[Any]:
     for name in NAMES:
         clients = (*CLIENTS, "java-3.4") if name in OLD_JAVA else CLIENTS
         for client in [WITHOUT_CLIENTS[name]] if name in WITHOUT_CLIENTS else clients:
-            marks: list[pytest.MarkDecorator] = [pytest.mark.real_time, pytest.mark.timeout(300)]
+            marks: list[pytest.MarkDecorator] = [pytest.mark.real_time]
             if client.startswith("java"):
                 marks.append(pytest.mark.clients)
             if (name, client) in KNOWN_BREAKS:

@@ -37,6 +37,7 @@ def test_a_scenario_that_holds_holds_with_every_seed() -> None:
     assert text_of(found).startswith("a consumer crashes without a word: 20 seeds: 20 held; ")
 
 
+@pytest.mark.slow
 def test_a_share_is_played_twice() -> None:
     found = sweep(find("not-coordinator-on-offset-fetch"), range(60), jobs=2)
     assert found.repeated > 0
@@ -76,7 +77,7 @@ def test_many_seeds_are_named_in_part() -> None:
     assert "late with the seeds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more\n" in text_of(found)
 
 
-@pytest.mark.parametrize("verb", ["run", "simulate"])
+@pytest.mark.parametrize("verb", [pytest.param("run", marks=pytest.mark.slow), "simulate"])
 def test_the_commands_tell_it_as_json(verb: str) -> None:
     path = str(find("leader-changes"))
     words = [verb, path, *(["--virtual"] if verb == "run" else []), "--seeds", "0..4", "--jobs", "2", "--json"]

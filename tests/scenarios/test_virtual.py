@@ -292,7 +292,6 @@ def printed(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", ["aiokafka", "kafka-python"])
 def test_every_scenario_is_the_same_in_a_fresh_process_with_another_hash_seed(client: str) -> None:
     names = NAMES if client == "aiokafka" else SMALL
@@ -439,6 +438,6 @@ def test_files_are_tests_in_virtual_time_where_the_project_says_so(pytester: pyt
     (pytester.path / "minutes.yaml").write_text(minutes)
     (pytester.path / "theirs.yaml").write_text(HELD.replace("kind: crowd", "kind: outside"))
     pytester.makeini("[pytest]\nkafka_scenarios = *.yaml\nkafka_scenarios_virtual = true\n")
-    result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=150)
+    result = pytester.runpytest_subprocess("-p", "no:randomly", timeout=300)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["the client app is somebody else's and can't live in virtual time: *"])

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from broker_sim.handlers.context import RequestContext
-from kafka_wire.frame import frame
+from kafka_wire.codec import decode, encode
+from kafka_wire.frame import encode_request_header, frame
 from kafka_wire.messages.k12_heartbeat import HeartbeatResponse
+from kafka_wire.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 from .fakes import Bench, FakeTransport, heartbeat
 
@@ -220,3 +222,18 @@ async def test_a_failing_flush_parks_the_requests_and_is_logged(bench: Bench, ca
         await asyncio.sleep(0)
     assert not transport.closed
     assert "flush_turn failed on broker 1" in caplog.text
+
+
+async def test_a_reply_with_a_text_too_long_for_the_wire_fails_the_request_not_its_connection(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KafkaApis.handleError: what can't be written is answered as a request that failed."""
+    bench.answer(lambda context, request: ListGroupsResponse(groups=[ListedGroup("x" * 40_000)]), other=True)
+    connection, transport = bench.connect()
+    connection.data_received(
+        frame(encode_request_header(16, 4, 1, "a") + encode(ListGroupsRequest(), 4)) + heartbeat(2)
+    )
+    (number, listed), (behind, _) = transport.replies()
+    assert (number, behind, transport.closed) == (1, 2, False)
+    assert decode(ListGroupsResponse, 4, listed, 1) == ListGroupsResponse(error_code=-1)
+    assert caplog.records == []

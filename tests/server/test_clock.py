@@ -125,6 +125,7 @@ def test_manual_time_does_not_go_back() -> None:
         clock.advance(-1)
 
 
+@pytest.mark.real_time
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop is not made for Windows")
 def test_timers_on_uvloop_are_not_early() -> None:
     uvloop = pytest.importorskip("uvloop", reason="uvloop is an optional extra")

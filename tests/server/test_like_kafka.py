@@ -130,7 +130,6 @@ async def everything(bootstrap: str) -> dict[str, Seen]:
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
 def test_odd_bytes_are_taken_as_by_the_real_broker(version: str) -> None:
     with RealKafka(version) as kafka:
@@ -146,7 +145,6 @@ def test_odd_bytes_are_taken_as_by_the_real_broker(version: str) -> None:
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", ["3.4.0", "4.1.0"])
 def test_what_is_shown_is_what_the_real_broker_shows(version: str) -> None:
     """Every range that we show, and the features behind it, as far as we have them."""

@@ -7,6 +7,8 @@ import pytest
 from broker_sim.api.cluster import Cluster
 from broker_sim.api.cluster_thread import ClusterThread
 from kafka_wire.errors import Err
+from kafka_wire.messages.k17_sasl_handshake import SaslHandshakeRequest
+from kafka_wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.processes import DEADLINE_S
@@ -40,6 +42,28 @@ async def test_what_is_refused_at_each_heartbeat_is_told_once(caplog: pytest.Log
         await wire.close()
     [line] = caplog.messages
     assert line.startswith("client id wire, group billing: share groups are switched off")
+
+
+@pytest.mark.parametrize("as_version", ["3.4", "4.1"])
+async def test_a_client_that_wants_sasl_is_answered_as_on_a_plaintext_listener_and_named_once(
+    as_version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answers of 3.4.0 and 4.1.0."""
+    async with Cluster(as_version=as_version) as kafka:
+        for version in (0, 1, 1):
+            wire = await Wire.connect(kafka.bootstrap, client_id="app")
+            answer = await wire.send(SaslHandshakeRequest("SCRAM-SHA-512"), version)
+            assert (answer.error_code, answer.mechanisms) == (Err.ILLEGAL_SASL_STATE, [])
+            await wire.close()
+        wire = await Wire.connect(kafka.bootstrap)
+        for version in (0, 1, 2):
+            refused = await wire.send(SaslAuthenticateRequest(b"\0app\0secret"), version)
+            told = "SaslAuthenticate request received after successful authentication"
+            assert (refused.error_code, refused.error_message) == (Err.ILLEGAL_SASL_STATE, told)
+            assert (refused.auth_bytes, refused.session_lifetime_ms) == (b"", 0)
+        await wire.close()
+    [line] = caplog.messages
+    assert line.startswith("/127.0.0.1 (client id app) asks for SASL, mechanism SCRAM-SHA-512: ")
 
 
 def test_a_consumer_of_the_new_kind_fails_rather_than_waits() -> None:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import dataclasses
 import datetime as dates
 import functools
+import itertools
 import json
 import os
 import random
@@ -19,9 +21,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from os import getpid, urandom
+from posix import urandom as urandom_of_c
 from random import choice
 from random import random as draw
 from time import monotonic, perf_counter, time_ns
@@ -41,8 +44,47 @@ _in_a_list = [seconds]
 _in_a_dict = {"clock": time_ns}
 
 
+_in_a_set = {seconds}
+_in_a_deque = collections.deque([random.Random()])
+_missing = collections.defaultdict(time.time)
+_ticks = iter(time.time_ns, None)
+_dice = random.Random()
+_cast, _bits, _bell = _dice.random, _dice.getrandbits, random.gauss
+"""Methods that are bound."""
+_Clock = collections.namedtuple("_Clock", ["now", "stamp"])
+_clock = _Clock(time.monotonic, datetime.utcnow)
+
+
+def _generated(clock: Callable[[], float]) -> Iterator[float]:
+    while True:
+        yield clock()
+
+
+_generator = _generated(time.perf_counter)
+next(_generator)
+
+
+@functools.lru_cache
+def _cached() -> random.Random:
+    return random.Random()
+
+
+_cached()
+
+
+def _rolls() -> Callable[[], int]:
+    dice = random.Random()
+    return lambda: dice.randint(1, 10**9)
+
+
+_roll = _rolls()
+
+
 def _by_default(clock: Callable[[], float] = time.time) -> float:
     return clock()
+
+
+_counted = map(_by_default, itertools.repeat(seconds))
 
 
 def _by_keyword(*, clock: Callable[[], int] = time.monotonic_ns) -> int:
@@ -66,8 +108,10 @@ class _Attribute:
     stamp = staticmethod(time.time)
     rng = random.Random()
 
+    until = functools.partialmethod(lambda self, clock: clock(), time.time)
+
     def read(self) -> list[float]:
-        return [self.clock(), self.stamp(), self.rng.random()]
+        return [self.clock(), self.stamp(), self.rng.random(), self.until()]
 
 
 class _Slots:
@@ -80,6 +124,7 @@ class _Slots:
 class _Object:
     def __init__(self) -> None:
         self.clock, self.rng = time.time_ns, random.Random()
+        self.by_name = {"dice": random.Random()}
 
 
 _slots, _object = _Slots(), _Object()
@@ -111,6 +156,19 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "from time import time_ns": time_ns,
     "in a list": lambda: _in_a_list[0](),
     "in a dict": lambda: _in_a_dict["clock"](),
+    "in a set": lambda: [clock() for clock in _in_a_set],
+    "in a deque": lambda: _in_a_deque[0].random(),
+    "in a defaultdict": lambda: _missing.pop("x", None) or _missing["x"],
+    "in an iterator": lambda: next(_ticks),
+    "in a map": lambda: next(_counted),
+    "in a namedtuple": lambda: [_clock.now(), str(_clock.stamp())],
+    "in a generator": lambda: next(_generator),
+    "in an lru_cache": lambda: _cached().random(),
+    "Random() in a closure": lambda: _roll(),
+    "Random() in an object's dict": lambda: _object.by_name["dice"].choice(range(10**9)),
+    "methods of a Random()": lambda: [_cast(), _bits(64)],
+    "half of what gauss() draws": lambda: [_bell(0, 1), _dice.gauss(0, 1), random.gauss(0, 1)],
+    "from posix import urandom": lambda: urandom_of_c(4).hex(),
     "default argument": _by_default,
     "keyword-only default": _by_keyword,
     "closure": _closure,

@@ -218,17 +218,17 @@ def what_a_killed_process_had_written_is_not_synced(p: Patches) -> None:
 
 @of_a_log(200, power=True)
 def a_compacted_segment_takes_its_place_before_it_is_on_the_disk(p: Patches) -> None:
-    real = cleaner._clean_group
+    real = cleaner.Pass._cleaning
 
-    def clean(one: PartitionLog, group: Any, plan: Any) -> None:
+    def clean(one: cleaner.Pass, group: Any, plan: Any) -> Iterator[None]:
         sync = DiskSegment.sync
         DiskSegment.sync = _nothing  # type: ignore[method-assign,assignment]
         try:
-            real(one, group, plan)
+            yield from real(one, group, plan)
         finally:
             DiskSegment.sync = sync  # type: ignore[method-assign]
 
-    p.put(cleaner, "_clean_group", clean)
+    p.put(cleaner.Pass, "_cleaning", clean)
 
 
 @of_a_log(200)

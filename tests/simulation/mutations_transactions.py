@@ -137,8 +137,12 @@ def siblings_of_a_partition_that_is_not_there_are_told_that_they_were_added(p: P
 
     def response(version: int, results: Any) -> Any:
         rows = [
-            (name, {at: Err.NONE if error is Err.OPERATION_NOT_ATTEMPTED else error for at, error in errors.items()})
-            for name, errors in results
+            (
+                one,
+                {at: Err.NONE if error is Err.OPERATION_NOT_ATTEMPTED else error for at, error in told.items()},
+                echoes,
+            )
+            for one, told, echoes in results
         ]
         return real(version, rows)
 

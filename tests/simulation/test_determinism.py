@@ -46,7 +46,6 @@ def test_fresh_processes_with_other_hash_seeds_run_the_same(order: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_twenty_minutes_take_a_few_cpu_seconds_and_are_the_same_in_another_process(
     record_property: Callable[[str, object], None],
 ) -> None:

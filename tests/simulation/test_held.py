@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.simulation import simulate
+from broker_sim.simulation import SimForbidden, simulate
 
 
 def dies_and_starts_again(program: Callable[[], Any], *, sync: bool = False, **crash: Any) -> None:
@@ -79,6 +80,75 @@ def test_a_database_that_somebody_alive_has_locked_is_told_at_once(tmp_path: Pat
         sim.host("other").spawn(program)
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             sim.run_for(1)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("use", ["execute", "cursor", "cursor of the module", "commit"])
+def test_a_connection_that_was_opened_before_the_run_is_refused_with_what_to_do_instead(
+    tmp_path: Path, use: str, sync: bool
+) -> None:
+    """It is nobody's: the transaction of a process that died would be committed by the next one."""
+    of_the_module = sqlite3.connect(tmp_path / "db", check_same_thread=False)
+    of_the_module.execute("create table t (x)")
+    cursor = of_the_module.cursor()
+    ways: dict[str, Callable[[], object]] = {
+        "execute": lambda: of_the_module.execute("insert into t values (1)"),
+        "cursor": lambda: of_the_module.cursor().execute("insert into t values (1)"),
+        "cursor of the module": lambda: cursor.execute("insert into t values (1)"),
+        "commit": lambda: of_the_module.commit(),
+    }
+
+    def uses_it() -> None:
+        with contextlib.suppress(Exception):  # as a program may: the run ends all the same
+            ways[use]()
+
+    async def program() -> None:
+        uses_it()
+
+    with simulate(1) as sim:
+        of_the_module.execute("insert into t values (0)")  # the test may: it does not crash
+        host = sim.host("app")
+        host.spawn_sync(uses_it) if sync else host.spawn(program)
+        with pytest.raises(SimForbidden, match=r"on host app at test_held.py:\d+: open it in the program"):
+            sim.run_for(1)
+    assert of_the_module.execute("select x from t").fetchall() == [(0,)]
+    of_the_module.close()
+
+
+def test_what_a_process_commits_is_there_for_the_next_one_and_what_it_does_not_is_not(tmp_path: Path) -> None:
+    path, seen = tmp_path / "db", list[list[int]]()
+    with sqlite3.connect(path) as first:
+        first.execute("create table t (x)")
+    first.close()
+
+    async def program() -> None:
+        connection = sqlite3.connect(path)
+        seen.append([x for (x,) in connection.execute("select x from t")])
+        connection.execute("insert into t values (1)")
+        connection.commit()
+        connection.execute("insert into t values (2)")
+        await asyncio.sleep(1000)
+
+    dies_and_starts_again(program)
+    assert seen == [[], [1]]
+
+
+def test_a_connection_of_another_process_is_refused_too() -> None:
+    shared: list[sqlite3.Connection] = []
+
+    async def opens() -> None:
+        shared.append(sqlite3.connect(":memory:"))
+
+    async def uses() -> None:
+        shared[0].execute("select 1")
+
+    with simulate(1) as sim:
+        sim.host("a").spawn(opens)
+        sim.run_for(1)
+        sim.host("b").spawn(uses)
+        with pytest.raises(SimForbidden, match="that this process has not opened"):
+            sim.run_for(1)
+    shared[0].close()
 
 
 @pytest.mark.parametrize("opened", ["open", "path", "os.open", "temporary"])

@@ -13,13 +13,18 @@ import resource
 import sys
 import threading
 import time
+import types
+from datetime import UTC
+from datetime import datetime as dates
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from broker_sim.simulation import SimForbidden, simulate
-from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual import clocks, patches
 from broker_sim.simulation.virtual.patches import DOORS
 from tests.simulation import leaks
 from tests.simulation.leaks import LEAKS, what_is_seen
@@ -41,7 +46,14 @@ def test_what_a_module_has_taken_is_the_same_in_every_process(told: list[dict[st
 def test_it_is_the_same_again_in_one_process_and_another_for_another_seed() -> None:
     first, again, other = what_is_seen(7)["seen"], what_is_seen(7)["seen"], what_is_seen(8)["seen"]
     assert first == again
-    for leak in ("module-level Random()", "Random() as a default", "numpy's generators of a module", "ssl.RAND_bytes"):
+    of_chance = [
+        "module-level Random()",
+        "Random() as a default",
+        "Random() in a closure",
+        "in a deque",
+        "ssl.RAND_bytes",
+    ]
+    for leak in (*of_chance, "numpy's generators of a module"):
         assert first[leak] != other[leak]
 
 
@@ -52,21 +64,79 @@ def _held() -> list[Any]:
         *(leaks.seconds, leaks.monotonic, leaks._in_a_list[0], leaks._in_a_dict["clock"], leaks._now, leaks.urandom),
         *(leaks._by_default.__defaults__[0], leaks._by_keyword.__kwdefaults__["clock"], leaks._slots.clock),
         *(leaks._closure.__closure__[0].cell_contents, attribute.clock, attribute.stamp, leaks._object.clock),
-        *(event.__dataclass_fields__["at"].default_factory, event.__dataclass_fields__["id"].default_factory.args[0:0]),
-        *(leaks.LEAKS["functools.partial"].func, leaks.draw, leaks.choice, leaks.getpid),
+        *(event.__dataclass_fields__["at"].default_factory, event.__dataclass_fields__["on"].default_factory),
+        *(
+            leaks.LEAKS["functools.partial"].func,
+            leaks.draw,
+            leaks.choice,
+            leaks.getpid,
+            *leaks._clock,
+            *leaks._in_a_set,
+        ),
     ]
 
 
-def test_all_is_given_back_to_the_same_object_even_where_a_run_fails() -> None:
+def test_what_is_held_is_the_same_object_in_a_run_and_what_it_was_afterwards_even_where_the_run_fails() -> None:
     before, during = _held(), list[Any]()
+    described = [(hash(one), repr(one)) for one in before]
     states = [copy.deepcopy(each) for each in (leaks._rng.getstate(), leaks._numpys.bit_generator.state)]
     with pytest.raises(ZeroDivisionError), simulate(1):  # noqa: PT012
         during += _held()
         leaks._rng.random(), leaks._numpys.random()
         _ = 1 / 0
-    assert [id(one) for one in _held()] == [id(one) for one in before]
-    assert sum(a is not b for a, b in zip(before, during, strict=True)) == len(before) - 1
+    assert [id(one) for one in _held()] == [id(one) for one in before] == [id(one) for one in during]
+    assert [(hash(one), repr(one)) for one in before] == described
     assert [leaks._rng.getstate(), leaks._numpys.bit_generator.state] == states
+    assert abs(leaks._clock.now() - time.monotonic()) < 60
+
+
+def test_a_generator_with_a_seed_draws_it_where_it_was_made_in_the_run_and_else_from_the_runs() -> None:
+    """Whether one that was there before had a seed can't be told."""
+    expected = random.Random(5).random()
+
+    def drawn(seed: int) -> list[float]:
+        before = random.Random(5)
+        with simulate(seed):
+            seen = [before.random(), random.Random(5).random()]
+            before.seed(5)
+            return [*seen, before.random()]
+
+    first, again, other = drawn(1), drawn(1), drawn(2)
+    assert first == again
+    assert first[1:] == other[1:] == [expected, expected]
+    assert len({first[0], other[0], expected}) == 3
+
+
+def test_a_generator_that_a_module_made_is_each_processes_own_as_all_that_the_module_has_would_be() -> None:
+    def drawn(more: int) -> list[float]:
+        found: list[float] = []
+
+        async def few() -> None:
+            found.extend(leaks._rng.random() for _ in range(3))
+
+        async def many() -> None:
+            for _ in range(more):
+                leaks._rng.random()
+
+        with simulate(3) as sim:
+            sim.spawn("b", many)
+            sim.spawn("a", few)
+            sim.run_for(1)
+        return found
+
+    assert drawn(0) == drawn(9)
+
+
+def test_the_state_of_a_generator_can_be_kept_and_given_back_in_a_run() -> None:
+    before = random.Random(5)
+    state = before.getstate()
+    with simulate(1):
+        kept = before.getstate()
+        drawn = [before.random(), before.gauss(0, 1)]
+        before.setstate(kept)
+        assert [before.random(), before.gauss(0, 1)] == drawn
+        assert copy.deepcopy(before).random() == before.random()
+    assert before.getstate() == state
 
 
 def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +146,38 @@ def test_who_takes_a_function_between_two_runs_is_found_by_the_next(monkeypatch:
     with simulate(1, epoch_ms=1_600_000_000_000):
         assert leaks._in_a_dict["later"]() == 1_600_000_000
     assert leaks._in_a_dict["later"] is time.time
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_who_binds_datetime_now_between_two_runs_is_found_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """Also where nobody counts references to the class: from Python 3.12 on it is immortal."""
+    if not counted:
+        monkeypatch.setattr(clocks, "_references", lambda kinds: [1 << 32 for _ in kinds])
+    for _ in range(2):
+        with simulate(1):
+            pass
+    bound = [dates.now, dates.utcnow]
+    for _ in range(2):
+        with simulate(1, epoch_ms=1_600_000_000_000):
+            assert [each().year for each in bound] == [2020, 2020]
+        assert min(each().year for each in bound) > 2020
+
+
+def test_hypothesis_draws_its_examples_and_not_the_runs() -> None:
+    """Its generator was there before: with the run's numbers all examples would be the same but for their beginnings."""
+    drawn: set[int] = set()
+
+    @hypothesis.settings(max_examples=20, database=None, deadline=None)
+    @hypothesis.given(strategies.data())
+    def draws(data: strategies.DataObject) -> None:
+        with simulate(3):
+            data.draw(strategies.booleans())
+            drawn.update(data.draw(strategies.integers(0, 10**9)) for _ in range(5))
+
+    draws()
+    assert len(drawn) > 20, "with the run's numbers there would be five"
 
 
 def test_what_raises_whatever_it_is_asked_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,26 +198,15 @@ def test_what_raises_whatever_it_is_asked_holds_nothing_up(monkeypatch: pytest.M
 
 def test_what_a_process_has_taken_that_froze_its_heap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As mypy does in whoever calls it, and a server before it forks."""
-    monkeypatch.setitem(leaks._in_a_dict, "frozen", time.time)
+    monkeypatch.setitem(leaks._in_a_dict, "frozen", dates.now)  # each is an object for itself, and looked for
     gc.freeze()
     try:
         with simulate(1, epoch_ms=1_600_000_000_000):
-            assert leaks._in_a_dict["frozen"]() == 1_600_000_000
+            assert leaks._in_a_dict["frozen"](UTC).timestamp() == 1_600_000_000
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
-    assert leaks._in_a_dict["frozen"] is time.time
-
-
-def test_what_can_not_be_replaced_is_told_and_the_run_is_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "_ticks", iter(time.time, None), raising=False)
-    with simulate(1) as sim:
-        assert not sim.pinned
-        assert "time.time is held by a callable_iterator, where no simulation can replace it" in sim.not_pinned
-        assert "callable_iterator" in str(sim.not_pinned)
-    monkeypatch.undo()
-    with simulate(1) as sim:
-        assert "callable_iterator" not in str(sim.not_pinned)
+    assert leaks._in_a_dict["frozen"](UTC).timestamp() > 1_700_000_000
 
 
 def test_each_host_draws_for_itself_from_what_a_module_has_taken() -> None:
@@ -187,3 +278,21 @@ def test_what_the_documentation_says_of_functions_is_so() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime == 0
     of_classes = {"datetime.now"}
     assert {f".{name}" for name in named - of_classes} <= DOORS.keys()
+
+
+def test_methods_of_dates_are_found_once_however_often_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look finds what the looks before have made for themselves, too."""
+    held = [dates.now, dates.now]
+    with simulate(1):
+        pass
+    before = len(clocks._Bound.methods)
+    for number in range(6):
+        monkeypatch.setitem(sys.modules, f"made_for_this_test_{number}", types.ModuleType("made"))
+        with simulate(1, epoch_ms=1_600_000_000_000):
+            assert [now(UTC).timestamp() for now in held] == [1_600_000_000] * len(held)
+        held.append(dates.now)
+    assert len(clocks._Bound.methods) <= before + 6
+    del held[:]
+    monkeypatch.setitem(sys.modules, "made_for_this_test", types.ModuleType("made"))
+    with simulate(1):
+        assert len(clocks._Bound.methods) < before + 6, "what nobody has any more is let go"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import os
+import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from broker_sim.simulation import SimForbidden, simulate
+from broker_sim.simulation import SimForbidden, SimStuck, simulate
+from broker_sim.simulation.virtual import patches
 
 CONFIG: dict[str, Any] = {"bootstrap.servers": "broker-1:9092", "group.id": "billing"}
 
@@ -49,6 +54,72 @@ def test_a_client_of_librdkafka_is_refused_where_it_is_made(make: Callable[[], A
         host.spawn_sync(make) if sync else host.spawn(program)
         with pytest.raises(SimForbidden, match=rf"{name} is not .* host app at test_native.py:\d+: .*aiokafka"):
             sim.run_for(5)
+
+
+_C = ctypes.CDLL(None, use_errno=True)
+
+
+def _connects_in_c(port: int) -> int:
+    """As a driver that has its own sockets; returns the descriptor."""
+    number: int = _C.socket(int(socket.AF_INET), int(socket.SOCK_STREAM), 0)
+    address = struct.pack("=HH", socket.AF_INET, socket.htons(port)) + socket.inet_aton("127.0.0.1") + bytes(8)
+    assert _C.connect(number, address, len(address)) == 0
+    return number
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process which sockets it has")
+def test_a_socket_that_c_code_opens_is_in_the_reasons_with_where_it_leads(listener: socket.socket) -> None:
+    port, opened = listener.getsockname()[1], list[int]()
+
+    async def program() -> None:
+        opened.append(_connects_in_c(port))
+
+    with simulate(1) as sim:
+        sim.host("app").spawn(program)
+        sim.run_for(1)
+        sim.run_for(1)
+        found = [reason for reason in sim.not_pinned if "socket" in reason]
+    os.close(opened[0])
+    assert len(found) == 1
+    assert re.match(
+        rf"C code has opened a socket of its own, socket {opened[0]} \(127.0.0.1:\d+ -> 127.0.0.1:{port}\)", found[0]
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process which sockets it has")
+def test_code_that_waits_at_such_a_socket_is_told_with_it(listener: socket.socket) -> None:
+    port, opened = listener.getsockname()[1], list[int]()
+
+    async def program() -> None:
+        opened.append(_connects_in_c(port))
+        while True:  # as a driver does that a signal has interrupted
+            _C.recv(opened[0], ctypes.create_string_buffer(1), 1, 0)
+
+    with simulate(1, patience="400ms") as sim:
+        sim.host("app").spawn(program)
+        with pytest.raises(SimStuck, match=rf"C code has opened socket \d+ \(127.0.0.1:\d+ -> 127.0.0.1:{port}\)"):
+            sim.run_for(1)
+    os.close(opened[0])
+
+
+def test_sockets_of_the_test_and_of_its_threads_are_their_own(listener: socket.socket) -> None:
+    connected: list[socket.socket] = []
+    with simulate(1) as sim:
+        running = patches.current()
+        assert running is not None
+        with running.lifted():
+            thread = threading.Thread(target=lambda: connected.append(socket.create_connection(listener.getsockname())))
+            thread.start()
+            thread.join()
+        sim.run_for(1)
+        assert not [reason for reason in sim.not_pinned if "socket" in reason]
+    connected[0].close()
 
 
 def test_afterwards_clients_are_as_before() -> None:
@@ -177,7 +248,7 @@ def test_who_imports_it_in_a_simulation_for_the_first_time_is_refused_too() -> N
         [sys.executable, "-c", FIRST, json.dumps(FIRST_IMPORTS)],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         check=True,
     )
     expected = [line for how in FIRST_IMPORTS for line in (f"{how} is refused", f"{how} 0")]

@@ -48,7 +48,6 @@ def deadly(workload: str, seed: int) -> Outcome:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("planted", CLUSTER_MUTATIONS, ids=lambda each: each.name)
 def test_a_bug_in_what_a_cluster_keeps_is_found(planted: DiskMutation, record_property: pytest.RecordProperty) -> None:
     with planted.planted():

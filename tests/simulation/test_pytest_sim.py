@@ -13,8 +13,6 @@ from broker_sim.simulation.virtual.hashseed import SEED
 from broker_sim.testing.pytest_simulation import parse_seeds
 from tests.support import processes
 
-pytestmark = pytest.mark.timeout(180)  # processes of their own, beside others
-
 HEAD = """
 import asyncio, os, sys
 import pytest

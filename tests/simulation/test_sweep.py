@@ -171,7 +171,8 @@ def test_rows_are_written_as_runs_end_and_a_sweep_goes_on_where_it_ended(
         sweep(options(seeds=range(9), rows=rows))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_who_ends_a_sweep_is_told_what_it_found(number: int) -> None:
     words = ["simulate", "hostile", "--seeds", "0..1000000", "--seconds", "1", "--jobs", "2"]
     process = processes.start(

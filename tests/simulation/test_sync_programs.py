@@ -476,7 +476,7 @@ def test_locks_and_queues_that_a_program_has_made_are_real_ones_afterwards() -> 
         lock.release()
     for each in (simple, whole):
         threading.Timer(0.05, each.put, ("there",)).start()
-        assert each.get(timeout=150) == "there"
+        assert each.get(timeout=300) == "there"
     with condition:
         assert not condition.wait(0.01)
 

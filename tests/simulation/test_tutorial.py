@@ -14,7 +14,7 @@ from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "simulation.md").read_text()
-pytestmark = pytest.mark.timeout(180)  # processes of their own, beside others
+
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 FILES = [block for block in BLOCKS if block.startswith("# file: ")]
 

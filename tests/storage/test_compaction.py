@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker_sim.common.slices import Pace
 from broker_sim.storage import KafkaStorageError, OutOfOrderSequence, PartitionLog
 from kafka_wire import compression
 from kafka_wire.record_batch import Codec, ControlType, Record, build_batch, check_crc, control_batch, encode_batch
@@ -386,3 +387,32 @@ def test_a_log_that_compacts_and_deletes_does_both(make_log: MakeLog) -> None:
     assert log.apply_retention(NOW_MS + 3000) > 0
     assert log.log_start_offset > 0
     assert batch("x")
+
+
+def test_appends_come_between_the_pieces_of_a_pass_and_a_truncation_ends_it(make_log: MakeLog) -> None:
+    log = make_log(**COMPACT)
+    for number in range(12):
+        add(log, keyed((f"k{number % 3}", str(number))))
+    job = log.compacting(NOW_MS, Pace(1))
+    for _ in range(3):
+        next(job)
+        add(log, keyed(("more", "v")))
+    assert len(list(job)) > 3
+    assert view(log) == {b"k0": b"9", b"k1": b"10", b"k2": b"11", b"more": b"v"}
+    assert [row.offset for row in content(log)][-3:] == [12, 13, 14]
+
+    for cut in range(1, 30):
+        for number in range(12):
+            add(log, keyed((f"k{number % 3}", str(number))))
+        end = log.log_end_offset
+        job = log.compacting(NOW_MS, Pace(1), force=True)
+        for _ in range(cut):
+            next(job, None)
+        before = keys_and_values(log)
+        log.truncate_to(end - 1)
+        assert list(job) == []
+        assert keys_and_values(log) == before[:-1]
+        assert log.directory is None or not [name for name in log_files(log.directory) if "cleaned" in name]
+        log.delete_records(end - 8)
+    log.compact(NOW_MS, force=True)
+    assert view(log) == {b"k0": b"9", b"k1": b"10", b"k2": b"8"}

@@ -40,7 +40,7 @@ from tests.storage.transactions import end, known, stable_offset, write
 from tests.support.real_kafka import VERSIONS, Node, RealKafka
 from tests.support.wire import Wire, within
 
-pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.real_kafka]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -50,7 +50,7 @@ def cell(
                         "kafka",
                         column,
                         id=f"{version}-{phase}-kafka",
-                        marks=[pytest.mark.real_kafka, pytest.mark.timeout(200)],
+                        marks=[pytest.mark.real_kafka],
                     )
                 )
 

@@ -47,7 +47,7 @@ import pytest
 
 T = TypeVar("T")
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 """How long a thread or a process that is about to end is waited for."""
 
 LASTING_THREADS = ("broker-sim patience",)

@@ -24,7 +24,7 @@ from typing import IO, Any, NoReturn
 
 import pytest
 
-DEADLINE_S = 150.0
+DEADLINE_S = 300.0
 """Below the timeout of a test, whose report would hold the stacks of the wrong process."""
 
 _STACKS_S = 10.0

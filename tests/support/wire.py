@@ -22,7 +22,7 @@ from typing import Any
 from kafka_wire.codec import decode_from, encode
 from kafka_wire.frame import encode_request_header, frame, response_is_tagged
 
-DEADLINE_S = 150.0
+DEADLINE_S = 300.0
 CLIENT_ID = "wire"
 
 

@@ -14,7 +14,8 @@ Rules:
 from __future__ import annotations
 
 from broker_sim.api.handles.brokers import BrokerHandle, Down
-from broker_sim.api.handles.groups import CommitProbe, GroupHandle, Lag, MemberView
+from broker_sim.api.handles.groups import CommitProbe, GroupHandle, MemberView
+from broker_sim.api.handles.lag import Lag, PartitionLag
 from broker_sim.api.handles.logs import LogHandle, OpenTransaction, Pending, StateGuard
 from broker_sim.api.handles.shares import Lock, SharedPartition, ShareGroupHandle
 from broker_sim.api.handles.topics import TopicHandle
@@ -30,6 +31,7 @@ __all__ = [
     "LogHandle",
     "MemberView",
     "OpenTransaction",
+    "PartitionLag",
     "Pending",
     "ShareGroupHandle",
     "SharedPartition",

@@ -7,11 +7,13 @@ print(billing.explain())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from broker_sim.api.handles.consumption import Consumption
 from broker_sim.api.handles.in_process import ask
+from broker_sim.api.handles.lag import Lag, Offsets, PartitionLag
 from broker_sim.api.handles.logs import LogHandle
 from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError, nearest, unknown
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from broker_sim.metadata.cluster_state import Broker, Partition
 
 __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
-
-Offsets = dict[tuple[str, int], int]
-"""(topic, partition) -> offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +69,6 @@ _IN_EPOCHS = {
     "assignment": "assignment",
 }
 """What a member of a consumer group shows, and where that stands in the journal's *holder*."""
-
-
-class Lag(Offsets):
-    """(topic, partition) -> records that are committed to the log and not yet by the group."""
-
-    @property
-    def total(self) -> int:
-        """The records of all its partitions."""
-        return sum(self.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,26 +172,27 @@ class GroupHandle:
         return {(topic, index): each.offset for topic, parts in topics.items() for index, each in parts.items()}
 
     def lag(self) -> Lag:
-        """Per partition that it has committed or is assigned: the high watermark less the committed offset. Where nothing is committed,
-        all that is in the partition counts. Of a share group: the records that are not done with."""
+        """Per partition that it has committed, is assigned or subscribes to: the high watermark less the committed offset, negative
+        where that is beyond the log's end. Where nothing is committed, all that is in the partition counts. Of a share group: the
+        records that are not done with. Kafka: ConsumerGroupCommand, LAG."""
         if isinstance(self._consumer(), ShareGroup):
             return self.cluster.share_group(self.group_id).lag()
-        committed = self.committed()
-        state = self.cluster.state
+        committed, members = self.committed(), self.members
         assigned = {
-            (topic, index): None
-            for member in self.members
+            (topic, index)
+            for member in members
             for topic, indexes in (member.assignment or {}).items()
             for index in indexes
         }
-        lag = Lag()
-        for topic, index in {**dict.fromkeys(committed), **assigned}:
-            partition = state.partition(topic, index)
+        topics = {name: self.cluster.state.topics.get(name) for member in members for name in member.topics or ()}
+        subscribed = {(name, one.index): None for name, topic in topics.items() if topic for one in topic.partitions}
+        found = {}
+        for at in {**dict.fromkeys(committed), **dict.fromkeys(sorted(assigned)), **subscribed}:
+            partition = self.cluster.state.partition(*at)
             if partition is not None:
-                lag[topic, index] = max(
-                    0, partition.high_watermark - committed.get((topic, index), partition.log_start_offset)
-                )
-        return lag
+                start, end = partition.log_start_offset, partition.high_watermark
+                found[at] = PartitionLag(committed.get(at), start, end, at in assigned or at not in subscribed)
+        return Lag.of(found)
 
     @property
     def generations(self) -> int:
@@ -220,12 +211,16 @@ class GroupHandle:
         generation: int | None = None,
         committed: Mapping[tuple[str, int], int] | None = None,
         lag_below: int | None = None,
+        reading: bool = False,
         timeout: object = TIMEOUT,
     ) -> Self:
         """Wait until all that is given holds at once: this state, so many members, that generation or a later one, those offsets
-        committed or later ones, a lag in all below that. Returns the handle. Raises WaitTimeout, UsageError for a state that isn't."""
+        committed or later ones, a lag in all below that (`Lag.below`), every assigned partition fetched by its owner (`reading`).
+        Returns the handle. Raises WaitTimeout, UsageError for a state that isn't."""
         state = None if state is None else GROUP_STATE.read(state)
         wanted = [] if committed is None else [f"committed {_offsets_text(committed)}"]
+        wanted += ["every assigned partition fetched by its owner"] if reading else []
+        consumption = Consumption(self.group_id, self._journal.events if reading else ())
         parts = {"state": state, "members": members, "generation at least": generation, "lag below": lag_below}
         wanted = [f"{name} {value}" for name, value in parts.items() if value is not None] + wanted
 
@@ -243,10 +238,27 @@ class GroupHandle:
                 return False
             if committed is not None and not self._has_committed(committed):
                 return False
-            return lag_below is None or self._lag_is_below(lag_below)
+            if lag_below is not None and not self.lag().below(lag_below):
+                return False
+            return not reading or self.obstacle_to_reading(consumption) is None
 
-        await self._until(holds, ", ".join(wanted) or "nothing", timeout)
+        def hindered() -> str:
+            parts = [self.lag().obstacle(lag_below) if lag_below is not None else ""]
+            parts.append((self.obstacle_to_reading(consumption) or "") if reading else "")
+            return "; ".join(part for part in parts if part)
+
+        await self._until(
+            holds, ", ".join(wanted) or "nothing", timeout, seen=consumption.see if reading else None, hindered=hindered
+        )
         return self
+
+    async def reading(
+        self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
+    ) -> Self:
+        """Wait until it is Stable as for `stable`, and every assigned partition was fetched by its owner since it was assigned: what is
+        sent from now on is delivered, whatever the members' ``auto.offset.reset``. Returns the handle."""
+        state = State.STABLE.value
+        return await self.wait(state=state, members=members, generation=generation, reading=True, timeout=timeout)
 
     async def stable(
         self, members: int | None = None, generation: int | None = None, timeout: object = TIMEOUT
@@ -310,13 +322,23 @@ class GroupHandle:
         return offsets()
 
     async def lag_below(self, records: int, timeout: object = TIMEOUT) -> Self:
-        """Wait until it has something to read, and less than ``records`` of that is left."""
+        """Wait until it had something to read, and less than ``records`` of that is left. It doesn't hold while a partition of a topic
+        that it subscribes to has no owner, or where an offset is committed beyond its log's end (`Lag.below`)."""
         return await self.wait(lag_below=records, timeout=timeout)
 
     async def member_gone(self, member: str, timeout: object = TIMEOUT) -> Self:
         """Wait until no member has that member id, instance id or client id."""
         await self._until(lambda: not self._find(member), f"member {member!r} gone", timeout)
         return self
+
+    def obstacle_to_reading(self, consumption: Consumption) -> str | None:
+        """What its members have not fetched; None where they have fetched all that they are assigned, and that is something."""
+        members = self.members
+        if not any(member.assignment for member in members):
+            return "no member is assigned a partition"
+        unread = self._unread(consumption, members)
+        shown = [f"{topic}-{index} by {one.client_id or one.member_id}" for topic, index, one in unread[:8]]
+        return f"not fetched yet: {', '.join(shown)}" + (", ..." if unread[8:] else "") if unread else None
 
     # deeds
 
@@ -430,9 +452,11 @@ class GroupHandle:
         committed = self.committed()
         return all(committed.get(partition, -1) >= offset for partition, offset in wanted.items())
 
-    def _lag_is_below(self, records: int) -> bool:
-        lag = self.lag()
-        return bool(lag) and lag.total < records
+    def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
+        """Topic, partition and owner of what was assigned and not fetched since."""
+        if isinstance(self._consumer(), ShareGroup):
+            return self.cluster.share_group(self.group_id)._unread(consumption, members)
+        return consumption.unread(self.cluster.state, members)
 
     async def _until(
         self,
@@ -440,9 +464,15 @@ class GroupHandle:
         wanted: str,
         timeout: object,
         seen: Callable[[Mapping[str, Any]], object] | None = None,
+        hindered: Callable[[], str] = str,
     ) -> None:
+        """``hindered()`` names what isn't so yet, beyond what `_now` says."""
+
+        def now() -> str:
+            return ", ".join(part for part in (self._now(), hindered()) if part)
+
         what = f"group {self.group_id!r}: {wanted}"
-        await until(condition, self._journal, timeout, what, seen=seen, now=self._now, group=self.group_id)
+        await until(condition, self._journal, timeout, what, seen=seen, now=now, group=self.group_id)
 
     def _now(self) -> str:
         members = self.members

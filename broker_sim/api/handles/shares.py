@@ -8,11 +8,13 @@ print(shippers.explain())
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker_sim.api.handles.groups import GroupHandle, Lag, Offsets
+from broker_sim.api.handles.consumption import Consumption
+from broker_sim.api.handles.groups import GroupHandle, MemberView
+from broker_sim.api.handles.lag import Lag, Offsets
 from broker_sim.api.wait import TIMEOUT
 from broker_sim.common.text import UsageError, unknown
 from broker_sim.coordinator.share.group import ShareGroup
@@ -104,7 +106,18 @@ class ShareGroupHandle(GroupHandle):
 
     def lag(self) -> Lag:
         """Its backlog in each partition: committed records less those that are done with."""
-        return Lag({at: one.backlog for at, one in self.partitions.items()})
+        return Lag.of_backlog({at: one.backlog for at, one in self.partitions.items()})
+
+    def _unread(self, consumption: Consumption, members: Sequence[MemberView]) -> list[tuple[str, int, MemberView]]:
+        """What was assigned and has no start offset: the first ShareFetch of any member sets it, by share.auto.offset.reset."""
+        begun = {at for at, one in self.partitions.items() if one.loaded}
+        return [
+            (topic, index, member)
+            for member in members
+            for topic, indexes in (member.assignment or {}).items()
+            for index in indexes
+            if (topic, index) not in begun
+        ]
 
     # waits
 

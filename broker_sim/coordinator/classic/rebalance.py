@@ -13,6 +13,9 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupResponse
 from kafka_wire.messages.k14_sync_group import SyncGroupResponse
 
+_TICK_MS = 1
+"""How soon a join phase that can't end is looked at again (SystemTimer's tick): a rebalance timeout may be below zero."""
+
 
 def join_error(version: int, error: Err, member_id: str) -> JoinGroupResponse:
     """A failed JoinGroup's answer; protocol fields are null, or empty where the version can't say null."""
@@ -133,7 +136,7 @@ def complete_join(shard: ShardState, group: ClassicGroup) -> None:
     if group.members and not _elect_joined_leader(group):
         # Only silent static members: wait until their sessions end or they come back.
         group.in_initial_delay = False
-        shard.arm(("rebalance", group.group_id), group.rebalance_timeout_ms)
+        shard.arm(("rebalance", group.group_id), max(group.rebalance_timeout_ms, _TICK_MS))
         return
     shard.cancel(("rebalance", group.group_id))
     group.in_initial_delay = group.new_member_added = False

@@ -20,11 +20,11 @@ def winner(votes: Mapping[str, int], order: Iterable[str]) -> str:
     return max(order, key=lambda name: votes[name])
 
 
-def java_order(names: Iterable[str]) -> list[str]:
-    """``names`` as a java.util.HashMap with these keys gives them."""
+def java_order(names: Iterable[str], size: int | None = None) -> list[str]:
+    """``names`` as a java.util.HashMap with these keys gives them; `size`: of the map, where it has more keys than those."""
     keys = list(names)
     buckets = _BUCKETS
-    while len(keys) > buckets * 3 // 4:
+    while (len(keys) if size is None else size) > buckets * 3 // 4:
         buckets *= 2
 
     def bucket(name: str) -> int:

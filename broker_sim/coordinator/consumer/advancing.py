@@ -87,7 +87,8 @@ def reconcile(
 ) -> Current[bytes]:
     """Where a member stands after it has ``reported`` what it holds; what is new of it is written down."""
     latest = changes.group.latest
-    goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken)
+    free = before.revoking if shard.settings.policy.what_is_given_up_is_free else {}
+    goal = Goal(latest.target_epoch, latest.target(member_id), latest.is_taken, free)
     after = reconciled(before, goal, reported)
     if after != before or member_id not in latest.currents:
         stand(shard, changes, member_id, after)

@@ -7,7 +7,7 @@ ConsumerGroupMember (4.x).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -95,8 +95,10 @@ class ConsumerState(EpochState[bytes, Member]):
 
     def _count(self, member: Member, step: int) -> None:
         _vote(self.assignors, member.server_assignor, step)
-        for name in member.subscribed_topic_names:
-            self.named[name] += step
+        if step > 0:
+            self.named.update(member.subscribed_topic_names)
+        for name in member.subscribed_topic_names if step < 0 else ():
+            self.named[name] -= 1
             if not self.named[name]:
                 del self.named[name]
         if member.subscribed_topic_regex:
@@ -121,6 +123,10 @@ class ConsumerState(EpochState[bytes, Member]):
         return sorted({*self.named, *matched})
 
 
+Matching = Iterator[dict[str, list[str]] | None]
+"""Looks which topics each regular expression matches: None before all is found."""
+
+
 @dataclass(slots=True, eq=False)
 class ConsumerGroup(EpochGroup[ConsumerState]):
     """One consumer group."""
@@ -131,6 +137,7 @@ class ConsumerGroup(EpochGroup[ConsumerState]):
     assignor: str | None = None  # which one made the target
     told_to_join: dict[str, None] = field(default_factory=dict)  # classic members that have to join again
     matched_version: int = -1  # of the topics, when regular expressions were matched against them last
+    matching: Matching | None = None  # that is on
 
     @classmethod
     def made(cls, group_id: str, policy: Policy) -> ConsumerGroup:

@@ -20,9 +20,9 @@ MEMBER_NAMES_ITSELF_SINCE = 1  # version from which on a member brings its id (K
 def check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
     """Raises Refused for a request that no group would take."""
     epoch = request.member_epoch
-    need(_is_said(request.group_id), "GroupId can't be empty.")
-    if version >= MEMBER_NAMES_ITSELF_SINCE or epoch != 0:
+    if version >= MEMBER_NAMES_ITSELF_SINCE or epoch > 0 or epoch == LEFT:
         need(_is_said(request.member_id), "MemberId can't be empty.")
+    need(_is_said(request.group_id), "GroupId can't be empty.")
     need(_is_said(request.instance_id), "InstanceId can't be empty.")
     need(_is_said(request.rack_id), "RackId can't be empty.")
     if epoch > 0 or epoch == LEFT:

@@ -7,7 +7,7 @@ GroupMetadataManager.maybeUpdateRegularExpressions and what its executor is give
 
 from __future__ import annotations
 
-from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup
+from broker_sim.coordinator.consumer.group import LAYOUT, ConsumerGroup, Matching
 from broker_sim.coordinator.epochs.refused import Refused
 from broker_sim.coordinator.epochs.writes import Changes, submit
 from broker_sim.coordinator.outcome import TimerKey
@@ -18,6 +18,7 @@ from kafka_wire.errors import Err
 from kafka_wire.messages import offsets_log as log
 
 _NOT_MORE_OFTEN_MS = 10_000
+_NEXT_PIECE_MS = 1  # not at once: what is due by now fires in one turn of the loop
 
 
 def check(text: str | None) -> None:
@@ -57,26 +58,47 @@ def maybe_refresh(shard: ShardState, group: ConsumerGroup) -> None:
 
 
 def refresh(shard: ShardState, key: TimerKey) -> None:
-    """Look which topics match, and move the group where that makes a difference."""
+    """Look which topics match, and move the group where that makes a difference. It goes in pieces, one at each turn of the timer."""
     group = shard.groups.get(str(key[1]))
     if not isinstance(group, ConsumerGroup) or not group.latest.patterns:
         return
+    if group.matching is None:
+        group.matched_version = shard.topics.version
+        group.matching = _matching(list(group.latest.patterns), list(shard.topics.by_name))
+    found = next(group.matching)
+    if found is None:
+        shard.arm(("patterns", group.group_id), _NEXT_PIECE_MS)
+        return
+    group.matching = None
     changes, latest = Changes(group), group.latest
-    group.matched_version = shard.topics.version
     differs = False
     for text in latest.patterns:
-        compiled = pattern(text)
-        topics = sorted(
-            name for name in shard.topics.by_name if compiled.matches(name)
-        )  # internal ones, too, as at Kafka
+        topics = found.get(text)
+        if topics is None:  # it came meanwhile: the next heartbeat looks again
+            continue
         known = latest.matched.get(text)
         differs = differs or known is None or known.topics != topics
         changes.add(
             types.CONSUMER_GROUP_REGULAR_EXPRESSION,
             log.ConsumerGroupRegularExpressionKey(group.group_id, text),
-            log.ConsumerGroupRegularExpressionValue(topics, shard.topics.version, shard.now_ms),
+            log.ConsumerGroupRegularExpressionValue(topics, group.matched_version, shard.now_ms),
         )
     if differs:
         value = log.ConsumerGroupMetadataValue(latest.group_epoch + 1, group.metadata_hash(shard.topics))
         changes.add(LAYOUT.group, log.ConsumerGroupMetadataKey(group.group_id), value)
     submit(shard, None, changes, None)
+
+
+def _matching(texts: list[str], names: list[str]) -> Matching:
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        compiled = pattern(text)
+        topics = found[text] = []
+        for name in names:  # internal ones, too, as at Kafka
+            for said in compiled.matching(name):
+                if said is None:
+                    yield None
+                elif said:
+                    topics.append(name)
+        topics.sort()
+    yield found

@@ -46,11 +46,13 @@ class Current(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[K]):
-    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit."""
+    """What a member should hold, and of which epoch that is. ``is_taken(key, number)``: whether anybody holds a unit. ``regained``:
+    what the member itself may have again as soon as it has given it up."""
 
     epoch: int
     units: Units[K]
     is_taken: Callable[[K, int], bool]
+    regained: Held[K] = field(default_factory=dict)
 
 
 Reported = Iterable[tuple[K, Iterable[int]]] | None
@@ -79,7 +81,8 @@ def _next(current: Current[K], epoch: int, goal: Goal[K], reported: Reported[K])
         keeps = {number: has[number] for number in wanted if number in has}
         gives = {number: since for number, since in has.items() if number not in keeps}
         lacks = [number for number in wanted if number not in has]
-        free = [number for number in lacks if not goal.is_taken(key, number)]
+        regained = goal.regained.get(key, ())
+        free = [number for number in lacks if number in regained or not goal.is_taken(key, number)]
         waits = waits or len(free) < len(lacks)
         if keeps:
             kept[key] = keeps

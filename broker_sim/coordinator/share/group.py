@@ -69,8 +69,7 @@ class ShareGroupState(EpochState[bytes, Member]):
             self.named[name] -= 1
             if not self.named[name]:
                 del self.named[name]
-        for name in member.subscribed_topic_names if member is not None else ():
-            self.named[name] += 1
+        self.named.update(member.subscribed_topic_names if member is not None else ())
         self.subscription_version += 1
         EpochState.put_member(self, member_id, member)
 

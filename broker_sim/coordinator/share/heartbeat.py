@@ -197,7 +197,8 @@ def _compute_target(shard: ShardState, changes: Changes) -> None:
         )
         for member_id, member in ((one, latest.members[one]) for one in java_order(latest.members))
     }
-    read = [topics.by_name[name].topic_id for name in java_order(latest.named) if name in topics.by_name]
+    there = java_order((name for name in latest.named if name in topics.by_name), len(latest.named))
+    read = [topics.by_name[name].topic_id for name in there]
     shared = {topic_id: latest.initialized[topic_id].partitions for topic_id in read if topic_id in latest.initialized}
     assigned = simple.ASSIGNORS[shard.settings.policy.share_assignor](shared, members, latest.targets)
     for member_id in members:

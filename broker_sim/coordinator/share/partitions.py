@@ -47,7 +47,7 @@ def lacking(shard: ShardState, group: ShareGroup) -> Topic:
         image = shard.topics.by_name.get(name)
         if image is None:
             continue
-        has = [*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)]
+        has = {*_numbers(latest.initialized, image.topic_id), *_numbers(latest.initializing, image.topic_id)}
         lacks = tuple(number for number in range(image.partitions) if number not in has)
         if lacks:
             found[image.topic_id] = TopicState(name, lacks)
@@ -71,7 +71,7 @@ def without(some: Wanted, others: Wanted) -> Topic:
     """What of the one isn't in the other."""
     left = Topic()
     for topic_id, topic in some.items():
-        gone = _numbers(others, topic_id)
+        gone = frozenset(_numbers(others, topic_id))
         numbers = tuple(number for number in topic.partitions if number not in gone)
         if numbers:
             left[topic_id] = TopicState(topic.name, numbers)

@@ -20,6 +20,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from broker_sim.coordinator.share_partition.inflight import NOBODY, Batch, Delivery, DeliveryState
@@ -297,7 +298,7 @@ class SharePartition:
             return Refusal(Err.INVALID_REQUEST, _PAST.format("last"))
         begin = max(said.first, self.start_offset)
         at = max(0, bisect_right(self.batches, begin, key=lambda one: one.first) - 1)
-        for batch in self.batches[at:]:
+        for batch in islice(self.batches, at, None):
             if batch.first > said.last:
                 break
             if batch.each is None:
@@ -308,9 +309,9 @@ class SharePartition:
                     self._become(batch.first, batch.last, batch.whole, said.types[0], moved, renewed)
                     continue
                 self._part(batch)
-            for offset, delivery in (batch.each or {}).items():
-                if offset < begin or offset > said.last:
-                    continue
+            each = batch.parted()
+            for offset in range(max(begin, batch.first), min(said.last, batch.last) + 1):
+                delivery = each[offset]
                 if delivery.state is not DeliveryState.ACQUIRED or delivery.moving:
                     what = "batch" if self.policy.old_words else "offset"
                     return Refusal(

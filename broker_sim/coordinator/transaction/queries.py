@@ -5,7 +5,7 @@ Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from broker_sim.coordinator.regular_expressions import Pattern
@@ -52,18 +52,26 @@ def filters_of(states: Sequence[str], producer_ids: Sequence[int], longer_than_m
     )
 
 
-def list_transactions(shard: TransactionState, filters: Filters, now_ms: int) -> list[listed.TransactionState]:
-    """Those of a shard that pass."""
+def listing(
+    shard: TransactionState, filters: Filters, now_ms: int
+) -> Generator[listed.TransactionState | None, None, None]:
+    """Those of a shard that pass, as it is now; None where others may be served."""
     found = [
         listed.TransactionState(one.transactional_id, one.stored.producer_id, one.stored.state.kafka_name)
         for one in shard.transactions.values()
         if not _expires(one) and filters.pass_(one, shard.started_ms(one), now_ms)
     ]
-    if filters.pattern is None:
-        return found
-    names = frozenset(char for one in found for char in one.transactional_id)
-    wanted = Pattern(filters.pattern, names)
-    return [one for one in found if wanted.matches(one.transactional_id)]
+    if filters.pattern is None or not found:
+        yield from found
+        return
+    yield None  # an expression may take as long as a piece
+    wanted = Pattern(filters.pattern, frozenset(char for one in found for char in one.transactional_id))
+    for one in found:
+        for said in wanted.matching(one.transactional_id):
+            if said is None:
+                yield None
+            elif said:
+                yield one
 
 
 def describe(shard: TransactionState, transactional_id: str) -> described.TransactionState:

@@ -79,7 +79,9 @@ def journal_log(events: DataFrame) -> DataFrame:
         "group",
     ]
     told = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
-    offsets = told.where(f.col("type") == "offsets").select(*shared, f.explode("partitions").alias("p"))
+    offsets = told.where(f.col("type").isin("offsets", "offsets_deleted")).select(
+        *shared, f.explode("partitions").alias("p")
+    )
     offsets = offsets.select(
         *("run_id", "log_partition", "log_offset", "record_ts_ms", "group"),
         f.when(f.col("p.offset").isNull(), "commit_tombstone").otherwise("commit").alias("kind"),

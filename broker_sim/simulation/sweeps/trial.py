@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.config.settings import DEFAULT_VERSION
 from broker_sim.journal.files import plain
 from broker_sim.simulation.checks.answers import CHECKS
 from broker_sim.simulation.checks.invariants import InvariantBroken
@@ -84,6 +85,11 @@ class Case:
     noisy: tuple[str, ...] | None = None
     deeds: tuple[Deed, ...] | None = None
     turns: tuple[Turn, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """The Kafka that its brokers behave as."""
+        return self.as_version or DEFAULT_VERSION
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `case_from` is the way back."""

@@ -58,12 +58,9 @@ def _me() -> SimThread:
     return found
 
 
-def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
+def _of_threads(p: Patches, owner: Any, name: str, virtual: Callable[..., Any], *, at_name: bool = False) -> None:
     """Replace a function for the simulation's threads; in the loop's one it is what it was, or what it is already."""
-    key = p.key(owner, name)
-    if key not in p.virtual:
-        p.door(owner, name, getattr(owner, name))
-    p.in_threads[key] = virtual
+    p.in_threads[p.door(owner, name, None, at_name=at_name)] = virtual
 
 
 def _clocks(p: Patches, threads: Threads) -> None:
@@ -79,7 +76,7 @@ def _clocks(p: Patches, threads: Threads) -> None:
     for module, name in ((queue, "time"), (threading, "_time")):
         if getattr(module, name, None) is None:
             raise LibraryMoved(f"{module.__name__} has no {name}, by which it tells how long it has waited")
-        _of_threads(p, module, name, loop.time)
+        _of_threads(p, module, name, loop.time, at_name=True)  # which are not everybody's: see ``around``
 
     def sleep(seconds: float) -> None:
         if seconds < 0:

@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from broker_sim.simulation.errors import SimDeadlock, SimForbidden
+from broker_sim.simulation.virtual.in_place import untouched
 from broker_sim.simulation.virtual.patches import current as current_patches
 from broker_sim.simulation.virtual.process import PROCESS, RUNNING, context_of
 
@@ -401,7 +402,7 @@ class SimLock:
     """As ``threading.Lock``. The simulation's threads get it in the order of coming. To all others it is a real one: a module that is
     first imported by one of those threads may keep it for good."""
 
-    _make_real: Callable[[], Any] = staticmethod(allocate_lock)
+    _make_real: Callable[[], Any] = staticmethod(untouched(allocate_lock))
 
     def __init__(self) -> None:
         self._owner: SimThread | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -111,10 +112,38 @@ def _sticky_memory(p: Patches) -> None:
     p.then(as_before)
 
 
+def _unclosed_clients(p: Patches) -> None:
+    """Clients of a simulation's processes count as closed when it is over: aiokafka would warn of crashed ones in a later test."""
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def noted(kind: Any) -> None:
+        if not {"_closed", "__del__"} <= vars(kind).keys():
+            raise LibraryMoved(f"aiokafka's {kind.__name__} has no _closed, which its __del__ asks")
+        real = kind.__init__
+
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            if PROCESS.get() is not None:
+                made.add(self)
+            real(self, *args, **kwargs)
+
+        p.door(kind, "__init__", init)
+
+    def close() -> None:
+        for each in made:
+            each._closed = True
+
+    for kind in (AIOKafkaProducer, AIOKafkaConsumer):
+        noted(kind)
+    p.then(close)
+
+
 PINS: dict[str, Callable[[Patches], None]] = {
     "aiokafka's record times": _record_times,
     "aiokafka's partitions": _partition_hashes,
     "aiokafka's brokers": _broker_hashes,
     "aiokafka's producer names": _producer_names,
     "aiokafka's sticky memory": _sticky_memory,
+    "aiokafka's unclosed clients": _unclosed_clients,
 }

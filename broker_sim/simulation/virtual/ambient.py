@@ -6,7 +6,7 @@ Rules:
 2. Randomness is drawn per process: what one host draws leaves the others as they are.
 3. Where a library has to be met inside, the place is looked at first: `LibraryMoved` where it is no longer what it was. A test of the
    suite asks every one of ``PINS`` whether it has an effect.
-4. What modules have taken before the run is found, and virtual too (``taken``).
+4. A function of a module is virtual for whoever has it, wherever it was taken (``in_place``); what runs the test excepted (``around``).
 5. The hash seed of Python can't be pinned inside a process: see ``hashseed``.
 6. Not reached: clocks and generators that C code has for itself, hashes of objects by their address. Code that iterates a set of plain
    objects is not repeatable.
@@ -21,23 +21,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker_sim.simulation.virtual import aiokafka_pins, chance, clocks, held, native, patches, real_world, taken
+from broker_sim.simulation.virtual import (
+    aiokafka_pins,
+    around,
+    chance,
+    clocks,
+    held,
+    native,
+    native_sockets,
+    patches,
+    real_world,
+)
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.loop import SimLoop
     from broker_sim.simulation.virtual.patches import Patches
 
 __all__ = ["PINS", "ambient"]
-
-
-def _names_taken(p: Patches) -> None:
-    """What modules took of all this before: ``from time import time``, default arguments, class attributes, partials."""
-    taken.replace(p)
-
-
-def _generators_there(p: Patches) -> None:
-    """Generators of modules, classes and default arguments, ``random.Random`` and numpy's, are seeded for the run by their names."""
-    taken.seed(p)
 
 
 def _garbage(p: Patches) -> None:
@@ -56,8 +56,8 @@ PINS: dict[str, Callable[[Patches], None]] = {
     **real_world.PINS,
     **held.PINS,
     **native.PINS,
-    "names taken": _names_taken,
-    "generators that were there": _generators_there,
+    **native_sockets.PINS,
+    **around.PINS,
     **aiokafka_pins.PINS,
     "garbage": _garbage,
 }
@@ -82,13 +82,13 @@ def ambient(
     also: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
     """Pin everything but what is named ``without`` while the block runs; what can't be is added to ``reasons``. ``also`` makes doors of
-    its own, before it is looked who has taken what is behind one. Raises LibraryMoved."""
+    its own, before what runs the test is given back what it has taken. Raises LibraryMoved."""
     kafka = _import_clients()
     p = patches.Patches(loop, seed, reasons)
     patches.begin(p)
     try:
         for name, pin in PINS.items():
-            if pin is _names_taken:
+            if name in around.PINS:
                 also()
             if name not in without and (kafka or not name.startswith("aiokafka")):
                 pin(p)
@@ -96,4 +96,3 @@ def ambient(
     finally:
         patches.end()
         p.restore()
-        taken.settle()

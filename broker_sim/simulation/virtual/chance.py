@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _random
 import os
 import random
 import signal
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from broker_sim.simulation.errors import LibraryMoved
+from broker_sim.simulation.virtual import numpy_generators, patches
+from broker_sim.simulation.virtual.in_place import Operator
+from broker_sim.simulation.virtual.lots import Stream
 from broker_sim.simulation.virtual.process import PROCESS
 
 if TYPE_CHECKING:
@@ -20,32 +24,86 @@ if TYPE_CHECKING:
 
 __all__ = ["PINS"]
 
-_DRAWS = (
-    *("betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits", "lognormvariate"),
-    *("normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample", "shuffle"),
-    *("triangular", "uniform", "vonmisesvariate", "weibullvariate"),
-)
-"""The functions of ``random`` that draw from the one hidden generator."""
+_MADE_IN = "_broker_sim_run"
+"""What a generator that was made in a run has for an attribute: the run's number."""
 
 
 def _draws(p: Patches) -> None:
     """The functions of ``random`` draw from the seed, for each process by itself."""
     state = random.getstate()
-    random.seed(f"{p.seed}/random")  # for whoever has the hidden generator itself
+    random.seed(f"{p.seed}/random")  # for whoever asks for its state
     p.then(lambda: random.setstate(state))
-    for name in _DRAWS:
-        if hasattr(random, name):
-            p.door(random, name, lambda *args, name=name, **kwargs: getattr(p.chance(), name)(*args, **kwargs))
 
 
 def _generators(p: Patches) -> None:
-    """``random.Random()`` has a seed that is drawn: it asks the system for one, past ``os.urandom``."""
-    real = random.Random.seed
+    """``random.Random()`` has a seed that is drawn. What was there before draws from the seed, too, for each process by itself."""
+    real = {name: p.real(random.Random, name) for name in ("seed", "getstate", "setstate")}
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-        real(self, p.chance().getrandbits(256) if a is None else a, version)
+        if "gauss_next" not in vars(self):  # it is being made
+            vars(self)[_MADE_IN] = p.number
+        real["seed"](_source(p, self), p.chance().getrandbits(256) if a is None else a, version)
 
     p.door(random.Random, "seed", seed)
+    p.door(random.Random, "getstate", lambda self: real["getstate"](_source(p, self)))
+    p.door(random.Random, "setstate", lambda self, state: real["setstate"](_source(p, self), state))
+    gauss = vars(random.Random)["gauss"]  # which keeps half of what it has drawn
+    real_gauss = p.replace(gauss, lambda self, *args, **kwargs: real_gauss(_source(p, self), *args, **kwargs))
+    for operator in _OPERATORS or _make_operators():
+        operator.replace()
+        p.then(operator.restore)
+
+
+def _source(p: Patches, generator: random.Random) -> random.Random:
+    """What a generator draws from: itself, where it was made in this run."""
+    own = getattr(generator, "__dict__", None)
+    if own is None or own.get(_MADE_IN) == p.number or type(generator) is Stream:
+        return generator
+    process = PROCESS.get()
+    streams = p.streams.setdefault(process, {})
+    found = streams.get(id(generator))
+    if found is None:
+        stream: random.Random
+        if generator is _HIDDEN:
+            stream = p.chance()
+        elif _of_hypothesis():
+            return generator
+        else:
+            place = "test" if process is None else f"process {process.host} {process.number}"
+            stream = Stream(f"{p.seed}/{place}/generator {len(streams) + 1}")
+        found = streams[id(generator)] = generator, stream
+    return found[1]
+
+
+_HIDDEN: Any = getattr(random, "_inst", None)
+"""The generator of the functions of ``random``."""
+
+
+def _of_hypothesis() -> bool:
+    """Whether Hypothesis draws an example, for which it has a generator of its own."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") in ("random", __name__, patches.__name__):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("hypothesis.")
+
+
+_OPERATORS: list[Operator] = []
+
+
+def _make_operators() -> list[Operator]:
+    """For all simulations: what a method of any generator leads to."""
+
+    def entrance(real: Any) -> Callable[..., Any]:
+        def draw(self: random.Random, *bits: int) -> Any:
+            p = patches.current()
+            return real(self if p is None or not p.inside() else _source(p, self), *bits)
+
+        return draw
+
+    _OPERATORS.extend(
+        Operator(_random.Random, name, entrance(vars(Stream)[name])) for name in ("random", "getrandbits")
+    )
+    return _OPERATORS
 
 
 def _numpy(p: Patches) -> None:
@@ -58,16 +116,18 @@ def _numpy(p: Patches) -> None:
     p.then(lambda: numpy.set_state(state))
 
 
+def _numpy_generators(p: Patches) -> None:
+    """numpy's generators of modules, classes and default arguments are seeded for the run by their names."""
+    numpy_generators.seed(p)
+
+
 def _system(p: Patches) -> None:
     """``os.urandom``, ``os.getrandom``, ``ssl.RAND_bytes``, ``secrets`` and ``random.SystemRandom`` draw from the seed."""
-    if getattr(random, "_urandom", None) is not os.urandom:
-        raise LibraryMoved("random's _urandom, which SystemRandom and secrets draw from, is not os.urandom")
 
     def urandom(size: int) -> bytes:
         return p.chance().randbytes(size)
 
     p.door(os, "urandom", urandom)
-    p.door(random, "_urandom", urandom)
     if hasattr(os, "getrandom"):
         p.door(os, "getrandom", lambda size, flags=0: urandom(size))
     ssl = sys.modules.get("ssl")
@@ -148,6 +208,7 @@ PINS: dict[str, Callable[[Patches], None]] = {
     "random": _draws,
     "generators": _generators,
     "numpy": _numpy,
+    "numpy's generators": _numpy_generators,
     "urandom": _system,
     "uuid": _uuids,
     "temporary names": _temporary_names,

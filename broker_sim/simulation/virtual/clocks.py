@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import datetime
+import functools
 import gc
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.errors import LibraryMoved
 from broker_sim.simulation.virtual import patches
+from broker_sim.simulation.virtual.in_place import Builtin, put_in_class
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.patches import Patches
@@ -91,19 +94,15 @@ def _work(p: Patches) -> None:
 def _dates(p: Patches) -> None:
     """``datetime.now()``, ``utcnow()`` and ``today()`` are the loop's time.
 
-    ``now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict.
-    ``today()`` asks ``time.time``."""
+    ``now()`` reads the clock in C, in a type that takes no other attribute: the way to it is behind the proxy of its dict. What was
+    bound before - ``field(default_factory=datetime.now)`` - is an object for itself each time. ``today()`` asks ``time.time``."""
     kind = datetime.datetime
-    members = gc.get_referents(vars(kind))[0]
-    real = {name: members[name] for name in ("now", "utcnow")}
+    real = put_in_class(kind, {"now": classmethod(now), "utcnow": classmethod(utcnow)})
+    p.then(lambda: put_in_class(kind, real))
     _REAL_DATES.update(real)
-
-    def put(functions: dict[str, Any]) -> None:
-        members.update(functions)
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
-
-    put({"now": classmethod(now), "utcnow": classmethod(utcnow)})
-    p.then(lambda: put(real))
+    for bound in _bound_before(kind):
+        bound.replace()
+        p.then(bound.restore)
     if kind.now(datetime.UTC).timestamp() != p.loop.wall():
         raise LibraryMoved(
             "datetime.now() can't be given virtual time; simulate(without=['datetime']) leaves it as it is"
@@ -127,6 +126,63 @@ def utcnow(cls: Any) -> Any:
     if p is None or not p.inside():
         return _REAL_DATES["utcnow"].__get__(None, cls)()
     return cls.fromtimestamp(p.loop.wall(), datetime.UTC).replace(tzinfo=None)
+
+
+_OURS = 2
+"""References to a method that its `Builtin` alone holds, while they are counted."""
+
+
+def _bound_before(kind: type) -> list[Builtin]:
+    """``datetime.now`` that somebody has: such methods are among those who refer to the class, which the collector knows. It is asked
+    where there are other modules than the last time, or other references to the class, and always where these are not counted."""
+    kinds = [kind]
+    for each in kinds:
+        kinds += each.__subclasses__()
+    references = _references(kinds)
+    if _Bound.there != (len(sys.modules), next(reversed(sys.modules), ""), references) or max(references) >= _IMMORTAL:
+        # what nobody but us has any more is let go; and the method as it was, which we have of each, is no other one
+        known = {id(one.function): one for one in _Bound.methods if sys.getrefcount(one.function) > _OURS}
+        ours = {id(one.real) for one in known.values()}
+        _Bound.methods = []
+        with _thawed():
+            found: list[Any] = [each for each in gc.get_referrers(*kinds) if type(each) is types.BuiltinMethodType]
+        virtual = {"now": now, "utcnow": utcnow}
+        _Bound.methods = [
+            known.get(id(each)) or Builtin(each, functools.partial(virtual[each.__name__], each.__self__))
+            for each in found
+            if each.__name__ in virtual and each.__self__ in kinds and id(each) not in ours
+        ]
+        _Bound.there = len(sys.modules), next(reversed(sys.modules), ""), _references(kinds)
+    return _Bound.methods
+
+
+_IMMORTAL = 1 << 30
+"""So many references or more there are to what Python counts none of: from 3.12 on ``datetime`` is such a class."""
+
+
+def _references(kinds: list[type]) -> list[int]:
+    return [sys.getrefcount(kind) for kind in kinds]
+
+
+class _Bound:
+    """What the last look has found."""
+
+    there: tuple[Any, ...] = ()
+    methods: list[Builtin] = []  # noqa: RUF012
+
+
+@contextmanager
+def _thawed() -> Iterator[None]:
+    """The collector tells who refers to an object of those alone that are not frozen: who has called ``gc.freeze()``, as a server does
+    before it forks and mypy before it checks, would keep what it has bound."""
+    frozen = gc.get_freeze_count() > 0
+    if frozen:
+        gc.unfreeze()
+    try:
+        yield
+    finally:
+        if frozen:
+            gc.freeze()
 
 
 def _log_records(p: Patches) -> None:

@@ -4,14 +4,17 @@ Rules:
 1. When a process dies its kernel closes its files: what was not flushed is lost, and locks on them (flock, lockf) are gone. Until the
    run ends the file's number stays taken, by nothing (``os.devnull``): what is left of the dead writes to no file of somebody living.
 2. A connection to a database is closed with its cursors, and so its transaction is rolled back.
-3. SQLite's clock and chance are the simulation's: ``random()``, ``CURRENT_TIMESTAMP``, ``datetime('now')`` and their like.
-4. Who holds a lock can't give it back while somebody waits in C: that a database is locked is told at once.
+3. A process uses the connections that it has opened itself. One that a module opened before the run would outlive every process, with
+   the dead one's transaction in it, which the next one commits: it is refused.
+4. SQLite's clock and chance are the simulation's: ``random()``, ``CURRENT_TIMESTAMP``, ``datetime('now')`` and their like.
+5. Who holds a lock can't give it back while somebody waits in C: that a database is locked is told at once.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import gc
 import io
 import os
@@ -19,6 +22,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker_sim.simulation.errors import SimForbidden
+from broker_sim.simulation.virtual.in_place import put_in_class
 from broker_sim.simulation.virtual.process import PROCESS, Process
 
 try:
@@ -118,8 +123,11 @@ class _Databases:
 
     def __init__(self, p: Patches) -> None:
         self.p = p
-        self._of: dict[Process, list[Any]] = {}
+        self._of: dict[Process, dict[int, Any]] = {}
+        """The connections that a process has opened, by their ids."""
         self._calendar: Any = None
+        self._ask: Any = sqlite3.Connection.execute
+        """Unguarded."""
         p.then(self._end)
 
     def connect(self, database: Any, timeout: float = 5.0, *args: Any, **kwargs: Any) -> Any:
@@ -132,14 +140,14 @@ class _Databases:
         self._pin(connection)
         process = PROCESS.get()
         if process is not None:
-            self._of.setdefault(process, []).append(connection)
+            self._of.setdefault(process, {})[id(connection)] = connection
             if self.dies not in process.at_death:
                 process.at_death.append(self.dies)
         return connection
 
     def dies(self, process: Process) -> None:
         """Close its connections, and first the cursors, which hold locks of their own."""
-        connections = self._of.pop(process, [])
+        connections = list(self._of.pop(process, {}).values())
         for each in gc.get_referrers(*connections):
             if isinstance(each, sqlite3.Cursor | sqlite3.Blob):
                 with contextlib.suppress(sqlite3.Error):
@@ -147,6 +155,33 @@ class _Databases:
         for each in connections:
             with contextlib.suppress(sqlite3.Error):
                 each.close()
+
+    def guard(self) -> None:
+        """Let programs use no others than their own."""
+        for kind, names in _USES.items():
+            real = vars(kind)
+            guarded = {name: self._guarded(real[name], kind is sqlite3.Cursor) for name in names if name in real}
+            before = put_in_class(kind, guarded)
+            self.p.then(functools.partial(put_in_class, kind, before))
+
+    def _guarded(self, method: Any, of_cursor: bool) -> Callable[..., Any]:
+        def guarded(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            process = PROCESS.get()
+            if process is not None and id(self_.connection if of_cursor else self_) not in self._of.get(process, ()):
+                self._refuse()
+            return method(self_, *args, **kwargs)
+
+        return functools.wraps(method)(guarded)
+
+    def _refuse(self) -> None:
+        try:
+            self.p.loop.forbid(
+                "using a connection to SQLite that this process has not opened",
+                "open it in the program, with sqlite3.connect: what a process has opened is rolled back and closed with it",
+            )
+        except SimForbidden as error:
+            self.p.loop.forbidden = self.p.loop.forbidden or error  # on a thread, too, whatever it catches
+            raise
 
     def _pin(self, connection: Any) -> None:
         chance = self.p.chance
@@ -178,7 +213,7 @@ class _Databases:
             if self._calendar is None:
                 self._calendar = self.p.real(sqlite3, "connect")(":memory:", check_same_thread=False)
             marks = ", ".join("?" * len(args))
-            return self._calendar.execute(f"select {name}({marks})", args).fetchone()[0]
+            return self._ask(self._calendar, f"select {name}({marks})", args).fetchone()[0]
 
         return function
 
@@ -188,10 +223,21 @@ class _Databases:
             self._calendar.close()
 
 
+_USES: dict[type, tuple[str, ...]] = {}
+"""What uses a connection."""
+if sqlite3 is not None:
+    _RUN = ("execute", "executemany", "executescript")
+    _USES = {
+        sqlite3.Connection: (*_RUN, "cursor", "commit", "rollback", "blobopen", "backup"),
+        sqlite3.Cursor: _RUN,
+    }
+
+
 def _sqlite(p: Patches) -> None:
-    """SQLite's ``random()`` and ``datetime('now')`` are the simulation's; connections of a process that dies are rolled back."""
+    """SQLite's ``random()`` and ``datetime('now')`` are the simulation's; a process uses its own connections, which end with it."""
     if sqlite3 is not None:
         databases = _Databases(p)
+        databases.guard()
         p.door(sqlite3, "connect", databases.connect)
         p.door(sqlite3.dbapi2, "connect", databases.connect)
 

@@ -41,6 +41,7 @@ from broker_sim.simulation.virtual.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from broker_sim.simulation.virtual.native import NativeThreads
+    from broker_sim.simulation.virtual.native_sockets import NativeSockets
     from broker_sim.simulation.virtual.network import SimNetwork
 
 __all__ = ["TICKS", "SimFuture", "SimLoop", "SimTask", "tasks_text"]
@@ -171,6 +172,7 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self.stopped = 0
         """Processes that are paused or dead."""
         self.native_threads: NativeThreads | None = None
+        self.native_sockets: NativeSockets | None = None
         """Looked at whenever time has been let pass."""
         self.executed: Callable[..., Any] | None = None
         """Runs functions on threads: `run_in_executor`."""
@@ -345,6 +347,8 @@ class SimLoop(_BaseEventLoop):  # type: ignore[misc]
         self._raise_forbidden()
         if self.native_threads is not None:
             self.native_threads.look()
+        if self.native_sockets is not None:
+            self.native_sockets.look()
 
     def _raise_forbidden(self) -> None:
         if self.forbidden is not None:

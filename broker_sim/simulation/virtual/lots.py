@@ -1,10 +1,21 @@
-"""What a task draws its place in a row from."""
+"""What the simulation itself draws from: a task its place in a row, a process its chance."""
 
 from __future__ import annotations
 
+import _random
 import hashlib
+import random
 
-__all__ = ["Lot"]
+from broker_sim.simulation.virtual.in_place import unbound
+
+__all__ = ["Lot", "Stream"]
+
+
+class Stream(random.Random):
+    """A generator with a seed: it is its own in every run, and a draw costs what it does outside of one. See ``chance``."""
+
+    random = unbound(_random.Random, "random")
+    getrandbits = unbound(_random.Random, "getrandbits")
 
 
 class Lot:

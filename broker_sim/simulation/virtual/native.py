@@ -97,6 +97,7 @@ def _confluent(p: Patches) -> None:
     module = sys.modules.get(_MODULE)
     if module is not None:
         _refuse_clients(p, module)
+        _refuse_where_taken(p)
         return
     arrival = _Arrival(p)
     sys.meta_path.insert(0, arrival)
@@ -119,9 +120,18 @@ def _refuse_clients(p: Patches, module: ModuleType) -> None:
         real: Any = getattr(module, name, None)
         if isinstance(real, type):
             stand_in = _STAND_INS.setdefault(real, _stand_in(real))
-            p.stand_ins[real] = stand_in
             p.put(module, name, stand_in)
             _refuse(p, real.__subclasses__(), stand_in)
+
+
+def _refuse_where_taken(p: Patches) -> None:
+    """Of what modules have taken. Others may ask what is an object of a client, which no stand-in answers."""
+    real = {id(kind): kind for kind in _STAND_INS}
+    for module in sys.modules.copy().values():
+        if issubclass(type(module), ModuleType):  # no proxy, which may raise whatever it is asked
+            for name, value in list(vars(module).items()):
+                if id(value) in real:
+                    p.put(module, name, _STAND_INS[value])
 
 
 class _Arrival(MetaPathFinder, Loader):

@@ -2,25 +2,31 @@
 
 Rules:
 1. A door is virtual in the simulation's threads alone; to all others it is the function that it stands for, in and after the run.
-2. The door of a function is the same one in all simulations: a module that is first imported in one of them may take it for good, and
-   is to see the next one's time.
-3. What has been put is put back in the opposite order, whatever has happened.
-4. What could not be made virtual is a line of ``reasons``: the run may be another one in another process.
+2. A function of a module is replaced in itself (``in_place``), so that it does not matter who has taken it, when, and where it is held.
+   What can't be - a method, a class, a function with a closure - is replaced at its name alone.
+3. A door is the same one in all simulations.
+4. What has been put is put back in the opposite order, whatever has happened.
+5. What could not be made virtual is a line of ``reasons``: the run may be another one in another process.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.simulation.errors import SimForbidden
-from broker_sim.simulation.virtual.process import PROCESS
+from broker_sim.simulation.virtual.in_place import Builtin, PythonFunction, replaceable
+from broker_sim.simulation.virtual.lots import Stream
+from broker_sim.simulation.virtual.process import PROCESS, Process
 
 if TYPE_CHECKING:
+    import types
+
     from broker_sim.simulation.sync.threads import SimThread, Threads
     from broker_sim.simulation.virtual.loop import SimLoop
 
@@ -28,60 +34,50 @@ __all__ = ["DOORS", "Door", "Patches", "begin", "current", "end", "threads"]
 
 
 class Door:
-    """What stands for ``real``. ``function``: what is put in its place."""
+    """What stands for ``there``, which is called ``key``. ``real``: what it is to all others. ``place``: where it is replaced in
+    itself, else ``function`` is put at its name."""
 
-    __slots__ = ("cells", "function", "key", "of_module", "real")
+    __slots__ = ("function", "key", "place", "real", "there")
 
-    def __init__(self, key: str, real: Callable[..., Any], *, of_module: bool) -> None:
-        self.key, self.real, self.of_module = key, real, of_module
-        entrance = _method(key, real) if of_module else _function(key, real)
-        entrance.__name__ = entrance.__qualname__ = getattr(real, "__name__", key.rpartition(".")[2])
-        entrance.__doc__ = getattr(real, "__doc__", None)
-        self.cells = {id(cell) for cell in entrance.__closure__ or ()}
-        """Where ``real`` is held for the door's own use."""
-        # A module's function is often C's, which a class attribute does not bind; a bound method is not bound again either.
-        self.function: Callable[..., Any] = MethodType(entrance, self) if of_module else entrance
+    def __init__(self, key: str, there: Any, *, in_place: bool, of_class: bool) -> None:
+        self.key, self.there = key, there
+        self.place: Builtin | PythonFunction | None = None
+        if in_place:
+            kind = PythonFunction if hasattr(there, "__code__") else Builtin
+            self.place = kind(there, _entrance(key, lambda: self.real))
+            self.real, self.function = self.place.real, there
+        else:
+            self.real = there
+            entrance = _entrance(key, lambda: there)
+            entrance.__name__ = entrance.__qualname__ = getattr(there, "__name__", key.rpartition(".")[2])
+            entrance.__doc__ = getattr(there, "__doc__", None)
+            # who has it for a class attribute is not to get a method, which a function of C wouldn't be
+            self.function = entrance if of_class else functools.partial(entrance)
 
 
-def _function(key: str, real: Callable[..., Any]) -> Any:
+def _entrance(key: str, of_others: Callable[[], Callable[..., Any]]) -> Any:
     ident = threading.get_ident
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def entrance(*args: Any, **kwargs: Any) -> Any:
         patches = _current
-        if patches is None:
-            return real(*args, **kwargs)
-        me = ident()
-        if me == patches.thread:
-            return patches.virtual[key](*args, **kwargs)
-        if me in patches.threads:
-            return patches.in_thread(key, args, kwargs)
-        del patches  # another thread may stay in there for hours, and is not to keep a simulation that has ended
-        return real(*args, **kwargs)
+        if patches is not None:
+            me = ident()
+            if me == patches.thread:
+                virtual = patches.virtual.get(key)  # a pin may have been left out of this run, or be one of threads
+                if virtual is not None:
+                    return virtual(*args, **kwargs)
+            elif me in patches.threads:
+                return patches.in_thread(key, args, kwargs)
+            del patches  # another thread may stay in there for hours, and is not to keep a simulation that has ended
+        return of_others()(*args, **kwargs)
 
-    return function
-
-
-def _method(key: str, real: Callable[..., Any]) -> Any:
-    ident = threading.get_ident
-
-    def method(_: Door, *args: Any, **kwargs: Any) -> Any:
-        patches = _current
-        if patches is None:
-            return real(*args, **kwargs)
-        me = ident()
-        if me == patches.thread:
-            virtual = patches.virtual.get(key)  # a pin may have been left out of this run
-            return real(*args, **kwargs) if virtual is None else virtual(*args, **kwargs)
-        if me in patches.threads:
-            return patches.in_thread(key, args, kwargs)
-        del patches  # as above
-        return real(*args, **kwargs)
-
-    return method
+    return entrance
 
 
 DOORS: dict[str, Door] = {}
 """All that have been made in this process, by their keys."""
+_IN_PLACE: dict[int, Door] = {}
+"""Those of functions that are replaced in themselves, by the ids of these."""
 
 
 class _Put:
@@ -101,30 +97,32 @@ class _Put:
             setattr(self.owner, self.name, self.old)
 
 
-class Behind(dict[Any, Any]):
-    """What is behind doors: no module's."""
-
-
 class Patches:
     """What has been replaced, and by what it is to be put back."""
 
     def __init__(self, loop: SimLoop, seed: object, reasons: list[str] | None = None) -> None:
         self.loop, self.seed, self.thread = loop, seed, threading.get_ident()
+        self.number = next(_numbers)
+        """Of this run, in this process."""
         self.reasons: list[str] = [] if reasons is None else reasons
         """Why another process may run otherwise."""
-        self.virtual: dict[str, Callable[..., Any]] = Behind()
+        self.virtual: dict[str, Callable[..., Any]] = {}
         """What is behind each door."""
         self.threads: dict[int, SimThread] = {}
         """Threads of the simulation, by ident: see ``threads``."""
-        self.in_threads: dict[str, Callable[..., Any]] = Behind()
+        self.in_threads: dict[str, Callable[..., Any]] = {}
         """What is behind a door for them, where it is something else."""
-        self.stand_ins: dict[type, type] = Behind()
-        """Classes that modules are given others for: see ``taken``."""
+        self.streams: dict[Process | None, dict[int, tuple[random.Random, random.Random]]] = {}
+        """What generators that were there before draw from, by process and their ids: see ``chance``."""
+        self.in_place: list[Door] = []
+        """Of functions that are replaced in themselves."""
+        self.names: set[tuple[str, str]] = set()
+        """(module, name) for which a door was asked."""
         self.native_ids: set[str] = set()
         """What the system calls those that there have been: one that has ended is listed for a moment more."""
         self.sync: Threads | None = None
         self._undo: list[Callable[[], object]] = []
-        self._own = random.Random(f"{seed}/test")
+        self._own = Stream(f"{seed}/test")
 
     def chance(self) -> random.Random:
         """The randomness of the running code."""
@@ -137,23 +135,54 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(put)
 
-    def door(self, owner: Any, name: str, virtual: Callable[..., Any]) -> None:
-        """Replace a function: it is ``virtual`` in this thread, as long as the simulation runs, and what it was for all others."""
-        key = self.key(owner, name)
+    def door(self, owner: Any, name: str, virtual: Callable[..., Any] | None, *, at_name: bool = False) -> str:
+        """Replace a function: it is ``virtual`` in this thread, as long as the simulation runs, and what it was for all others. None:
+        in this thread, too, unless it is virtual already. ``at_name``: at that name alone, whoever else has it. Returns its key."""
+        there = getattr(owner, name)
+        key = _text(owner, name) if at_name else self.key(owner, name)
+        in_place = not at_name and not isinstance(owner, type) and replaceable(there)
+        made = DOORS.get(key)
+        if made is None or (there is not made.there and there is not made.function):
+            made = DOORS[key] = Door(key, there, in_place=in_place, of_class=isinstance(owner, type))
+        if virtual is not None:
+            self.virtual[key] = virtual
+        self.names.add((owner.__name__, name))
+        if made.place is None:
+            if there is not made.function:
+                self.put(owner, name, made.function)
+        elif made not in self.in_place:
+            _IN_PLACE[id(there)] = made
+            self.in_place.append(made)
+            made.place.replace()
+            self.then(made.place.restore)
+        return key
+
+    def replace(self, function: types.FunctionType, virtual: Callable[..., Any]) -> Callable[..., Any]:
+        """As ``door``, of a method that Python code has: in itself. Returns the real one."""
+        made = _IN_PLACE.get(id(function))
+        key = f"{function.__module__}.{function.__qualname__}" if made is None else made.key
+        if made is None:
+            made = DOORS[key] = _IN_PLACE[id(function)] = Door(key, function, in_place=True, of_class=True)
         self.virtual[key] = virtual
-        real, made = getattr(owner, name), DOORS.get(key)
-        if made is None or made.real is not real:
-            made = DOORS[key] = Door(key, real, of_module=not isinstance(owner, type))
-        self.put(owner, name, made.function)
+        self.in_place.append(made)
+        if made.place is not None:
+            made.place.replace()
+            self.then(made.place.restore)
+        return made.real
 
     def key(self, owner: Any, name: str) -> str:
-        """The name of a door."""
-        return f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
+        """The name of a door: of a function that has more than one, the first under which it was replaced."""
+        there = getattr(owner, name, None)
+        made = _IN_PLACE.get(id(there))
+        if made is not None and made.there is there:
+            return made.key
+        return _text(owner, name)
 
     def real(self, owner: Any, name: str) -> Callable[..., Any]:
         """What is behind a door for everybody else."""
         made = DOORS.get(self.key(owner, name))
-        return getattr(owner, name) if made is None else made.real
+        there: Callable[..., Any] = getattr(owner, name)
+        return made.real if made is not None and (there is made.there or there is made.function) else there
 
     def inside(self) -> bool:
         """Whether simulated code asks."""
@@ -194,6 +223,11 @@ class Patches:
             self._undo.pop()()
 
 
+def _text(owner: Any, name: str) -> str:
+    return f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
+
+
+_numbers = itertools.count(1)
 _current: Patches | None = None
 """Of the simulation that runs."""
 

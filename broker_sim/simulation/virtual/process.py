@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import random
 from collections.abc import Callable
+
+from broker_sim.simulation.virtual.lots import Stream
 
 __all__ = ["PROCESS", "Process", "context_of"]
 
@@ -33,13 +34,13 @@ class Process:
         self.at_death: list[Callable[[Process], object]] = []
         """What its kernel does when it dies."""
         self._seed = f"{seed}/process {host} {number}"
-        self._chance: random.Random | None = None
+        self._chance: Stream | None = None
 
     @property
-    def chance(self) -> random.Random:
+    def chance(self) -> Stream:
         """Its own randomness: what others draw leaves it as it is."""
         if self._chance is None:
-            self._chance = random.Random(self._seed)
+            self._chance = Stream(self._seed)
         return self._chance
 
     def __repr__(self) -> str:

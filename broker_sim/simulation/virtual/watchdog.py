@@ -115,12 +115,14 @@ class _Guard:
         host = f" on host {process.host}" if process is not None else ""
         what = "computes" if busy else "waits for the real world"
         instead = "let it yield: await asyncio.sleep(0) now and then" if busy else "use asyncio's means"
+        sockets = [] if self.loop.native_sockets is None else self.loop.native_sockets.new()
+        opened = f"; C code has opened {', '.join(sockets)}" if sockets else ""
         lasted = duration_text(self.patience_s * 1000)
         ours = max((at for at, each in enumerate(stack) if each.filename == _LOOP), default=-1)
         shown = "".join(traceback.format_list(stack[ours + 1 :][-_SHOWN:]))
         return SimStuck(
             f"code{host}{caller(frame)} {what}, for {lasted} of real time: {instead}; "
-            f"simulate(patience=...) gives it more\n{shown}"
+            f"simulate(patience=...) gives it more{opened}\n{shown}"
         )
 
 

@@ -69,7 +69,7 @@ class Stage:
         factor = min(3, workload.brokers)
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
         self.kafka: SimCluster = sim.cluster(
-            brokers=workload.brokers, topics=dict(workload.topics), as_version=case.as_version, journal=case.journal is not False,
+            brokers=workload.brokers, topics=dict(workload.topics), as_version=case.release, journal=case.journal is not False,
             config={**replication, **workload.config}, disk=bool(workload.disk), sync=workload.disk == "synced",
         )  # fmt: skip
         self.kafka.on_loss = watch.breach

@@ -78,7 +78,7 @@ class ByEpochs:
         later = (case.as_version or "") not in ("4.0", "4.1", "4.2")
         config = {**CONFIG, **_SETTINGS, **(_INTERVAL if later else {}), **workload.config}
         self.kafka: SimCluster = sim.cluster(
-            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version, config=config
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release, config=config
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
         waive = _waived(watch, case.plan or ())

@@ -67,7 +67,7 @@ class Shares:
         later = (case.as_version or "") not in ("4.1", "4.2")
         config = {**CONFIG, **_SETTINGS, **(_INTERVAL if later else {}), **workload.config}
         self.kafka: SimCluster = sim.cluster(
-            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version, config=config
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release, config=config
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()
         self.kafka.state.alter_entity(Entity.GROUP, GROUP, {"share.auto.offset.reset": "earliest"})

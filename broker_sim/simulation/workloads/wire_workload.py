@@ -51,7 +51,7 @@ class Rough:
     def __init__(self, sim: Simulation, case: Case, workload: Workload, watch: Watch) -> None:
         self.sim, self.watch = sim, watch
         self.kafka: SimCluster = sim.cluster(
-            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version,
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release,
             config={**CONFIG, "offsets.topic.replication.factor": 3, "default.replication.factor": 3, **workload.config},
         )  # fmt: skip
         self.kafka.state.ensure_offsets_topic()

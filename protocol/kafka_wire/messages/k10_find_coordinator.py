@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import COORDINATED, ERROR_NAME, Api, array, int8, int16, int32, message, string, struct
+from kafka_wire.schema import COORDINATED, ERROR_TEXT, Api, array, int8, int16, int32, message, string, struct
 
 API = Api(10, "0-6", flexible="3+", advertised={"3.4": "0-4", "3.8": "0-5", "3.9": "0-6"})
 
@@ -23,14 +23,14 @@ class Coordinator:
     host: str = string("4+", default="")
     port: int = int32("4+", default=0, failed=-1)
     error_code: int = int16("4+", default=0)
-    error_message: str | None = string("4+", nullable="4+", default="", failed=ERROR_NAME)
+    error_message: str | None = string("4+", nullable="4+", default="", failed=ERROR_TEXT)
 
 
 @message(API)
 class FindCoordinatorResponse:
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("0-3", default=0)
-    error_message: str | None = string("1-3", nullable="1-3", default="", failed=ERROR_NAME)
+    error_message: str | None = string("1-3", nullable="1-3", default="", failed=ERROR_TEXT)
     node_id: int = int32("0-3", default=0, failed=-1)
     host: str = string("0-3", default="")
     port: int = int32("0-3", default=0, failed=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_wire.schema import (
-    ERROR_NAME,
+    ERROR_TEXT,
     RESOURCE,
     Api,
     Entity,
@@ -57,7 +57,7 @@ class DescribeConfigsResourceResult:
 @struct
 class DescribeConfigsResult:
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default="", failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default="", failed=ERROR_TEXT)
     resource_type: int = int8(default=0, entity=Entity.RESOURCE_TYPE)
     resource_name: str = string(default="", entity=RESOURCE)
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult, default_factory=list)

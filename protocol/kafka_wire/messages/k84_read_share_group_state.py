@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_wire.schema import (
-    ERROR_NAME,
+    ERROR_TEXT,
     ZERO_UUID,
     Api,
     Entity,
@@ -51,7 +51,7 @@ class StateBatch:
 class PartitionResult:
     partition: int = int32(default=0, entity=Entity.PARTITION)
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_TEXT)
     state_epoch: int = int32(default=0)
     start_offset: int = int64(default=0)
     state_batches: list[StateBatch] = array(StateBatch, default_factory=list)

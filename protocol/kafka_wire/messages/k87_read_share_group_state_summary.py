@@ -4,7 +4,7 @@ done with (KIP-1226)."""
 from __future__ import annotations
 
 from kafka_wire.schema import (
-    ERROR_NAME,
+    ERROR_TEXT,
     ZERO_UUID,
     Api,
     Entity,
@@ -43,7 +43,7 @@ class ReadShareGroupStateSummaryRequest:
 class PartitionResult:
     partition: int = int32(default=0, entity=Entity.PARTITION)
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_TEXT)
     state_epoch: int = int32(default=0)
     leader_epoch: int = int32(default=0)
     start_offset: int = int64(default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_wire.schema import (
-    ERROR_NAME,
+    ERROR_TEXT,
     ZERO_UUID,
     Api,
     Entity,
@@ -67,7 +67,7 @@ class DescribeShareGroupOffsetsResponseGroup:
         DescribeShareGroupOffsetsResponseTopic, default_factory=list
     )
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_TEXT)
 
 
 @message(API)

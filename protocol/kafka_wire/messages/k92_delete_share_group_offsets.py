@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_wire.schema import ERROR_NAME, ZERO_UUID, Api, Entity, array, int16, int32, message, string, struct, uuid
+from kafka_wire.schema import ERROR_TEXT, ZERO_UUID, Api, Entity, array, int16, int32, message, string, struct, uuid
 
 API = Api(92, "0", flexible="0+", advertised={"4.1": "0"})
 
@@ -30,7 +30,7 @@ class DeleteShareGroupOffsetsResponseTopic:
 class DeleteShareGroupOffsetsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16(default=0)
-    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_NAME)
+    error_message: str | None = string(nullable="0+", default=None, failed=ERROR_TEXT)
     responses: list[DeleteShareGroupOffsetsResponseTopic] = array(
         DeleteShareGroupOffsetsResponseTopic, default_factory=list
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.coordinator.share_partition.inflight import DeliveryState
+from broker_sim.coordinator.share_partition.inflight import Batch, Delivery, DeliveryState
 from broker_sim.coordinator.share_partition.partition import (
     ACCEPT,
     GAP,
@@ -334,3 +334,33 @@ def test_random_histories_lose_nothing_and_give_nothing_twice() -> None:
             for one in leader.fetch("ann"):
                 leader.say((one.first, one.last, [ACCEPT]))
         assert (leader.share.start_offset, leader.share.batches) == (40, []), seed
+
+
+def test_each_batch_that_is_acknowledged_costs_a_look_at_its_own_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch may acquire tens of thousands of records as one run, and a request acknowledge them one by one."""
+
+    class Looked(dict[int, Delivery]):
+        looked = 0
+
+        def __getitem__(self, offset: int) -> Delivery:
+            Looked.looked += 1
+            return super().__getitem__(offset)
+
+        def items(self) -> Any:
+            Looked.looked += len(self)
+            return super().items()
+
+    real = Batch.parted
+
+    def parted(batch: Batch) -> dict[int, Delivery]:
+        batch.each = real(batch) if isinstance(batch.each, Looked) else Looked(real(batch))
+        return batch.each
+
+    monkeypatch.setattr(Batch, "parted", parted)
+    many = 2000
+    leader = Leader(read=((0, many - 1),), in_flight=many)
+    assert leader.fetch(max_records=many) == [Acquired(0, many - 1, 1)]
+    moved = leader.say(*((offset, offset, [ACCEPT]) for offset in range(many)))
+    assert isinstance(moved, Transition)
+    assert len(moved.changes) == many
+    assert Looked.looked <= 6 * many

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import random
 
-from tests.differential.generators import admin, cluster, connections, consumers, data, groups, transactions, wild
+from tests.differential.generators import (
+    admin,
+    cluster,
+    connections,
+    consumers,
+    data,
+    edges,
+    groups,
+    transactions,
+    wild,
+)
 from tests.differential.generators.draw import Draw, Versions
 from tests.differential.sequence import Sequence
 
@@ -23,6 +33,8 @@ KINDS = {
     "expiring": (groups.expiring, 0),
 }
 """Name -> generator, and how often it is drawn. What expires is asked for by name alone: its brokers sweep all the time."""
+UNBENT = ("expiring",)
+"""Without boundary values, as those for several brokers are: there much hangs on what is asked of whom, and when."""
 CLUSTER_KINDS = {
     "led": (cluster.led, 20),
     "coordinated": (cluster.coordinated, 20),
@@ -51,4 +63,6 @@ def sequence(seed: int, versions: Versions, only: str = "", brokers: int = 1) ->
     kind = only or kind
     draw = Draw(rng, versions, brokers)
     {**KINDS, **CLUSTER_KINDS}[kind][0](draw)
+    if kind in KINDS and kind not in UNBENT:
+        edges.bend(seed, draw.steps)
     return Sequence(seed, kind, draw.steps, timed=kind in ("timed", "expiring"), brokers=brokers)

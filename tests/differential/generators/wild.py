@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_wire.schema import FieldSpec
 from tests.differential.catalogue import NULL, apis
-from tests.differential.generators import data
+from tests.differential.generators import data, edges
 from tests.differential.generators.data import NO_ID
 from tests.differential.generators.draw import Draw
 from tests.differential.sequence import Step
@@ -21,12 +21,6 @@ OF_GROUPS = (
 """Not beside 3.x: others delete topics meanwhile, which takes empty groups along."""
 GROUPS = ("{p}g", "{p}g", "{p}h")
 TOPICS = ("t0", "t1", "{p}made", "{p}compact", "{p}none", "")
-NUMBERS = {
-    "int8": (0, 1, 2, -1, 127, -128),
-    "int16": (0, 1, 2, -1, 32767, -32768),
-    "int32": (0, 1, 2, 5, 1000, -1, -2, 2**31 - 1, -(2**31)),
-    "int64": (0, 1, 2, 1000, -1, -2, -5, 2**63 - 1, -(2**63)),
-}
 TEXTS = ("", "x", "{p}x", "consumer", "range", "1")
 SMALL_WAITS = (0, 1, 50)
 KNOWN_ONLY: dict[str, tuple[Any, ...]] = {
@@ -136,8 +130,8 @@ def _name(draw: Draw, api: str) -> Any:
 def _primitive(draw: Draw, kind: str) -> Any:
     if kind == "bool":
         return draw.often(0.5)
-    if kind in NUMBERS:
-        return draw.one(NUMBERS[kind])
+    if kind in edges.BITS:
+        return draw.one((*edges.ends(kind), 0, 2))
     if kind == "uuid":
         return draw.one([NO_ID, "$topic:{p}made", "$topic:{p}compact", "$topic:{p}none"])
     if kind == "string":

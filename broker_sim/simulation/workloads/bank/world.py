@@ -54,7 +54,7 @@ class Bank:
         factor = min(3, workload.brokers)
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
         self.kafka: SimCluster = sim.cluster(
-            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version,
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release,
             config={**(CONFIG if on_wire else {}), **replication, **workload.config},
             disk=bool(workload.disk), sync=workload.disk == "synced",
         )  # fmt: skip

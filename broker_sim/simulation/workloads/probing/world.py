@@ -65,7 +65,7 @@ class Probing:
         factor = dice.randint(1, min(3, workload.brokers))
         replication = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
         self.kafka: SimCluster = sim.cluster(
-            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.as_version,
+            workload.brokers, dict(workload.topics), journal=case.journal is not False, as_version=case.release,
             config={**replication, **_drawn_config(dice), **workload.config},
             disk=bool(workload.disk), sync=workload.disk == "synced",
         )  # fmt: skip

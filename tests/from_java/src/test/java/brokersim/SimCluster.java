@@ -116,6 +116,12 @@ public final class SimCluster implements ExtensionContext.Store.CloseableResourc
             return this;
         }
 
+        /** Waits as awaitStable, and until every assigned partition was fetched by its owner: what is sent then is delivered. */
+        public Group awaitReading(int members, Duration timeout) {
+            call("GET", path + "/wait", Map.of("state", "Stable", "members", members, "reading", true, "timeout", text(timeout)));
+            return this;
+        }
+
         public Group awaitGeneration(int generation, Duration timeout) {
             call("GET", path + "/wait", Map.of("state", "Stable", "generation", generation, "timeout", text(timeout)));
             return this;

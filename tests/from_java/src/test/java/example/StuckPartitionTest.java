@@ -98,7 +98,7 @@ class StuckPartitionTest {
         try (Poller survivor = new Poller(billing(kafka, "survivor"))) {
             KafkaConsumer<String, String> victim = billing(kafka, "victim");
             try (Poller polling = new Poller(victim)) {
-                kafka.group(GROUP).awaitStable(2, ofSeconds(10));
+                kafka.group(GROUP).awaitReading(2, ofSeconds(10));
                 polling.crash();
             }
             long before = kafka.group(GROUP).generation();

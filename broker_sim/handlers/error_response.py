@@ -19,9 +19,10 @@ from broker_sim.handlers import traits_of
 from broker_sim.handlers.traits import Failing, Held, WellRow
 from kafka_wire.api_keys import message_class
 from kafka_wire.errors import Err
-from kafka_wire.schema import ERROR_NAME, Entity, EntityBy, FieldSpec
+from kafka_wire.schema import ERROR_TEXT, Entity, EntityBy, FieldSpec
+from kafka_wire.wire import MAX_STRING
 
-__all__ = ["error_response", "first_error", "plain_answer"]
+__all__ = ["error_response", "first_error", "has_long_text", "plain_answer"]
 
 
 def error_response(
@@ -35,6 +36,16 @@ def error_response(
     failing = Failing(request, version, err, held, well)
     failed = traits_of(api_key).failed
     return plain_answer(message_class(api_key, "Response"), failing) if failed is None else failed(failing)
+
+
+def has_long_text(message: Any) -> bool:
+    """Whether a text in a message, at any depth, is longer than the wire has room for."""
+    if isinstance(message, str):
+        return len(message) * 4 > MAX_STRING and len(message.encode(errors="replace")) > MAX_STRING
+    if isinstance(message, list):
+        return any(map(has_long_text, message))
+    fields = getattr(type(message), "__fields__", ())
+    return any(has_long_text(getattr(message, name)) for name, _ in fields)
 
 
 def plain_answer(cls: type, failing: Failing) -> Any:
@@ -63,7 +74,7 @@ def _said(fields: list[tuple[str, FieldSpec]], failing: Failing) -> dict[str, An
         if spec.says_when_failed or name == "error_message":
             value = spec.failed if spec.says_when_failed else None
             if value is not None or failing.version in spec.nullable:
-                said[name] = failing.err.name if value is ERROR_NAME else value
+                said[name] = failing.err.text if value is ERROR_TEXT else value
     return said
 
 

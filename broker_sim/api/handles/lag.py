@@ -1,0 +1,108 @@
+"""How far a group is behind: per partition, signed, and why a wait for low lag does not hold.
+
+Rules (GetOffsetsShell and ConsumerGroupCommand.scala have the first):
+1. Lag is the high watermark less the committed offset, whatever its sign: an offset beyond the log's end is a negative lag, never 0.
+2. A partition counts if the group has committed it, is assigned it or subscribes to it. One that is subscribed and assigned to no
+   member is read by nobody: its lag is no lower for that.
+3. Where nothing is committed, all that is in the partition counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Lag", "Offsets", "PartitionLag"]
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) -> offset."""
+
+_NAMED = 8
+"""Partitions that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition of a group. ``committed``: its offset, or None; ``log_start``, ``end``: the log's first offset and its high
+    watermark; ``assigned``: whether it has an owner, or needs none, as no member subscribes to its topic."""
+
+    committed: int | None
+    log_start: int
+    end: int
+    assigned: bool
+
+    @property
+    def lag(self) -> int:
+        """Records between the committed offset and the high watermark; negative where the offset is beyond that."""
+        return self.end - (self.log_start if self.committed is None else self.committed)
+
+    @property
+    def deleted(self) -> int:
+        """How many of them are no longer there to be read: the log begins behind the committed offset."""
+        return max(0, min(self.log_start, self.end) - (self.log_start if self.committed is None else self.committed))
+
+
+class Lag(Offsets):
+    """(topic, partition) -> the high watermark less the committed offset; negative where the group has committed beyond the log's end,
+    as ``kafka-consumer-groups`` shows it. ``partitions`` has what each number is made of; of a share group it is empty."""
+
+    partitions: dict[tuple[str, int], PartitionLag]
+
+    @classmethod
+    def of(cls, partitions: Mapping[tuple[str, int], PartitionLag]) -> Lag:
+        """That of a group that commits offsets."""
+        lag = cls({at: one.lag for at, one in partitions.items()})
+        lag.partitions = dict(partitions)
+        return lag
+
+    @classmethod
+    def of_backlog(cls, backlog: Offsets) -> Lag:
+        """That of a share group."""
+        lag = cls(backlog)
+        lag.partitions = {}
+        return lag
+
+    @property
+    def total(self) -> int:
+        """The sum over its partitions."""
+        return sum(self.values())
+
+    @property
+    def unassigned(self) -> list[tuple[str, int]]:
+        """Partitions of topics that a member subscribes to, and that no member is assigned."""
+        return [at for at, one in self.partitions.items() if not one.assigned]
+
+    @property
+    def deleted(self) -> Offsets:
+        """Partitions whose log begins behind the committed offset: how many records of the lag can't be read any more."""
+        return {at: one.deleted for at, one in self.partitions.items() if one.deleted}
+
+    def below(self, records: int) -> bool:
+        """Whether less than ``records`` are left of what there is to read: something has been written, no partition is without an
+        owner or has a negative lag, and the total is below that."""
+        return not self.obstacle(records)
+
+    def obstacle(self, records: int) -> str:
+        """Why it isn't ``below(records)``; "" where it is."""
+        if not self:
+            return "no partition is committed, assigned or subscribed"
+        if self.partitions and not any(one.end for one in self.partitions.values()):
+            return "nothing was ever written to its partitions"
+        if beyond := [at for at, lag in self.items() if lag < 0]:
+            return "; ".join(
+                f"the lag of {_name(at)} is {self[at]}: committed {one.committed} is beyond the log's end, {one.end}"
+                for at, one in ((at, self.partitions[at]) for at in beyond[:_NAMED])
+            )
+        if unassigned := self.unassigned:
+            verb = "is" if len(unassigned) == 1 else "are"
+            return f"{_names(unassigned)} {verb} subscribed, but assigned to no member"
+        return f"lag {self.total}" if self.total >= records else ""
+
+
+def _name(at: tuple[str, int]) -> str:
+    return f"{at[0]}-{at[1]}"
+
+
+def _names(those: Iterable[tuple[str, int]]) -> str:
+    names = [_name(at) for at in sorted(those)]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

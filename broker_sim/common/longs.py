@@ -1,0 +1,8 @@
+"""Java's long."""
+
+from __future__ import annotations
+
+
+def as_long(number: int) -> int:
+    """What Java has of a sum or a difference: the lowest 64 bits, signed."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

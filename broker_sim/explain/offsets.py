@@ -1,0 +1,262 @@
+"""What became of a group's committed offsets besides growing: they went back, jumped over records that nobody was given, were set by
+somebody who is no member, or were deleted.
+
+Rules:
+1. What is told was seen: an offset by the journal's ``offsets`` and ``offsets_deleted``, what a client was given by its Fetches. A
+   Fetch counts only with its answer: what was refused, or brought nothing, delivered nothing.
+2. A client read over records where it fetches from an offset behind the one at which it fetched last, and was given nothing in between.
+   The same where its first Fetch of a partition is behind the group's committed offset. A client that commits without being a member,
+   and fetches the partition itself, is a consumer without a group's assignment, and no tool.
+3. A difference of offsets is not a number of records: compacted records and markers of transactions have offsets too. "Up to".
+4. A reader is known by client id and host. Who is no member, and reads the same topics, has no say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.explain.events import Call, Event, items, names_in, number, table, text
+from broker_sim.explain.model import History, Incident
+from broker_sim.explain.phrases import joined, quoted
+
+__all__ = ["Offsets"]
+
+_SHOWN = 4
+"""Partitions that a sentence names."""
+
+_REASONS = {
+    "expired": "expired: the group had been without members, or without a subscription to the topic, for offsets.retention.minutes",
+    "topic deleted": "went with their topic, which was deleted",
+    "requested": "were deleted by a request",
+}
+
+Reader = tuple[str, str]
+"""Client id and host."""
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a client reads a partition. ``given``: whether an answer since has brought records; ``error``: of the last answer."""
+
+    offset: int
+    given: bool = False
+    error: str = ""
+    log_start: int | None = None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class _Skip:
+    """A client read over something. ``committed``: whether ``from_offset`` was the group's committed offset."""
+
+    reader: Reader
+    log: str
+    from_offset: int
+    position: _Position
+    to_offset: int
+    ts_ms: int
+    order: int
+    committed: bool
+
+
+class Offsets:
+    """Reads the journal, event by event; ``finish`` puts what it found into the group's history."""
+
+    def __init__(self, past: History) -> None:
+        self.past = past
+        self._committed: dict[str, int] = {}
+        self._positions: dict[tuple[Reader, str], _Position] = {}
+        self._tried: dict[tuple[Reader, str], tuple[_Position, _Skip | None]] = {}
+        """Where clients go on to read, before they are answered."""
+        self._asked: dict[int, tuple[Reader, list[str]]] = {}
+        self._ends: dict[str, int] = {}
+        """The highest high watermark that a Fetch was told, by partition."""
+        self._skips: list[_Skip] = []
+        self._topics: dict[str, str] = {}
+        """Topic id -> name, of Fetches by id (v13)."""
+        self._readers: dict[Reader, str] = {}
+        """The members of a consumer group (KIP-848)."""
+        self._found: list[tuple[int, int, Callable[[], str]]] = []
+        """When, the event's order, and the words: members have their names at the end."""
+
+    def take(self, event: Event, call: Call | None, ts_ms: int, order: int) -> None:
+        """An event of any kind; ``call``: of ``offsets`` and ``offsets_deleted`` the request that they came with."""
+        kind = event.get("event")
+        if kind == "request":
+            if event.get("api") == "Fetch":
+                self._fetch(event, ts_ms, order)
+        elif kind == "response":
+            if event.get("api") == "Fetch":
+                self._fetched(event)
+        elif text(event, "group") != self.past.group:
+            return
+        elif kind == "epochs":
+            for one in items(event, "members"):
+                if isinstance(one, Mapping) and (member := text(one, "member")):
+                    self._readers[text(one, "client_id") or "", text(one, "client_host") or ""] = member
+        elif kind in ("offsets", "offsets_deleted"):
+            words = self._moved(event, call) if kind == "offsets" else self._deleted(event, call)
+            if words is not None:
+                self._found.append((ts_ms, order, words))
+
+    # what is committed
+
+    def _moved(self, event: Event, call: Call | None) -> Callable[[], str] | None:
+        offsets = {str(log): at for log, at in table(event, "offsets").items() if isinstance(at, int)}
+        before: dict[str, int | None] = {log: self._committed.get(log) for log in offsets}
+        self._committed.update(offsets)
+        if call is not None and call.api == "OffsetCommit" and not call.member and call.generation == -1:
+            reader = call.client_id, call.client_host
+            moved = {
+                log: (before[log], at)
+                for log, at in offsets.items()
+                if before[log] != at and (reader, log) not in self._positions
+            }
+            if moved:
+                return lambda: f"{_who(call)}, no member of the group, set committed offsets: {_moves(moved)}"
+        back = {log: (old, offsets[log]) for log, old in before.items() if old is not None and offsets[log] < old}
+        if not back:
+            return None
+
+        def words() -> str:
+            who = "" if call is None else f" by {self.past.name(call.member) if call.member else _who(call)}"
+            return (
+                f"committed offsets went back{who}: {_moves(back)}; who starts there is given what lies between again"
+            )
+
+        return words
+
+    def _deleted(self, event: Event, call: Call | None) -> Callable[[], str]:
+        logs = names_in(event, "partitions")
+        shown = [f"{log} ({self._committed[log]})" if log in self._committed else log for log in sorted(logs)]
+        for log in logs:
+            self._committed.pop(log, None)
+        reason = text(event, "reason") or "unknown"
+        if call is not None:
+            why = f"were deleted by {_who(call)} ({call.api})"
+        else:
+            why = _REASONS.get(reason, "were deleted; the journal doesn't say why")
+        words = f"committed offsets {why}: {_listed(shown)}; a member that starts there goes by its auto.offset.reset"
+        return lambda: words
+
+    # what was read
+
+    def _fetch(self, event: Event, ts_ms: int, order: int) -> None:
+        reader = text(event, "client_id") or "", text(event, "client_host") or ""
+        named = []
+        for log, offset in self._named(event):
+            named.append(log)
+            last = self._positions.get((reader, log))
+            if last is not None and last.offset == offset:
+                self._tried.pop((reader, log), None)
+                continue
+            committed = self._committed.get(log, -1)
+            # who was given the partition anew starts at what others have committed meanwhile
+            base = committed if last is None else max(committed, last.offset)
+            skip = None
+            if 0 <= base < offset and (last is None or not last.given):
+                position = last if last is not None and last.offset == base else _Position(base)
+                skip = _Skip(reader, log, base, position, offset, ts_ms, order, base == committed)
+            self._tried[reader, log] = _Position(offset), skip
+        self._asked[number(event, "request") or 0] = reader, named
+
+    def _named(self, event: Event) -> Iterator[tuple[str, int]]:
+        """Partitions and offsets that a Fetch names; by topic id (v13) the event's ``topics`` has the names, in the same order."""
+        names = iter(names_in(event, "topics"))
+        for topic in items(table(event, "body"), "topics"):
+            for one in items(topic, "partitions") if isinstance(topic, Mapping) else ():
+                log, offset, index = next(names, ""), number(one, "fetch_offset"), number(one, "partition")
+                name, topic_id = text(topic, "topic"), text(topic, "topic_id")
+                if not name and topic_id and log.endswith(f"-{index}"):
+                    self._topics[topic_id] = log.removesuffix(f"-{index}")
+                log = f"{name}-{index}" if name else log
+                if log and offset is not None:
+                    yield log, offset
+
+    def _fetched(self, event: Event) -> None:
+        reader, named = self._asked.pop(number(event, "request") or 0, (None, []))
+        if reader is None:
+            return
+        answers = dict(self._answers(event))
+        if not number(table(event, "body"), "error_code"):
+            for log in {**dict.fromkeys(named), **answers}:
+                self._answered(reader, log, answers.get(log, {}))
+
+    def _answered(self, reader: Reader, log: str, answer: Event) -> None:
+        """``answer`` {}: nothing new, in a session."""
+        tried, skip = self._tried.pop((reader, log), (None, None))
+        error, records = number(answer, "error_code"), answer.get("records")
+        # a position that is refused was one all the same if the log has reached so far: what was there is deleted
+        reached = max(self._ends.get(log, -1), self._committed.get(log, -1))
+        if tried is not None and (not error or tried.offset <= reached):
+            self._positions[reader, log] = tried
+            if skip is not None:
+                self._skips.append(skip)
+        self._ends[log] = max(self._ends.get(log, -1), number(answer, "high_watermark") or -1)
+        position = self._positions.get((reader, log))
+        if position is None or (tried is not None and position is not tried):
+            return
+        if error:
+            position.error = "OFFSET_OUT_OF_RANGE" if error == 1 else position.error
+        elif isinstance(records, Mapping) and (number(records, "bytes") or 0) > 0:
+            position.given = True
+        position.log_start = _known(number(answer, "log_start_offset"), position.log_start)
+        position.end = _known(number(answer, "high_watermark"), position.end)
+
+    def _answers(self, event: Event) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Partitions and their answers."""
+        for topic in items(table(event, "body"), "responses"):
+            if isinstance(topic, Mapping):
+                name = text(topic, "topic") or self._topics.get(text(topic, "topic_id") or "", "")
+                for one in items(topic, "partitions") if name else ():
+                    if isinstance(one, Mapping):
+                        yield f"{name}-{number(one, 'partition_index')}", one
+
+    # the end
+
+    def finish(self) -> None:
+        """All that concerns the group: what its members read over, what became of its offsets."""
+        names = {(info.client_id, info.client_host): member for member, info in self.past.members.items()}
+        names |= self._readers
+        for skip in self._skips:
+            member = names.get(skip.reader)
+            if member is not None and (skip.log in self._committed or skip.committed):
+                words = _skipped(self.past.name(member), skip)
+                self.past.incidents.append(Incident("offsets", skip.ts_ms, words, skip.order))
+        self.past.incidents += [Incident("offsets", ts_ms, words(), order) for ts_ms, order, words in self._found]
+
+
+def _skipped(name: str, skip: _Skip) -> str:
+    first, last, position = skip.from_offset, skip.to_offset - 1, skip.position
+    most = skip.to_offset - first
+    lost = f"offset {first} was" if most == 1 else f"offsets {first} to {last}, up to {most} records, were"
+    began = f"the group's committed offset {first}" if skip.committed else f"{first}, where it had read up to"
+    words = f"{name} reads {skip.log} from {skip.to_offset} on, not from {began}: {lost} not delivered to it"
+    if position.error:
+        words += f"; its Fetch at {first} was answered {position.error}"
+        if position.log_start is not None and position.log_start > first:
+            words += f", as the log began at {position.log_start}"
+    if skip.to_offset == position.log_start:
+        words += "; it went on at the log's beginning, as auto.offset.reset=earliest does"
+    elif skip.to_offset == position.end:
+        words += "; it went on at the log's end, as auto.offset.reset=latest does"
+    return words
+
+
+def _known(new: int | None, old: int | None) -> int | None:
+    return old if new is None or new < 0 else new
+
+
+def _who(call: Call) -> str:
+    return quoted(call.client_id) if call.client_id else f"a client at {call.client_host}"
+
+
+def _moves(moves: Mapping[str, tuple[int | None, int]]) -> str:
+    return _listed([f"{log} {new if old is None else f'{old} → {new}'}" for log, (old, new) in sorted(moves.items())])
+
+
+def _listed(shown: list[str]) -> str:
+    more = len(shown) - _SHOWN
+    return joined(shown if more <= 0 else [*shown[:_SHOWN], f"{more} more"])

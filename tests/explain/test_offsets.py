@@ -1,0 +1,161 @@
+"""What explain says of committed offsets that moved otherwise than forward by reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from broker_sim import Cluster
+from kafka_wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.handles.members import Member
+from tests.support.wire import Wire
+
+pytestmark = pytest.mark.kafka(topics={"orders": 2}, clock="manual")
+
+
+@pytest.fixture
+async def app(kafka: Cluster) -> AsyncIterator[Member]:
+    """The only member of billing; there are ten records in each partition."""
+    kafka.topic("orders").fill(20)
+    member = await Member.connect(kafka)
+    await member.enter((0, 1))
+    yield member
+    await member.close()
+
+
+def fetch(wire: Wire, offset: int, partition: int = 0, *, topic_id: bytes | None = None) -> asyncio.Future[Any]:
+    parts = [FetchPartition(partition, fetch_offset=offset)]
+    topic = (
+        FetchTopic("orders", partitions=parts) if topic_id is None else FetchTopic(topic_id=topic_id, partitions=parts)
+    )
+    request = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
+    return wire.start(request, 11 if topic_id is None else 13)
+
+
+async def commit_as_a_tool(kafka: Cluster, offset: int) -> None:
+    wire = await Wire.connect(kafka.broker(kafka.offsets_log("billing").leader).address, client_id="admin-tool")
+    rows = [OffsetCommitRequestTopic("orders", partitions=[OffsetCommitRequestPartition(0, offset)])]
+    request = OffsetCommitRequest(group_id="billing", generation_id_or_member_epoch=-1, topics=rows)
+    assert (await wire.send(request, 8)).topics[0].partitions[0].error_code == 0
+    await wire.close()
+
+
+def told(kafka: Cluster) -> list[str]:
+    """The sentences about offsets, each on one line."""
+    return [one.text for one in kafka.group("billing").history().incidents if one.kind == "offsets"]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_records_that_were_deleted_before_they_were_read(kafka: Cluster, app: Member, by_id: bool) -> None:
+    topic_id = kafka.state.topics["orders"].topic_id if by_id else None
+    await fetch(app.wire, 0, topic_id=topic_id)
+    await app.commit(3)
+    await app.wire.send(DeleteRecordsRequest([DeleteRecordsTopic("orders", [DeleteRecordsPartition(0, 8)])], 1000), 2)
+    await fetch(app.wire, 3, topic_id=topic_id)
+    await fetch(app.wire, 8, topic_id=topic_id)
+    [words] = told(kafka)
+    assert words == (
+        "app reads orders-0 from 8 on, not from the group's committed offset 3: offsets 3 to 7, up to 5 records, were not "
+        "delivered to it; its Fetch at 3 was answered OFFSET_OUT_OF_RANGE"
+    )
+    assert "up to 5 records, were not delivered to it" in " ".join(kafka.group("billing").explain().split())
+
+
+async def test_a_seek_over_records_and_to_the_end(kafka: Cluster, app: Member) -> None:
+    await app.commit(4)
+    await fetch(app.wire, 6)
+    await fetch(app.wire, 10, partition=1)
+    await fetch(app.wire, 12, partition=1)  # beyond the log's end: refused
+    await fetch(app.wire, 10, partition=1)
+    await app.commit(10, partition=1)
+    assert told(kafka) == [
+        "app reads orders-0 from 6 on, not from the group's committed offset 4: offsets 4 to 5, up to 2 records, were not "
+        "delivered to it",
+    ]
+
+
+async def test_reading_and_committing_says_nothing(kafka: Cluster, app: Member) -> None:
+    await fetch(app.wire, 0)
+    await app.commit(10)
+    await fetch(app.wire, 10)  # nothing to read
+    other = await Member.connect(kafka, client_id="other")  # as if it had the partition for a while
+    kafka.topic("orders").fill(6)
+    await fetch(other.wire, 10)
+    await app.commit(13)
+    await fetch(app.wire, 13)
+    await other.close()
+    assert told(kafka) == []
+
+
+async def test_offsets_that_went_back_and_that_no_member_has_set(kafka: Cluster, app: Member) -> None:
+    await app.commit(7)
+    await app.commit(2)
+    await app.commit(5, partition=1)
+    await kafka.group("billing").remove("app")
+    await commit_as_a_tool(kafka, 9)
+    await commit_as_a_tool(kafka, 0)
+    assert told(kafka) == [
+        "committed offsets went back by app: orders-0 7 → 2; who starts there is given what lies between again",
+        '"admin-tool", no member of the group, set committed offsets: orders-0 2 → 9',
+        '"admin-tool", no member of the group, set committed offsets: orders-0 9 → 0',
+    ]
+
+
+async def test_a_consumer_that_commits_without_being_a_member_is_no_tool(kafka: Cluster) -> None:
+    kafka.topic("orders").fill(20)
+    address = kafka.broker(kafka.offsets_log("billing").leader).address
+    wire = await Wire.connect(address, client_id="admin-tool")
+    await fetch(wire, 0)
+    await commit_as_a_tool(kafka, 9)
+    await wire.close()
+    assert told(kafka) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (
+            "expired",
+            "committed offsets expired: the group had been without members, or without a subscription to the topic, for "
+            "offsets.retention.minutes: orders-0 (7); a member that starts there goes by its auto.offset.reset",
+        ),
+        (
+            "topic",
+            "committed offsets went with their topic, which was deleted: orders-0 (7); a member that starts there goes by its "
+            "auto.offset.reset",
+        ),
+        (
+            "group",
+            'committed offsets were deleted by "app" (DeleteGroups): orders-0 (7); a member that starts there goes by its '
+            "auto.offset.reset",
+        ),
+    ],
+)
+@pytest.mark.parametrize("as_version", ["3.9", "4.1"])
+async def test_offsets_that_are_no_more(how: str, words: str, as_version: str) -> None:
+    config = {"offsets.retention.minutes": 1, "group.initial.rebalance.delay.ms": 0}
+    async with Cluster(topics={"orders": 2}, clock="manual", as_version=as_version, config=config) as kafka:
+        kafka.observe()
+        app = await Member.connect(kafka)
+        await app.enter()
+        await app.commit(7)
+        await kafka.group("billing").remove("app")
+        if how == "expired":
+            await kafka.time.advance("12m")
+        elif how == "topic":
+            kafka.state.delete_topic("orders")
+        else:
+            await app.wire.send(DeleteGroupsRequest(groups_names=["billing"]), 2)
+        await kafka.journal.next(event="offsets_deleted", since=0)
+        assert told(kafka) == [words]
+        await app.close()
