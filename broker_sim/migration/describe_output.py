@@ -6,17 +6,22 @@
 Rules:
 1. A column begins where its name stands in the header, a value that is too wide for its column pushes the rest to the right
    by what it is too wide, as Java's formatter does. Where a ticket or a chat has squeezed the blanks, words are counted.
-2. `-` and nothing stand for what isn't there: None.
-3. A line that is neither a row, a header, nor something that the tool or a shell says beside them is a UsageError with its number.
+2. What a terminal has wrapped is joined again. All lines of a table were cut at one width, so the pieces of a header and of a
+   row, each filled up to the longest line, have their columns at the same places again.
+3. `-` and nothing stand for a missing value: None.
+4. What precedes the first table is passed over, and so is a shell's or a logger's line behind it. Any other line that is
+   neither a row nor a header is a UsageError with its number: a damaged row must not be lost in silence.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from broker_sim.common.text import UsageError, unknown
+from broker_sim.migration.pasted_text import Line, read_lines
 
 OFFSETS = "offsets"
 MEMBERS = "members"
@@ -70,10 +75,17 @@ _NAME = re.compile(r"COORDINATOR \(ID\)|\S+")
 _SAYS = re.compile(
     r"(?:Error: |Warning: )?Consumer group '(?P<group>.*)' (?P<says>has no active members|is rebalancing|does not exist)\."
 )
-_BESIDE = re.compile(
-    r"\$ |> |# |SLF4J|log4j|OpenJDK |Java HotSpot|WARNING: |Picked up |\[\d{4}-|\d{4}-\d\d-|\S*kafka-consumer-groups(\.sh|\.bat)? |```"
-)
-"""How lines begin that a shell, a JVM or a logger adds."""
+_NUMBER = re.compile(r"-?[0-9]*")
+_ASSIGNED = re.compile(r"-?|([^\s(:]+[(:][0-9,]*\)?[,;]?\s*)+")
+_SHAPES = {
+    **dict.fromkeys(("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#MEMBERS"), _NUMBER),
+    **dict.fromkeys(
+        ("LEADER-EPOCH", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "CURRENT-EPOCH", "TARGET-EPOCH"), _NUMBER
+    ),
+    **dict.fromkeys(("ASSIGNMENT", "CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT"), _ASSIGNED),
+}
+_MOST_LINES = 6
+"""Of one row: 150 characters in a window of 30."""
 
 
 @dataclass
@@ -116,31 +128,96 @@ class _Table:
     names: list[str]
     starts: list[int]
     squeezed: bool
+    width: int
+    """Of its longest line: where a terminal has cut it, if one has."""
+    is_wrapped: bool
+    """Whether the header was cut, so that every row was."""
+    group: str | None = None
+    """Of a table without the column GROUP: that of the command that printed it."""
+
+    def cells(self, line: Line) -> list[str] | None:
+        """The line's cells, a column each; None where it can't be a row of this table."""
+        if line.cells is not None:
+            return list(line.cells) if len(line.cells) == len(self.names) else None
+        cells = _counted(self, line.text) if self.squeezed else _cut(self, line.text)
+        if cells is not None and any("  " in cell for cell in cells[:-1]):  # the places are not those of the names
+            cells = _counted(self, line.text)
+        return cells
+
+    def fits(self, cells: list[str] | None) -> TypeGuard[list[str]]:
+        """Whether they begin with a name and have numbers, or nothing, where numbers belong."""
+        return (
+            cells is not None
+            and bool(cells[0])
+            and all(_SHAPES[name].fullmatch(cells[at]) for at, name in enumerate(self.names) if name in _SHAPES)
+        )
+
+    def filled(self, cells: list[str]) -> tuple[int, int]:
+        """How many cells have a value, and how many of those with a shape of their own."""
+        return sum(map(bool, cells)), sum(bool(cells[at]) for at, name in enumerate(self.names) if name in _SHAPES)
+
+    @property
+    def ends_free(self) -> bool:
+        """Whether the last column has values of any length, which wrap where the header does not."""
+        return _SHAPES.get(self.names[-1]) is _ASSIGNED
+
+    def is_row(self, line: Line) -> bool:
+        """Whether a line that reads like a command is a row all the same: it has numbers where numbers belong."""
+        cells = self.cells(line)
+        return self.fits(cells) and self.filled(cells)[1] > 0
+
+    def is_whole(self, line: Line) -> bool:
+        """Whether the line is a row by itself, with a value for each column."""
+        cells = self.cells(line)
+        return self.fits(cells) and all(cells)
+
+    def row(self, number: int, cells: list[str]) -> Row:
+        """The row that these cells are."""
+        values = {name: None if cell in ("", "-") else cell for name, cell in zip(self.names, cells, strict=True)}
+        return Row(self.kind, number, values if self.group is None else {"GROUP": self.group, **values})
 
 
 def read_rows(text: str) -> Iterator[Row]:
     """Every row of every table, and what is said of groups. Raises UsageError."""
+    lines = list(read_lines(text))
     table: _Table | None = None
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.replace("\t", " ").rstrip()
-        words = line.split()
-        said = _SAYS.fullmatch(line.strip())
-        if not words or _BESIDE.match(line.lstrip()):
-            continue
+    group: str | None = None
+    before: Line | None = None  # what stands where a table was expected
+    at = 0
+    while at < len(lines):
+        line, taken = lines[at], 1
+        said, said_lines = _said(lines, at)
         if said is not None:
-            yield Row(SAYS, number, {"GROUP": said["group"], "SAYS": said["says"]})
-        elif words[0] == "Error:":
-            raise UsageError(f"line {number}: the tool has failed there: {_shown(line)}")
-        elif _is_header(words):
-            table = _header(line, number)
-            table.squeezed = table.squeezed or "\t" in raw
-        elif table is None:
-            raise UsageError(
-                f"line {number}: {_shown(line)} stands before any table; expected what kafka-consumer-groups --describe "
-                "prints, from the line GROUP TOPIC PARTITION ... on"
-            )
-        else:
-            yield _row(table, line, number)
+            taken = said_lines
+            yield Row(SAYS, line.number, {"GROUP": said["group"], "SAYS": said["says"]})
+        elif not line.words:
+            pass
+        elif _is_header(line.words):
+            table, taken = _header(lines, at, group)
+        elif table is not None and (not line.is_command or table.is_row(line)):
+            row, taken = _row(table, lines, at)
+            yield row
+        elif line.is_command:
+            group = line.group or group
+        elif before is None or line.words[0] == "Error:":
+            before = line
+        at += taken
+    if table is None and before is not None:
+        raise _without_table(before)
+
+
+def _without_table(line: Line) -> UsageError:
+    if line.words[0] == "Error:":
+        return UsageError(f"line {line.number}: the tool has failed there: {_shown(line.text)}")
+    return UsageError(
+        f"line {line.number}: {_shown(line.text)} and no table behind it; expected what kafka-consumer-groups --describe "
+        "prints, from the line GROUP TOPIC PARTITION ... on"
+    )
+
+
+def has_table(text: str) -> bool:
+    """Whether a line of it is a table's header: what decides between a table and JSON, both may begin with a bracket."""
+    return any(_is_header(line.words) for line in read_lines(text) if line.words)
 
 
 def _shown(line: str) -> str:
@@ -150,41 +227,136 @@ def _shown(line: str) -> str:
 
 def _is_header(words: list[str]) -> bool:
     return words[0] in ("GROUP", "TOPIC", "CONSUMER-ID") and any(
-        word in words for word in ("PARTITION", "CONSUMER-ID", "STATE", *_TELLING)
+        word in words[1:] for word in ("TOPIC", "PARTITION", "CONSUMER-ID", "STATE", "COORDINATOR", *_TELLING)
     )
 
 
-def _header(line: str, number: int) -> _Table:
-    found = [(match[0], match.start()) for match in _NAME.finditer(line)]
+def _said(lines: list[Line], at: int) -> tuple[re.Match[str] | None, int]:
+    """What the tool says there of a group, and the number of its lines."""
+    text = lines[at].text.strip()
+    found = _SAYS.fullmatch(text)
+    if found is None and "Consumer group '" in text and at + 1 < len(lines):
+        following = lines[at + 1].text
+        return _SAYS.fullmatch(text + following) or _SAYS.fullmatch(f"{text} {following}"), 2
+    return found, 1
+
+
+def _header(lines: list[Line], at: int, group: str | None) -> tuple[_Table, int]:
+    """The table whose header begins there, and the number of the header's lines. Raises UsageError."""
+    line, number = lines[at], lines[at].number
+    text, taken, width = _whole_header(lines, at, _width(lines, at))
+    found = [(match[0], match.start()) for match in _NAME.finditer(text)]
+    if line.cells is not None:
+        found = [(cell, 0) for cell in line.cells]
     names = [name for name, _ in found]
     kind = next((kind for name, kind in _TELLING.items() if name in names), None)
     if kind is None:
         expected = " or ".join(_TELLING)
         raise UsageError(f"line {number}: a table without {expected}: the columns of --offsets, --members or --state")
-    if names[0] != "GROUP":
+    if names[0] != "GROUP" and group is None:
         raise UsageError(
-            f"line {number}: a table without the column GROUP (Kafka before 2.4 printed none); put it in front"
+            f"line {number}: a table without the column GROUP (Kafka before 2.4 printed none), and no command with --group "
+            "before it; put one of them in front"
         )
     for name in names:
         if name not in COLUMNS[kind]:
             raise UsageError(f"line {number}: {unknown(f'column of --{kind}', name, COLUMNS[kind])}")
     starts = [start for _, start in found]
     ends = [start + len(name) for name, start in found]
-    squeezed = all(start == end + 1 for start, end in zip(starts[1:], ends, strict=False))
-    return _Table(kind, names, starts, squeezed)
+    squeezed = line.had_tabs or all(start == end + 1 for start, end in zip(starts[1:], ends, strict=False))
+    return _Table(kind, names, starts, squeezed, width, taken > 1, None if names[0] == "GROUP" else group), taken
 
 
-def _row(table: _Table, line: str, number: int) -> Row:
-    cells = _counted(table, line) if table.squeezed else _cut(table, line)
-    if cells is not None and any("  " in cell for cell in cells[:-1]):  # the places are not those of the names
-        cells = _counted(table, line)
+def _width(lines: list[Line], at: int) -> int:
+    """Of the longest line of the table whose header begins there."""
+    width = len(lines[at].text)
+    for line in lines[at + 1 :]:
+        if line.is_command or (line.words and line.words[0] == "GROUP"):
+            break
+        width = max(width, len(line.text))
+    return width
+
+
+def _whole_header(lines: list[Line], at: int, width: int) -> tuple[str, int, int]:
+    """The header that begins there with what a terminal has wrapped of it, the number of its lines, and the lines' width.
+
+    Where the longest line ends with a name, the window was one wider: the blank behind the name was its last column.
+    """
+    pieces = [lines[at].text]
+    for following in lines[at + 1 : at + _MOST_LINES]:
+        if not following.words or following.words[0] == "GROUP":
+            break
+        pieces.append(following.text)
+    for taken in range(len(pieces), 1, -1):
+        *cut, last = pieces[:taken]
+        for wide in (width, width + 1):
+            text = "".join(piece.ljust(wide) for piece in cut) + last
+            if _all_named(text):
+                return text, taken, wide
+        text = " ".join(piece.strip() for piece in pieces[:taken])  # a chat has squeezed the blanks
+        if _all_named(text):
+            return " ".join(text.split()), taken, width
+    return pieces[0], 1, width
+
+
+def _all_named(header: str) -> bool:
+    """Whether every word is a column's name."""
+    known = {name for columns in COLUMNS.values() for name in columns}
+    return all(name in known for name in _NAME.findall(header))
+
+
+def _row(table: _Table, lines: list[Line], at: int) -> tuple[Row, int]:
+    """The row that begins there, and the number of its lines. Raises UsageError."""
+    line = lines[at]
+    pieces = _pieces(table, lines, at)
+    if table.is_wrapped or table.ends_free or not table.is_whole(line):
+        for taken in range(len(pieces), 1, -1):
+            cells = _joined(table, pieces[:taken])
+            if cells is not None:
+                return table.row(line.number, cells), taken
+    cells = table.cells(line)
     if cells is None:
         raise UsageError(
-            f"line {number}: {_shown(line)} has {len(line.split())} values where {len(table.names)} columns are expected: "
-            + " ".join(table.names)
+            f"line {line.number}: {_shown(line.text)} has {len(line.words)} values where {len(table.names)} columns are "
+            "expected: " + " ".join(table.names)
         )
-    values = {name: None if cell in ("", "-") else cell for name, cell in zip(table.names, cells, strict=True)}
-    return Row(table.kind, number, values)
+    return table.row(line.number, cells), 1
+
+
+def _pieces(table: _Table, lines: list[Line], at: int) -> list[Line]:
+    """The line with those behind it that may be the rest of its row: no row by itself, and nothing else either."""
+    pieces = [lines[at]]
+    for place in range(at + 1, min(at + _MOST_LINES, len(lines))):
+        line = lines[place]
+        if not line.words or line.is_command or line.cells is not None or _is_header(line.words):
+            break
+        if table.is_whole(line) or _said(lines, place)[0] is not None:
+            break
+        pieces.append(line)
+    return pieces
+
+
+def _joined(table: _Table, pieces: list[Line]) -> list[str] | None:
+    """The cells of the row that was cut into these pieces; None where they are no row, or more than one.
+
+    A piece of the next row would stand behind a gap in the last cell. Where the longest line ends with a value, the window may
+    have been one wider than it: of both widths the one is right that leaves fewer cells empty.
+    """
+    found = []
+    for width in () if table.squeezed else (table.width, table.width + 1):
+        starts = [start + start // table.width * (width - table.width) for start in table.starts]
+        text = "".join(piece.text.ljust(width) for piece in pieces[:-1]) + pieces[-1].text
+        found.append(_cut(replace(table, starts=starts), text))
+    text = "".join(piece.text.ljust(table.width) for piece in pieces[:-1]) + pieces[-1].text
+    spaced = " ".join(piece.text.strip() for piece in pieces)
+    for ways in (found, [_counted(table, text), _counted(table, spaced)]):
+        rows: list[list[str]] = [
+            cells for cells in ways if table.fits(cells) and not any("  " in cell for cell in cells)
+        ]
+        rows = [cells for cells in rows if table.is_wrapped or table.ends_free or all(cells)]
+        if rows:
+            return max(rows, key=table.filled)
+    return None
 
 
 def _cut(table: _Table, line: str) -> list[str] | None:

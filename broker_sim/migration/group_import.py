@@ -36,7 +36,7 @@ from broker_sim.coordinator.records import GroupRecord, OffsetRecord, Record, en
 from broker_sim.metadata.cluster_state import MAX_PARTITIONS_AT_ONCE, ClusterState, KafkaError
 from broker_sim.metadata.foreign_directory import FARTHEST_END, pad_log
 from broker_sim.metadata.topics import OFFSETS_TOPIC, Partition, check_topic_name
-from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, read_rows
+from broker_sim.migration.describe_output import MEMBERS, OFFSETS, SAYS, Row, has_table, read_rows
 from broker_sim.runtime.group_coordinator import GroupCoordinator
 from broker_sim.runtime.log_reading import feed, log_records
 from broker_sim.storage import Origin, StorageError
@@ -163,7 +163,7 @@ def read_describe(text: str, into: Imported | None = None) -> Imported:
     --verbose, any number of groups and tables), or out of JSON; added to ``into`` where given. Raises UsageError.
     """
     imported = Imported() if into is None else into
-    if _JSON.match(text):
+    if _JSON.match(text) and not has_table(text):
         return _read_json(text, imported)
     rows = list(read_rows(text))
     for row in rows:
@@ -226,7 +226,7 @@ def _assignment(text: str, row: Row) -> dict[str, list[int]]:
     """``orders(0,1), audit(0)`` of 3.x, ``orders:0,1;audit:0`` of 4.x."""
     pattern, between = (_TOPIC_OF_3, ", ") if "(" in text else (_TOPIC_OF_4, ";")
     found: dict[str, list[int]] = {}
-    for part in re.split(r",\s+(?=[^,]*\()" if between == ", " else r";\s*", text):
+    for part in re.split(r",\s*(?=[^,]*\()" if between == ", " else r";\s*", text):
         match = pattern.fullmatch(part.strip())
         numbers = [] if match is None else [int(number) for number in match[2].split(",") if number]
         if match is None or max(numbers, default=0) > LAST_PARTITION:

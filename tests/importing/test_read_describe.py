@@ -136,7 +136,7 @@ def test_values_wider_than_their_columns_push_the_rest() -> None:
     ("text", "message"),
     [
         ("", "no group in it"),
-        ("what is this\n", "line 1: 'what is this' stands before any table"),
+        ("what is this\n", "line 1: 'what is this' and no table behind it"),
         (
             f"{HEADER}\nbilling orders\n",
             "line 2: 'billing orders' has 2 values where 9 columns are expected: GROUP TOPIC",

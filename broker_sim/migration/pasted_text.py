@@ -1,0 +1,97 @@
+"""What people paste into a ticket: the lines of a tool's output without what a shell, a container or Markdown puts around them.
+
+    for line in read_lines(text):
+        line.number, line.text, line.cells, line.is_command
+
+Rules:
+1. A Markdown table's row becomes its cells; its rule (`|---|---|`), code fences and the `> ` of a quotation are left out.
+2. A line that holds a shell command, with what a backslash continues, is marked. Whether such a line is one is the reader's
+   last question, not its first: a group may be called `docker`, and its row is a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+TOOL = "kafka-consumer-groups"
+
+_FENCE = re.compile(r"\s*(```|~~~)")
+_QUOTED = re.compile(r"^(\s*> ?)+")
+_RULE = re.compile(r"\s*[|+][\s|+:=-]*")
+_PROMPT = re.compile(
+    r"""
+    [\w.-]+@[\w.-]+[^\s$\#%>]*(\s[^\s$\#%>]+)?\s?[$\#%>](\s|$)   # root@kafka-0:/# and user@host kafka %
+    | \[[^\]]*@[^\]]*\]\s?[$\#%>](\s|$)                     # [app@broker ~]$
+    | (PS\s)?[A-Za-z]:\\[^>]*>                              # C:\kafka> and PowerShell's
+    | (bash|sh|zsh|ash|I\shave\sno\sname!)?(-[\d.]+)?[$\#%❯➜](\s|$)
+    """,
+    re.VERBOSE,
+)
+_COMMAND = re.compile(
+    r"(sudo\s+)?(\S*/)?(kubectl|docker|docker-compose|podman|oc|nerdctl|ssh|cd|export|source|time|watch|bash|sh)\s"
+)
+_BESIDE = re.compile(
+    r"""
+    SLF4J | log4j | OpenJDK\s | Java\sHotSpot | WARNING:\s | Picked\sup\s | \[\d{4}- | \d{4}-\d\d- | Note:\s
+    | Defaulted\scontainer\s | Defaulting\scontainer\s | If\syou\sdon't\ssee\sa\scommand\sprompt | Unable\sto\suse\sa\sTTY
+    | command\sterminated\swith\sexit\scode | (pod|service)\s.*\s(deleted|created)$ | All\scommands\sand\soutput\sfrom\sthis\ssession
+    """,
+    re.VERBOSE,
+)
+_GROUP = re.compile(r"--group[ =]+(?P<quote>['\"]?)(?P<group>[^\s'\"]+)(?P=quote)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the text: ``number`` from 1 on, ``text`` with tabs as blanks and nothing at its end."""
+
+    number: int
+    text: str
+    cells: tuple[str, ...] | None = None
+    """Of a Markdown table's row; ``text`` has them with two blanks between."""
+    is_command: bool = False
+    """Whether it reads like a shell's, a container's or a logger's line."""
+    had_tabs: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """What stands between its blanks."""
+        return self.text.split()
+
+    @property
+    def group(self) -> str | None:
+        """The group that a command names with ``--group``; None for other lines."""
+        found = _GROUP.search(self.text) if self.is_command else None
+        return None if found is None else found["group"]
+
+
+def read_lines(text: str) -> Iterator[Line]:
+    """Every line that may say something, blank ones too (they end a wrapped row)."""
+    continued = False
+    for number, raw in enumerate(text.splitlines(), start=1):
+        if _FENCE.match(raw) or (_RULE.fullmatch(raw) and "-" in raw):
+            continue
+        line = _line(number, raw, continued)
+        continued = line.is_command and line.text.endswith("\\")
+        yield line
+
+
+def _line(number: int, raw: str, continued: bool) -> Line:
+    text = _QUOTED.sub("", raw.replace("\t", " ").rstrip())
+    cells = _cells(text)
+    if cells is not None:
+        return Line(number, "  ".join(cells), cells)
+    bare = text.lstrip()
+    is_command = (
+        continued or TOOL in text or any(pattern.match(bare) is not None for pattern in (_PROMPT, _COMMAND, _BESIDE))
+    )
+    return Line(number, text, None, is_command, "\t" in raw)
+
+
+def _cells(text: str) -> tuple[str, ...] | None:
+    bare = text.strip()
+    if not bare.startswith("|") or not bare.endswith("|") or bare.count("|") < 3:
+        return None
+    return tuple(cell.strip().strip("`*") for cell in bare[1:-1].split("|"))
