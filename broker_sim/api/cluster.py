@@ -37,7 +37,7 @@ from broker_sim.api.observation import Observation
 from broker_sim.api.outages import Outages
 from broker_sim.api.time_control import TimeControl
 from broker_sim.common.chance import Chance
-from broker_sim.common.clock import Clock, Timer, clock_of
+from broker_sim.common.clock import Clock, clock_of
 from broker_sim.common.text import UsageError
 from broker_sim.config.settings import BrokerConfig
 from broker_sim.handlers import Routes
@@ -141,7 +141,6 @@ class Cluster:
         self._clock: Clock | str | None = given.get("clock")
         self._stopped_ms = 0
         self._lock: Closable | None = None
-        self._maintenance: Timer | None = None
         self._blocked: BlockedLoop | None = None
         self.servers: list[BrokerServer] = []
         self._state: ClusterState | None = None
@@ -197,7 +196,7 @@ class Cluster:
                 sock.close()
             await self.stop()
             raise
-        self._arm_maintenance()
+        self.state.maintenance.start()
         if self._journal_where is not False:
             try:
                 self.observe()
@@ -211,9 +210,8 @@ class Cluster:
         if self._blocked is not None:
             self._blocked.stop()
             self._blocked = None
-        if self._maintenance is not None:
-            self._maintenance.cancel()
-            self._maintenance = None
+        if self._state is not None:
+            self._state.maintenance.stop()
         servers, self.servers = self.servers, []
         for server in servers:
             await server.stop()
@@ -470,6 +468,12 @@ class Cluster:
 
         return GroupHandle(self, group_id)
 
+    def groups(self) -> list[str]:
+        """The ids of all groups that a coordinator has in memory, in their order."""
+        from broker_sim.api.handles.groups import ids_of
+
+        return ids_of(self)
+
     def share_group(self, group_id: str) -> ShareGroupHandle:
         """A share group (KIP-932), which need not be there yet."""
         from broker_sim.api.handles import ShareGroupHandle
@@ -481,6 +485,12 @@ class Cluster:
         from broker_sim.api.handles import TransactionHandle
 
         return TransactionHandle(self, transactional_id)
+
+    def transactional_ids(self) -> list[str]:
+        """The transactional ids that a coordinator has in memory, in their order."""
+        from broker_sim.api.handles.transactions import ids_of
+
+        return ids_of(self)
 
     def log(self, topic: str, partition: int = 0) -> LogHandle:
         """A partition's log. Raises UsageError where there is none."""
@@ -497,6 +507,10 @@ class Cluster:
         partition = self.runtime.partition_of(group_id)
         assert partition is not None
         return LogHandle(self, partition)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, internal ones too, in the order in which they were created."""
+        return list(self.state.topics)
 
     def topic(self, name: str, partitions: int | None = None) -> TopicHandle:
         """A topic; with ``partitions`` it is created where there is none (-1: the broker's default number). Raises UsageError."""
@@ -556,20 +570,6 @@ class Cluster:
         if self._outages is None:
             raise ClusterError("the cluster is not running")
         return self._outages
-
-    # --- background work ------------------------------------------------------------------------------------------------
-
-    def _arm_maintenance(self) -> None:
-        clock = self.state.clock
-        pause_ms = self.config.int("log.retention.check.interval.ms")
-        self._maintenance = clock.call_at_ms(clock.now_ms() + pause_ms, self._maintain)
-
-    def _maintain(self) -> None:
-        try:
-            self.state.run_log_maintenance(self.state.clock.now_ms())
-        except Exception:
-            log.exception("log maintenance failed; it is tried again at the next interval")
-        self._arm_maintenance()
 
 
 def _read(given: Mapping[str, object]) -> dict[str, Any]:

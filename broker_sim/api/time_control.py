@@ -51,7 +51,8 @@ _ROUNDS = 10_000
 """So often may timers be armed for the very instant at which they are armed."""
 
 _TEXTS = {
-    "Cluster._maintain": "log maintenance",
+    "LogMaintenance._look_at_retention": "log retention",
+    "LogMaintenance._look_for_dirt": "log cleaner",
     "Outages._balance": "election of preferred leaders",
     "Outages._notice": "session of a broker that is down",
     "_Delayed._timed_out": "timeout of a Produce",
@@ -64,7 +65,7 @@ _TEXTS = {
 _ALARMS = "KeyedTimers._run"
 """What it calls where a group's timers are behind it, which have texts of their own."""
 
-_PERIODIC = ("log maintenance", "offset expiry of ", "expiry of transactional ids of ")
+_PERIODIC = ("log retention", "log cleaner", "offset expiry of ", "expiry of transactional ids of ")
 
 
 class Livelock(RuntimeError):
@@ -115,7 +116,7 @@ class TimeControl:
 
     async def advance(self, by: object, expire: str | Iterable[str] = (), *, wait: object = WAIT) -> list[str]:
         """Let time pass, a number of seconds or ``"46s"``, ``"5m"``: at most ten years. Returns what fired, in the order of the first
-        times (``"log maintenance (12 times)"``).
+        times (``"log retention (12 times)"``).
 
         ``expire``: member, client or instance ids of members that are silent all the while. ``wait``: so much real time have the other
         members of a group to rejoin before the step passes its rebalance timeout; 0 throws out whoever holds it up. Who is thrown out

@@ -3,10 +3,11 @@
 One setting a line, as in Kafka's ConfigDef (server/config, LogConfig.java), measured from 3.4.0, 4.1.0 and 4.4.0; two
 where it has changed:
 
-    name type default [range] [dynamic] [since=X] [until=X] [was=DEFAULT] [was_min=N]
+    name type default [range] [dynamic] [internal] [since=X] [until=X] [was=DEFAULT] [was_min=N]
 
 `-` stands for null and `""` for the empty string. A range is `>=N`, `N..M` or `in:a,b`; `was` and `was_min` are the
-default and the least value before 4.0. `dynamic` settings may be altered while the broker runs. A topic's line names
+default and the least value before 4.0. `dynamic` settings may be altered while the broker runs, `internal` ones
+are described only where they are set. A topic's line names
 the broker's setting from which it inherits type, range and default, or gives them itself. TLS, SASL, tiered storage
 and quorum settings are left out: nothing here would act on them.
 """
@@ -124,6 +125,7 @@ log.flush.scheduler.interval.ms long 9223372036854775807
 log.flush.start.offset.checkpoint.interval.ms int 60000 >=0
 log.index.interval.bytes int 4096 >=0 dynamic
 log.index.size.max.bytes int 10485760 >=4 dynamic
+log.initial.task.delay.ms long 30000 >=0 internal since=3.8
 log.local.retention.bytes long -2 >=-2 dynamic since=3.6
 log.local.retention.ms long -2 >=-2 dynamic since=3.6
 log.message.downconversion.enable bool true dynamic until=3.9
@@ -296,6 +298,7 @@ DOCS = {
     "log.message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
     "log.message.timestamp.difference.max.ms": "How far from the broker's clock a record's timestamp may be.",
     "log.retention.bytes": "Size of a partition above which its oldest segments are deleted; -1 for no limit.",
+    "log.initial.task.delay.ms": "When log retention first looks for segments to delete, counted from the start.",
     "log.retention.check.interval.ms": "Pause between two looks for segments to delete.",
     "log.retention.hours": "Age at which a segment is deleted; log.retention.minutes and log.retention.ms come before it.",
     "log.retention.minutes": "Age at which a segment is deleted; log.retention.ms comes before it.",

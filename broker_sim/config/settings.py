@@ -82,6 +82,8 @@ class Setting:
     also: float | None = None
     choices: tuple[str, ...] = ()
     dynamic: bool = False
+    internal: bool = False
+    """Whether it is described only where somebody has set it (ConfigDef.defineInternal)."""
     synonym: str | None = None
     whole: bool = False
     """Whether no item of a list may be empty: from 4.2 on, where its items are checked."""
@@ -204,6 +206,8 @@ def _read_line(line: str, release: tuple[int, int], synonym: str | None = None) 
             default = value
         elif word == "dynamic":
             setting["dynamic"] = True
+        elif word == "internal":
+            setting["internal"] = True
         elif word.startswith(">="):
             setting["minimum"] = float(word[2:]) if "." in word else int(word[2:])
         elif key == "was_min" and release < (4, 0):

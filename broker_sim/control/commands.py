@@ -109,6 +109,12 @@ VERBS: dict[str, dict[str, Verb]] = {
             ("group", "topic", "partition", "offset"),
             ("share locked shippers orders 0 5 --timeout 30s",),
         ),
+        "unlocked": Verb("share.wait_unlocked", ("group",), ("share unlocked shippers",)),
+        "delivered": Verb(
+            "share.wait_delivered",
+            ("group", "topic", "partition", "offset"),
+            ("share delivered shippers orders 0 5 --times 2",),
+        ),
         "deliveries": Verb(
             "share.deliveries", ("group", "topic", "partition", "offset"), ("share deliveries shippers orders 0 5",)
         ),
@@ -156,6 +162,7 @@ VERBS: dict[str, dict[str, Verb]] = {
     "log": {
         "get": Verb("log.get", ("log",), ("log 'offsets(billing)'",)),
         "wait": Verb("log.wait", ("log",), ("log wait 'offsets(billing)' --pending 1",)),
+        "fill": Verb("log.fill", ("log", "records"), ("log fill orders-0 100",)),
     },
     "topic": {
         "list": Verb("topic.list", (), ("topic", "topic list --json")),
@@ -197,7 +204,7 @@ _TEXTS = {
     "journal": "What happened: requests, answers, groups, transactions, timers, appends, faults.",
     "broker": "Brokers, down and up.",
     "leader": "Who leads a log partition; for an offsets partition that is its groups' coordinator.",
-    "log": "A log partition as it stands.",
+    "log": "A log partition as it stands, who waits for it, and records for it.",
     "topic": "Topics.",
     "order": "Requests held back at the brokers.",
     "cluster": "Virtual clusters of a running process, each with ports, logs and a clock of its own.",

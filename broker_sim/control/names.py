@@ -11,7 +11,7 @@ from broker_sim.faults.selectors import fits
 from broker_sim.fields.field import Field
 from broker_sim.fields.kafka import LogName, OfTransactions, log_named
 from broker_sim.fields.kinds import Flag, refusal
-from broker_sim.journal import PROBE, about, groups_in
+from broker_sim.journal import about, groups_in
 from kafka_wire.group_states import GroupState
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = [
     "check_broker",
     "examine_log",
     "group_of",
-    "groups_of",
     "heard_of",
     "log_of",
     "not_there",
@@ -67,15 +66,6 @@ def log_of(cluster: Cluster, text: str, *, ahead: bool = False) -> LogHandle:
     return cluster.log(topic, partition)
 
 
-def groups_of(cluster: Cluster) -> list[str]:
-    """The ids of all groups that a coordinator has in memory."""
-    from broker_sim.coordinator.shard import Shard
-
-    shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
-    names = (name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
-    return sorted(name for name in names if not name.startswith(PROBE))
-
-
 def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle:
     """The group of that id, which is there, or was, or can't be seen now; with ``ahead`` any group. Raises NotThere."""
     group = cluster.group(name)
@@ -85,7 +75,7 @@ def group_of(cluster: Cluster, name: str, *, ahead: bool = False) -> GroupHandle
         and group.visible
         and not heard_of(cluster.observe().events, name)
     ):
-        raise not_there("group", name, groups_of(cluster), hint=" (for one that comes later: ahead)")
+        raise not_there("group", name, cluster.groups(), hint=" (for one that comes later: ahead)")
     return group
 
 
@@ -109,7 +99,7 @@ def strangers(cluster: Cluster, given: Mapping[str, Any]) -> str:
     """Which of a selector's names fit nobody that has been here up to now, in words; "" where all do, or nobody was here."""
     events = [event for event in cluster.observe().events if event["event"] == "request"]
     known = {
-        "group": [*groups_of(cluster), *groups_in(events)],
+        "group": [*cluster.groups(), *groups_in(events)],
         "client_id": [event["client_id"] for event in events if event["client_id"]],
         "topic": list(cluster.state.topics),
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
-from broker_sim.control.names import AHEAD, group_of, groups_of, heard_of, not_there
+from broker_sim.control.names import AHEAD, group_of, heard_of, not_there
 from broker_sim.control.shapes import GROUP, Map
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -96,7 +96,7 @@ def need_told(events: Iterable[dict[str, Any]], group: str) -> None:
 @operation("group.list", "GET /groups", answer={"groups": [GROUP]})
 async def list_groups(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Every group that a coordinator knows."""
-    return {"groups": [shown(cluster.group(name)) for name in groups_of(cluster)]}
+    return {"groups": [shown(cluster.group(name)) for name in cluster.groups()]}
 
 
 @operation(
@@ -117,7 +117,7 @@ async def get_group(cluster: Cluster, given: dict[str, Any]) -> Any:
     if any(name in given for name in conditions):
         return await _waited(group, {**given, "state": given.get("wait")})
     if group.state == GroupState.DEAD.value:
-        raise not_there("group", given["group"], groups_of(cluster))
+        raise not_there("group", given["group"], cluster.groups())
     return shown(group)
 
 

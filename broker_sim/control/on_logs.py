@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_sim.common.text import UsageError
 from broker_sim.control.names import AHEAD, check_broker, log_of, not_there
+from broker_sim.control.on_topics import RECORDS, VALUE_BYTES, examine_fill
 from broker_sim.control.shapes import EVENT, LOG, STATE
 from broker_sim.control.table import TIMEOUT, operation
 from broker_sim.fields.field import Field
@@ -151,6 +153,21 @@ async def list_states(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def get_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     """A log partition: leader, replicas, offsets, states."""
     return shown(_broken_log(cluster, given))
+
+
+@operation(
+    "log.fill",
+    "POST /logs/{log}/records",
+    LOG_NAME,
+    replace(RECORDS, doc="how many", example=100),
+    VALUE_BYTES,
+    answer=LOG,
+    examine=examine_fill,
+)
+async def fill_log(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Append records to one partition, as a producer would."""
+    log = _log(cluster, given)
+    return shown(log.fill(given["records"], value_bytes=given.get("value_bytes")))
 
 
 @operation(

@@ -96,6 +96,29 @@ async def wait_locked(cluster: Cluster, given: dict[str, Any]) -> Any:
     return _shown(group)
 
 
+@operation("share.wait_unlocked", "GET /share-groups/{group}/unlocked", GROUP_ID, TIMEOUT, answer=SHARE, waits=True)
+async def wait_unlocked(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until no member of a share group has a record."""
+    return _shown(await _group(cluster, given).no_locks(timeout=given["timeout"]))
+
+
+@operation(
+    "share.wait_delivered",
+    "GET /share-groups/{group}/delivered",
+    GROUP_ID,
+    *_OF,
+    Field("times", Count(1), "how often", default=1, example=2),
+    TIMEOUT,
+    answer=SHARE,
+    waits=True,
+)
+async def wait_delivered(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Wait until a record was delivered so often to members of a share group; the group need not be there yet."""
+    group = cluster.share_group(given["group"])
+    where = (given["topic"], given["partition"], given["offset"])
+    return _shown(await group.delivered(*where, given["times"], timeout=given["timeout"]))
+
+
 @operation(
     "share.deliveries",
     "GET /share-groups/{group}/deliveries",

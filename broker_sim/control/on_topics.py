@@ -66,7 +66,13 @@ async def create_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     return shown(topic)
 
 
-def _examine_fill(given: dict[str, Any]) -> None:
+RECORDS = Field(
+    "records", Count(1, MAX_FILL), "how many, spread over the partitions in turn", example=600, required=True
+)
+VALUE_BYTES = Field("value_bytes", Count(0, 1 << 20), "size of a record's value (default: a short text)")
+
+
+def examine_fill(given: dict[str, Any]) -> None:
     if given["records"] * given.get("value_bytes", 0) > MAX_FILL_BYTES:
         raise UsageError(f"records times value_bytes is more than {MAX_FILL_BYTES >> 20} MiB; fill it in several goes")
 
@@ -75,10 +81,10 @@ def _examine_fill(given: dict[str, Any]) -> None:
     "topic.fill",
     "POST /topics/{topic}/records",
     TOPIC_NAME,
-    Field("records", Count(1, MAX_FILL), "how many, spread over the partitions in turn", example=600, required=True),
-    Field("value_bytes", Count(0, 1 << 20), "size of a record's value (default: a short text)"),
+    RECORDS,
+    VALUE_BYTES,
     answer=TOPIC,
-    examine=_examine_fill,
+    examine=examine_fill,
 )
 async def fill_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Append records to a topic, as a producer would."""
@@ -105,5 +111,5 @@ async def grow_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
 async def delete_topic(cluster: Cluster, given: dict[str, Any]) -> Any:
     """Delete a topic with all its records."""
     topic = topic_of(cluster, given["topic"])
-    cluster.state.delete_topic(topic.name)
+    cluster.topic(topic.name).delete()
     return {"deleted": topic.name}

@@ -462,7 +462,11 @@ def _offset_tombstones(group: Group, *, staged_too: bool) -> list[Record]:
 
 def arm_expiry(shard: ShardState) -> None:
     """The next clean-up of this shard."""
-    shard.arm(("expire",), shard.settings.offsets_retention_check_interval_ms)
+    interval_ms, started_ms = shard.settings.offsets_retention_check_interval_ms, shard.settings.started_ms
+    since_ms = 0
+    if started_ms is not None and shard.settings.policy.clean_up_counts_from_start:
+        since_ms = (shard.now_ms - started_ms) % interval_ms
+    shard.arm(("expire",), interval_ms - since_ms)
 
 
 def expire(shard: ShardState, key: TimerKey) -> None:

@@ -86,6 +86,10 @@ class Policy:
     refused_join_completes: bool
     """After each JoinGroup, a refused one too, it is looked whether the join phase is complete. Else only one that lets a member in is
     the occasion: an id turned away for ``group.max.size`` no longer holds the phase up, and nobody notices before its timeout."""
+    clean_up_counts_from_start: bool
+    """Expired offsets are looked for every ``offsets.retention.check.interval.ms`` from the broker's start on
+    (GroupMetadataManager.startup). Else each offsets partition has a timer of its own, which counts from its load
+    (GroupCoordinatorService, GroupCoordinatorShard.scheduleGroupOffsetExpiration)."""
     load_error_disowns: bool
     """A log that can't be loaded leaves the partition without a coordinator (else it is served as if it were empty)."""
     group_tombstone_ends_offsets: bool
@@ -189,6 +193,7 @@ SCALA = Policy(
     what_is_given_up_is_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=True,
+    clean_up_counts_from_start=True,
     load_error_disowns=False,
     group_tombstone_ends_offsets=False,
     offset_read_makes_group=False,
@@ -264,6 +269,7 @@ JAVA = Policy(
     what_is_given_up_is_free=False,
     other_assignor_moves_group=False,
     refused_join_completes=False,
+    clean_up_counts_from_start=False,
     load_error_disowns=True,
     group_tombstone_ends_offsets=True,
     offset_read_makes_group=True,
@@ -361,6 +367,8 @@ class Settings:
     commit_timeout_ms: int = 5000
     offsets_retention_ms: int = 10080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
+    started_ms: int | None = None
+    """When the broker has started; None counts as each load."""
     new_member_join_timeout_ms: int = 300_000
     open_transaction_timeout_ms: int = 60_000
     """How long transactions that the log left open stay so: a producer's transaction.timeout.ms, which the log doesn't tell."""

@@ -151,6 +151,8 @@ def _broker_rows(broker: Broker, name: str) -> list[Row]:
     identity = _identity(broker)
     rows: list[Row] = []
     for key, setting in config.settings.items():
+        if setting.internal and not config.given(key):
+            continue
         entries = config.entries(key, broker.node_id)
         value = to_text(config.value(key, broker.node_id))
         if key in identity and key not in config.static:

@@ -50,6 +50,7 @@ from broker_sim.metadata.topics import (
     spread_replicas,
 )
 from broker_sim.storage import PartitionLog, StorageError
+from broker_sim.storage.cleaner import has_uncleaned_segments
 from broker_sim.storage.files import FILES, Files
 from kafka_wire.errors import Err
 
@@ -560,6 +561,8 @@ class ClusterState:
         everywhere = None if self.config.dynamic_broker else log_config(self.config, topic)
         for partition in topic.partitions:
             partition.log.config = everywhere or log_config(self.config, topic, partition.leader)
+        if any(has_uncleaned_segments(partition.log) for partition in topic.partitions):
+            self.maintenance.wake_cleaner()
 
     def _settings_changed(self) -> None:
         for topic in self.topics.values():
@@ -568,9 +571,14 @@ class ClusterState:
 
     # -------------------------------------------------------------------------------------------- maintenance
 
+    def on_sealed(self) -> None:
+        """A compacted log has begun another segment."""
+        self.maintenance.wake_cleaner()
+
     def run_log_maintenance(self, now_ms: int) -> None:
-        """Begin to apply retention to every log and to compact what asks for it (`log_maintenance`)."""
-        self.maintenance.run(now_ms)
+        """Begin to apply retention to every log and to compact what is due (`log_maintenance`), whenever they would be next."""
+        self.maintenance.retain(now_ms)
+        self.maintenance.clean(now_ms)
 
     def roll_and_clean(self, partition: Partition, now_ms: int) -> None:
         """What maintenance does now and then, at once and to one log; a disk that fails is let be, and what isn't compacted whole."""

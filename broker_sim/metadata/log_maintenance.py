@@ -1,28 +1,37 @@
 """What becomes of logs by themselves: retention and compaction.
 
 Rules:
-1. A round goes through all logs in pieces, one in a turn of the loop, beside the requests; most have one, which is done at once.
-2. A round that comes due while the one before it is still on is left out.
-3. A log whose disk fails is passed over with a log line; the others are done.
-Source: LogManager.cleanupLogs, LogCleaner (storage).
+1. Retention first looks ``log.initial.task.delay.ms`` (30 s) after the start and then every ``log.retention.check.interval.ms``.
+   The cleaner looks at the start and then every ``log.cleaner.backoff.ms``. A look that would find nothing to compact is left
+   out: hours that a test lets pass have some dozens of looks in place of thousands.
+2. A round goes through all logs in pieces, one in a turn of the loop, beside the requests; most have one, which is done at once.
+3. A round that comes due while the one before it is still on is left out.
+4. A log whose disk fails is passed over with a log line; the others are done.
+Source: LogManager.startupWithConfigOverrides and cleanupLogs, LogCleaner.CleanerThread (core, storage).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_sim.common.slices import Job, Pace, Slices, ended
 from broker_sim.storage import StorageError
-from broker_sim.storage.cleaner import PIECE
+from broker_sim.storage.cleaner import PIECE, has_uncleaned_segments
 
 if TYPE_CHECKING:
+    from broker_sim.common.clock import Timer
     from broker_sim.metadata.cluster_state import ClusterState
+    from broker_sim.metadata.topics import Partition
 
 log = logging.getLogger("broker_sim.cluster")
 
 _LOG_COST = 32
 """What a look at a log costs beside its compaction, in the records that `cleaner.PIECE` counts."""
+
+_INITIAL_DELAY_MS = 30_000
+"""Before 3.8, where log.initial.task.delay.ms is a constant."""
 
 
 class LogMaintenance:
@@ -30,42 +39,110 @@ class LogMaintenance:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._slices = Slices()
+        self._retaining, self._cleaning = Slices(), Slices()
+        self._began_ms: int | None = None  # None: no rounds but those that are asked for
+        self._retention_timer: Timer | None = None
+        self._cleaner_timer: Timer | None = None
 
-    def run(self, now_ms: int) -> None:
-        """Begin a round. Log starts that move wake the waiters."""
-        if self.busy:
-            return
-        job = self._round(now_ms)
-        if not ended(job):
-            self._slices.add(job, ended)
+    def start(self) -> None:
+        """Rounds begin by themselves, until `stop`."""
+        clock, config = self._state.clock, self._state.config
+        self._began_ms = clock.now_ms()
+        name = "log.initial.task.delay.ms"
+        delay_ms = config.int(name) if name in config.settings else _INITIAL_DELAY_MS
+        self._retention_timer = clock.call_at_ms(self._began_ms + delay_ms, self._look_at_retention)
+        if self._has_uncleaned():
+            self._look_for_dirt()
+
+    def stop(self) -> None:
+        """No more rounds; the one that is on ends where it is."""
+        self._began_ms = None
+        for timer in (self._retention_timer, self._cleaner_timer):
+            if timer is not None:
+                timer.cancel()
+        self._retention_timer = self._cleaner_timer = None
+        self._retaining.clear()
+        self._cleaning.clear()
 
     @property
     def busy(self) -> bool:
         """Whether a round is on."""
-        return self._slices.busy
+        return self._retaining.busy or self._cleaning.busy
 
-    def stop(self) -> None:
-        """The round that is on ends where it is."""
-        self._slices.clear()
+    # --- when
 
-    def _round(self, now_ms: int) -> Job:
-        state = self._state
-        state.disk.catch_up()
-        cleaner = state.config.bool("log.cleaner.enable")
+    def _look_at_retention(self) -> None:
+        clock = self._state.clock
+        _guarded(self.retain, clock.now_ms())
+        interval_ms = self._state.config.int("log.retention.check.interval.ms")
+        self._retention_timer = clock.call_at_ms(clock.now_ms() + interval_ms, self._look_at_retention)
+
+    def wake_cleaner(self) -> None:
+        """A log has a segment more that may be compacted, or other settings: the cleaner's next look isn't left out."""
+        if self._began_ms is None or self._cleaner_timer is not None:
+            return
+        clock, config = self._state.clock, self._state.config
+        if config.bool("log.cleaner.enable"):
+            every_ms = max(config.int("log.cleaner.backoff.ms"), 1)
+            looks = (clock.now_ms() - self._began_ms) // every_ms + 1
+            self._cleaner_timer = clock.call_at_ms(self._began_ms + looks * every_ms, self._look_for_dirt)
+
+    def _look_for_dirt(self) -> None:
+        self._cleaner_timer = None
+        _guarded(self.clean, self._state.clock.now_ms())
+        if self._has_uncleaned():
+            self.wake_cleaner()
+
+    def _has_uncleaned(self) -> bool:
+        return any(has_uncleaned_segments(partition.log) for partition in self._state.partitions())
+
+    # --- what
+
+    def retain(self, now_ms: int) -> None:
+        """Begin a round of retention. Log starts that move wake the waiters."""
+        _begin(self._retaining, self._round(lambda partition, _: _retain(partition, now_ms)))
+
+    def clean(self, now_ms: int) -> None:
+        """Begin a round of compaction, where log.cleaner.enable isn't off."""
+        if self._state.config.bool("log.cleaner.enable"):
+            _begin(self._cleaning, self._round(lambda partition, pace: _clean(partition, now_ms, pace)))
+
+    def _round(self, one: Callable[[Partition, Pace], Job | None]) -> Job:
+        self._state.disk.catch_up()
         pace = Pace(PIECE)
-        for partition in list(state.partitions()):
+        for partition in list(self._state.partitions()):
             if pace.full(_LOG_COST):
                 yield
             if partition.deleted:
                 continue
-            files = partition.log
-            start = files.log_start_offset
             try:
-                files.apply_retention(now_ms, high_watermark=partition.high_watermark)
-                if files.log_start_offset != start:
-                    partition.wake()
-                if files.config.compacts and cleaner:
-                    yield from files.compacting(now_ms, pace, high_watermark=partition.high_watermark)
+                job = one(partition, pace)
+                if job is not None:
+                    yield from job
             except StorageError as error:
                 log.error("maintenance of %s failed and is tried again: %s", partition.name, error)
+
+
+def _retain(partition: Partition, now_ms: int) -> None:
+    start = partition.log.log_start_offset
+    partition.log.apply_retention(now_ms, high_watermark=partition.high_watermark)
+    if partition.log.log_start_offset != start:
+        partition.wake()
+
+
+def _clean(partition: Partition, now_ms: int, pace: Pace) -> Job | None:
+    if not partition.log.config.compacts:
+        return None
+    return partition.log.compacting(now_ms, pace, high_watermark=partition.high_watermark)
+
+
+def _begin(slices: Slices, job: Job) -> None:
+    if not slices.busy and not ended(job):
+        slices.add(job, ended)
+
+
+def _guarded(look: Callable[[int], None], now_ms: int) -> None:
+    try:
+        look(now_ms)
+    except Exception:
+        log.exception("log maintenance failed; it is tried again at the next look")

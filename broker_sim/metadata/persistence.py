@@ -77,6 +77,8 @@ class Saved(Protocol):
 
     def changed(self) -> None: ...
 
+    def on_sealed(self) -> None: ...
+
 
 class Persistence:
     """The files of a cluster's state and of its logs. ``data_dir`` None keeps everything in memory; ``files`` is the disk that it is
@@ -110,7 +112,10 @@ class Persistence:
             files.make_dir(path)  # what makes `cluster.json` durable does so with its name
             meta_files.write_partition_id(path, topic.topic_id, files=files, sync=self.sync)
         name = f"{topic.name}-{index}"
-        return PartitionLog(path, settings, now_ms=self._state.clock.now_ms(), sync=self.sync, name=name, files=files)
+        now_ms = self._state.clock.now_ms()
+        opened = PartitionLog(path, settings, now_ms=now_ms, sync=self.sync, name=name, files=files)
+        opened.on_sealed = self._state.on_sealed
+        return opened
 
     def make_log(self, topic: Topic, index: int, settings: LogConfig) -> PartitionLog:
         """The log of a new partition, of which nothing stays where it can't be made. Raises OSError."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ class GroupCoordinator(CoordinatorRuntime[Shard]):
         chance: Chance | None = None,
         persister: Callable[[], Persister] | None = None,
     ) -> None:
-        self.settings = settings_of(state.config)
+        self.settings = replace(settings_of(state.config), started_ms=state.clock.now_ms())
         self._persister = persister
         chance = chance or Chance.system()
         super().__init__(

@@ -11,6 +11,7 @@ and an entry of a list is left out where it can't be made; only what can't go on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from broker_sim.common.text import UsageError, nearest
 from broker_sim.fields.kinds import Count, Duration, Flag, Kind, ListOf, Text
 from broker_sim.fields.problems import WrongInput
 
-__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "table_of", "text", "texts"]
+__all__ = ["Table", "WrongFile", "count", "duration", "flag", "load", "number", "pattern", "table_of", "text", "texts"]
 
 T = TypeVar("T")
 
@@ -241,6 +242,16 @@ def plain(value: object) -> Any:
 # readers: value -> value in its type, or UsageError. Those that are kinds of fields read as everywhere.
 
 text, texts, number, flag, duration = Text(0), ListOf(Text(0)), Count(), Flag(), Duration()
+
+
+def pattern(value: object) -> str:
+    """A regular expression of the names of topics. Raises UsageError."""
+    spelled = text(value)
+    try:
+        re.compile(spelled)
+    except re.error as error:
+        raise UsageError(f"{spelled!r} is not a regular expression: {error}") from None
+    return spelled
 
 
 def count(value: object) -> Callable[[int], bool]:

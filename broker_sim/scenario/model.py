@@ -5,7 +5,7 @@
     topics:   [{name: orders, partitions: 6, records: 100, rate: 20/s}]
     known:    {aiokafka: text}                                        why this verdict is broken with these kinds of clients
     outside:  {topics: [...], groups: [...], client_ids: [...], transactional_ids: [...]}     names of somebody else's: see names.py
-    clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]
+    clients:  [{name: app-1, group: billing, topics: [orders], kind: aiokafka, ...}]     or pattern: "orders-.*" in place of topics
     steps:    [{name: jam, when: SIGN, within: 30s, after: 5s, do: ACTION or [ACTION, ...]}]
     expect:   [{within: 30s, ...SIGN}, {happened: SIGN}, {never: SIGN, between: [jam, heal]}]
 
@@ -16,7 +16,8 @@ An action is an operation of the control plane (``op: leader.move``, with its pa
     {log: offsets(billing), state: stuck, for: 40s}      {log: offsets(billing), state: online}
     {fault: {api: OffsetCommit, error: NOT_COORDINATOR, times: 3}, as: lost}      {remove_fault: lost}
     {client: app-1, action: start|leave|crash|freeze|thaw|hang|commit, for: 10s}      a list of clients, or "all"
-    {broker: 2, action: down|up|restart}      {topic: orders, grow_to: 12}      {topic: orders, fill: 100}
+    {broker: 2, action: down|up|restart}
+    {topic: orders, grow_to: 12}      {topic: orders, fill: 100}      {topic: orders, delete: true}
     {advance: 45s, expire: [app-1]}      {mark: text}
     {send: OffsetCommit, group: billing, member: app-1, generation: old, offsets: {orders-0: 5}, answer: ILLEGAL_GENERATION}
     {send: OffsetDelete, group: billing, partitions: [orders-0]}      {send: DeleteGroups, group: billing}
@@ -57,6 +58,7 @@ __all__ = ["Action", "ClientPlan", "Expectation", "Scenario", "Step", "TopicPlan
 
 SETTINGS_OF = MapOf(Setting())
 KINDS = ("aiokafka", "confluent", "kafka-python", "crowd", "epochs", "share", "transactional", "outside")
+SUBSCRIBE_BY_PATTERN = ("aiokafka", "confluent", "kafka-python", "epochs", "outside")
 CLIENT_ACTIONS = ("start", "leave", "crash", "freeze", "thaw", "hang", "commit")
 SENDS = ("OffsetCommit", "OffsetDelete", "DeleteGroups")
 BROKER_ACTIONS = ("down", "up", "restart")
@@ -329,14 +331,28 @@ def _clients(table: Table) -> list[ClientPlan]:
     joins = table.take("joins", flag, True)
     settings = {key: table.take(key, reader, None) for key, reader in SETTINGS.items()}
     settings = {key: value for key, value in settings.items() if value is not None}
-    if not settings.get("topics"):
-        table.errors.append(table.error(f"the client {name} needs topics"))
+    _check_subscription(table, name, kind, settings)
     table.done()
-    where = table.where("topics") if "topics" in table else table.place
+    where = next((table.where(key) for key in ("topics", "pattern") if key in table), table.place)
     if many == 1:
         return [ClientPlan(name, kind, settings, start, joins, where)]
     names = [f"{name}-{each}" for each in range(1, many + 1)]
     return [ClientPlan(each, kind, dict(settings), start, joins, where) for each in names]
+
+
+def _check_subscription(table: Table, name: str, kind: str, settings: dict[str, Any]) -> None:
+    """Note what is wrong with the topics that a client names, or the pattern."""
+    if not settings.get("topics") and "pattern" not in table:
+        need = "topics, or a pattern" if kind in SUBSCRIBE_BY_PATTERN else "topics"
+        table.errors.append(table.error(f"the client {name} needs {need}"))
+    if "pattern" not in settings:
+        return
+    if kind not in SUBSCRIBE_BY_PATTERN:
+        who = f"a client of the kind {kind} takes topics"
+        table.errors.append(table.error(f"{who}; a pattern is for {', '.join(SUBSCRIBE_BY_PATTERN)}", "pattern"))
+    for other in ("topics", "assign"):
+        if settings.get(other):
+            table.errors.append(table.error(f"the client {name} has {other} and a pattern: one of them", "pattern"))
 
 
 def _step(table: Table, place: int, declared: _Declared) -> Step:
@@ -411,13 +427,16 @@ def _action(table: Table, declared: _Declared) -> Action:
     if "topic" in table:
         topic = table.take("topic", text)
         grow, fill = table.take("grow_to", number, None), table.take("fill", number, None)
+        delete = table.take("delete", flag, False)
         table.done()
-        if (grow is None) == (fill is None):
-            raise table.error("a topic takes grow_to or fill")
+        if (grow is not None) + (fill is not None) + delete != 1:
+            raise table.error("a topic takes one of grow_to, fill and delete: true")
+        if delete:
+            return op("topic.delete", {"topic": topic})
         return (
-            op("topic.grow", {"topic": topic, "partitions": grow})
-            if grow
-            else op("topic.fill", {"topic": topic, "records": fill})
+            op("topic.fill", {"topic": topic, "records": fill})
+            if grow is None
+            else op("topic.grow", {"topic": topic, "partitions": grow})
         )
     if "advance" in table:
         nobody: list[str] = []

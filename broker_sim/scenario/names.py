@@ -147,8 +147,20 @@ class _Names:
         for plan in self._scenario.clients:
             for topic in plan.settings.get("topics", ()):
                 self._look("topic", topic, plan.where, f"the client {plan.name}")
+            if "pattern" in plan.settings:
+                self._subscribed(plan, plan.settings["pattern"])
             if not plan.start and plan.name not in started and "step" not in self._untold and plan.kind != "outside":
                 self._wrong(plan.where, f"the client {plan.name} has start: false, and no step starts it")
+
+    def _subscribed(self, plan: ClientPlan, pattern: str) -> None:
+        """A pattern matches a topic, unless topics come from outside."""
+        if "topic" in self._untold or self._outside.get("topics"):
+            return
+        if not any(re.fullmatch(pattern, name) for name in self._topics):
+            topics = ", ".join(self._topics) or "none"
+            self._wrong(
+                plan.where, f"the client {plan.name}: no topic that the pattern {pattern!r} matches; there is {topics}"
+            )
 
     def action(self, action: Action) -> None:
         """What an action names is there."""

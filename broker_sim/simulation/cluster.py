@@ -264,7 +264,7 @@ class SimCluster(Cluster):
         """Nothing is left in memory; timers of the dead never fire."""
         self.servers = []
         self._state = self._coordinators = self._time = self._outages = None
-        self._lock = self._maintenance = None
+        self._lock = None
         self._observation.forget()
 
     def start_again(self, *, at_call: int | None = None) -> None:

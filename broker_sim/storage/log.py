@@ -86,6 +86,7 @@ class PartitionLog:
         """Where the last compaction ended; Kafka's cleaner-offset-checkpoint keeps it."""
         self.uncleanable = False
         self._stop_compaction: Callable[[], object] = lambda: None
+        self.on_sealed: Callable[[], object] = lambda: None  # at each roll of a compacted log
         self._epochs_safe = False  # whether a loss of power leaves the epochs' checkpoint as it is
         self.producers = ProducerState()
         self.ended = EndedTransactions()
@@ -293,6 +294,8 @@ class PartitionLog:
             self.files.replace_file(snapshot, encode_snapshot(self.producers), sync=self.sync)
         fresh = self._new_segment(self.log_end_offset, now_ms)
         self._add_segment(fresh)
+        if self.config.compacts:
+            self.on_sealed()
         return fresh
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -559,9 +562,8 @@ class PartitionLog:
 
     def put_cleaned(self, old: Sequence[Segment], fresh: Segment, aborted: Sequence[AbortedTransaction]) -> None:
         """A compacted segment stands in the place of `old`; `aborted` are those whose markers it has still."""
-        at = self.segments.index(old[0])
-        self.segments[at : at + len(old)] = [fresh]
-        self._bases[at : at + len(old)] = [fresh.base_offset]
+        replaced = slice(at := self.segments.index(old[0]), at + len(old))
+        self.segments[replaced], self._bases[replaced] = [fresh], [fresh.base_offset]
         self.ended.replace(fresh.base_offset, old[-1].next_offset, aborted)
 
     def delete(self) -> None:

@@ -307,12 +307,29 @@ async def test_offsets_expire_after_seven_days(kafka: Cluster) -> None:
     await member.close()
 
 
+@pytest.mark.parametrize(("as_version", "clean_up"), [("3.9", 600), ("4.1", 600 + 240)])
+async def test_a_moved_partition_is_cleaned_up_from_the_start_on_or_from_its_load(
+    as_version: str, clean_up: int
+) -> None:
+    config: dict[str, object] = {"offsets.topic.num.partitions": 1, "auto.leader.rebalance.enable": False}
+    kafka = Cluster(topics={TOPIC: 1}, clock="manual", brokers=2, as_version=as_version, config=config, seed=1)
+    async with kafka:
+        member = await Member.connect(kafka)
+        assert commit_error(await member.commit(5)) is Err.NONE
+        await kafka.time.advance(240)
+        kafka.move_leader(kafka.state.topics["__consumer_offsets"].partitions[0])
+        text = "offset expiry of __consumer_offsets-0"
+        assert text not in await kafka.time.advance(clean_up - 241)
+        assert text in await kafka.time.advance(1)
+        await member.close()
+
+
 async def test_records_are_deleted_after_their_retention(kafka: Cluster) -> None:
     kafka.topic(TOPIC).fill(100)
     await kafka.time.advance("6d")
     log = kafka.state.topics[TOPIC].partitions[0]
     assert log.log_start_offset == 0
-    assert "log maintenance (289 times)" in await kafka.time.advance("1d5m")
+    assert "log retention (289 times)" in await kafka.time.advance("1d5m")
     assert log.log_start_offset == log.log_end_offset == 50
 
 
@@ -332,7 +349,7 @@ async def test_polls_and_idle_connections_go_by_real_time(kafka: Cluster) -> Non
 
 async def test_the_next_timer(kafka: Cluster) -> None:
     found = kafka.time.next_timer()
-    assert found == (kafka.time.now_ms() + 300_000, "log maintenance")
+    assert found == (kafka.time.now_ms() + 30_000, "log retention")
     member = await Member.connect(kafka)
     await member.enter()
     assert kafka.time.next_timer() == (

@@ -270,24 +270,6 @@ class TestErrors:
         assert (tmp_path / "cluster.json").read_text() == "[]"
 
 
-class TestMaintenance:
-    async def test_runs_at_its_interval_and_survives_a_failure(self, caplog: pytest.LogCaptureFixture) -> None:
-        clock = ManualClock()
-        seen: list[int] = []
-
-        def maintain(now_ms: int) -> None:
-            seen.append(now_ms)
-            raise ZeroDivisionError
-
-        async with Cluster(clock=clock, config={"log.retention.check.interval.ms": 1000}) as kafka:
-            kafka.state.run_log_maintenance = maintain  # type: ignore[method-assign]
-            start = clock.now_ms()
-            clock.advance(3500)
-        assert seen == [start + 1000, start + 2000, start + 3000]
-        assert "log maintenance failed" in caplog.text
-        assert clock.next_deadline_ms() is None
-
-
 class TestThread:
     """A cluster beside code without an event loop."""
 

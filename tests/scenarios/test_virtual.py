@@ -56,6 +56,37 @@ def expected_code(name: str) -> int:
 # --- verdicts ------------------------------------------------------------------------------------------------------------
 
 
+PATTERN = """\
+cluster: {config: {group.consumer.min.session.timeout.ms: 5000}}
+topics: [{name: orders-eu}, {name: orders-us}, {name: my-orders-eu}]
+clients:
+  - {name: app-1, kind: aiokafka, group: billing, pattern: "orders-.*", metadata_max_age: 1s}
+steps:
+  - when: {client: app-1, says: assigned}
+    do: {topic: orders-us, delete: true}
+  - after: 15s
+    do: {op: topic.create, topic: orders-uk}
+  - after: 15s
+expect:
+  - happened: {client: app-1, says: assigned, count: ">=2"}
+"""
+
+
+@pytest.mark.parametrize("kind", ["aiokafka", "kafka-python", "epochs"])
+def test_a_pattern_follows_topics_that_come_and_go(kind: str) -> None:
+    outcome = play_text(PATTERN.replace("kind: aiokafka", f"kind: {kind}"))
+    assert outcome.code == 0, outcome.report()
+    changes = [
+        event["details"]["partitions"] for event in outcome.events if event.get("says") in ("assigned", "revoked")
+    ]
+    assigned = [event["details"]["partitions"] for event in outcome.events if event.get("says") == "assigned"]
+    assert assigned[0] == ["orders-eu-0", "orders-us-0"]
+    assert ["orders-eu-0"] in assigned or [
+        "orders-us-0"
+    ] in changes  # a member by epochs is taken what is gone, and nothing else
+    assert assigned[-1] == ["orders-eu-0", "orders-uk-0"]
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow) if WITHOUT_CLIENTS.get(name) == "crowd" else name for name in NAMES],

@@ -497,6 +497,13 @@ class GroupHandle:
         return [name for name in dict.fromkeys([*there, *groups_in(self._journal.events)]) if name != self.group_id]
 
 
+def ids_of(cluster: Cluster) -> list[str]:
+    """The ids of all groups that a coordinator has in memory, but for those of commit probes."""
+    shards = (shard for broker in cluster.brokers for shard in cluster.runtime.shards(broker))
+    names = (name for shard in shards if isinstance(shard, Shard) for name in shard.groups)
+    return sorted(name for name in names if not name.startswith(PROBE))
+
+
 def story(journal: Journal, group: str | None) -> str:
     """What happened lately, for the text of a WaitTimeout: to the group in words, else the journal's last events."""
     if group is None:

@@ -1,4 +1,4 @@
-"""A topic in the user's hand: fill it, let it grow, look at its partitions."""
+"""A topic in the user's hand: fill it, let it grow, delete it, look at its partitions."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ class TopicHandle:
         except KafkaError as error:
             raise UsageError(f"topic {self.name!r}: {error.message or error.error.name}") from None
         return self
+
+    def delete(self) -> None:
+        """Delete it with all its records, as DeleteTopics does: offsets that groups have committed of it go too. The handle is of no
+        use afterwards. Raises UsageError: it is deleted already."""
+        topic = find_topic(self._cluster.state, self.name)
+        try:
+            self._cluster.state.delete_topic(topic.name)
+        except KafkaError as error:
+            raise UsageError(f"topic {self.name!r}: {error.message or error.error.name}") from None
 
     def __repr__(self) -> str:
         return f"<topic {self.name!r}>"

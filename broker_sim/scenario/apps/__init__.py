@@ -1,7 +1,8 @@
 """The scenario's own clients: small consumer programs of real client libraries, each a process of its own.
 
 A program is started as ``PROGRAM SETTINGS``; SETTINGS is one JSON object: ``bootstrap``, ``client_id`` and what the file says (the
-names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). It reads as an application does, and tells on
+names of SETTINGS below, durations in seconds, an own ``config`` in the client's names). ``pattern`` stands in place of ``topics`` for a
+regular expression that whole names of topics match. It reads as an application does, and tells on
 stdout, one JSON object a line:
 
     {"says": "assigned", "partitions": ["orders-0"]}    {"says": "revoked", "partitions": [...]}    {"says": "lost", ...}
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_sim.fields.kinds import Choice
-from broker_sim.scenario.files import duration, flag, number, plain, table_of, text, texts
+from broker_sim.scenario.files import duration, flag, number, pattern, plain, table_of, text, texts
 
 __all__ = ["COMMITS", "SETTINGS"]
 
@@ -33,6 +34,7 @@ has passed (as Java's auto commit does: who hangs commits nothing), or only when
 SETTINGS: dict[str, Callable[[Any], Any]] = {
     "group": text,
     "topics": texts,
+    "pattern": pattern,
     "assign": flag,
     "commit": Choice(COMMITS, "way to commit"),
     "auto_commit_interval": duration,

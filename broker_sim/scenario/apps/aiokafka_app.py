@@ -79,7 +79,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
                 consumer.assign(found)
                 self.tell("assigned", partitions=[_log(one) for one in found])
             else:
-                consumer.subscribe(settings.topics, listener=self)
+                consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
             while not self.leaving:
                 await self.turn()
         finally:

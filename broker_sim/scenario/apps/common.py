@@ -30,7 +30,11 @@ class Settings:
         self.bootstrap: str = given["bootstrap"]
         self.client_id: str = given["client_id"]
         self.group: str | None = given.get("group")
-        self.topics: list[str] = given["topics"]
+        self.topics: list[str] = given.get("topics", [])
+        self.pattern: str | None = given.get("pattern")
+        """A regular expression that whole names of topics match, in place of topics."""
+        self.anchored: str | None = None if self.pattern is None else f"^({self.pattern})$"
+        """The same for a library that looks for the beginning of a match, or knows patterns by their ``^``."""
         self.assign: bool = given.get("assign", False)
         self.commit: str = given.get("commit", "batch")
         self.assignor: str | None = given.get("assignor")

@@ -58,7 +58,8 @@ class App(Orders):
             consumer.assign(found)
             tell("assigned", partitions=_logs(found))
         else:
-            consumer.subscribe(settings.topics, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
+            wanted = settings.topics if settings.anchored is None else [settings.anchored]
+            consumer.subscribe(wanted, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
         while not self.leaving:
             if self.hang_s:
                 hang, self.hang_s = self.hang_s, 0.0

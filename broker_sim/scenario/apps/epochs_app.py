@@ -2,7 +2,7 @@
 
 It heartbeats and nothing else: what it is given is its own at once, what it is to give up it has given up by the next heartbeat. It
 reads no records. ``assignor`` is the coordinator's; ``max_poll_interval`` its rebalance timeout; of ``config`` it knows
-``regex`` (it subscribes by that, and names no topics) and what is wrong with it, which real clients had or have:
+what is wrong with it, which real clients had or have:
 
     revokes: false            it never says that it has given anything up
     repeats: false            after a lost answer it sends its next heartbeat as if it had heard that one: nothing of what it owns
@@ -98,7 +98,7 @@ class Member:
         settings, joins = self.settings, self.epoch == 0
         if self.revokes:
             self._give_up()
-        regex = settings.config.get("regex")
+        regex = settings.pattern
         says_all = joins or (self.in_doubt and self.repeats)
         owned = None
         if says_all or (self.revokes and not self.in_doubt):

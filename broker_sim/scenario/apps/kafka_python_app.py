@@ -51,7 +51,7 @@ class App(Orders, ConsumerRebalanceListener):  # type: ignore[misc]
             consumer.assign(found)
             self.tell("assigned", partitions=_logs(found))
         else:
-            consumer.subscribe(settings.topics, listener=self)
+            consumer.subscribe(settings.topics, pattern=settings.anchored, listener=self)
         while not self.leaving:
             if self.hang_s:
                 hang, self.hang_s = self.hang_s, 0.0
