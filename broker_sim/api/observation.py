@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker_sim.faults.tap import RequestTap
     from broker_sim.journal import Journal
     from broker_sim.metadata.cluster_state import ClusterState, Partition
+    from broker_sim.metadata.topics import Lost
     from broker_sim.network.server import BrokerServer
     from broker_sim.runtime.group_coordinator import GroupCoordinator
     from broker_sim.runtime.share_partitions import SharePartitions
@@ -60,6 +61,7 @@ class Observation:
         for server in servers:
             server.tap = self.tap
         state.on_election.append(self._elected)
+        state.on_loss.append(self._lost)
         StableWatch(journal, state)
 
     def watch(self, runtime: GroupCoordinator) -> None:
@@ -100,6 +102,9 @@ class Observation:
         self.write(
             "leader", log=partition.name, leader=partition.leader, epoch=partition.leader_epoch, reason=reason or "set"
         )
+
+    def _lost(self, partition: Partition, lost: Lost) -> None:
+        self.write("lost", log=partition.name, **lost._asdict())
 
     def forget(self) -> Conditions | None:
         """Nothing is in force any more; returns the states that logs were in. The journal stays."""

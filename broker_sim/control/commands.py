@@ -163,6 +163,12 @@ VERBS: dict[str, dict[str, Verb]] = {
         "get": Verb("log.get", ("log",), ("log 'offsets(billing)'",)),
         "wait": Verb("log.wait", ("log",), ("log wait 'offsets(billing)' --pending 1",)),
         "fill": Verb("log.fill", ("log", "records"), ("log fill orders-0 100",)),
+        "lose-tail": Verb(
+            "log.lose_tail",
+            ("log", "records"),
+            ("log lose-tail orders-0 50", "log lose-tail 'offsets(billing)' --to 100"),
+        ),
+        "lose-head": Verb("log.lose_head", ("log", "records"), ("log lose-head orders-0 --to 100",)),
     },
     "topic": {
         "list": Verb("topic.list", (), ("topic", "topic list --json")),

@@ -187,6 +187,34 @@ async def wait_log(cluster: Cluster, given: dict[str, Any]) -> Any:
     return {"log": log.name, "pending": [one.request for one in waiting]}
 
 
+_LOSS = (
+    LOG_NAME,
+    Field("records", Count(1), "how many records", example=50),
+    Field("to", Count(0), "in place of records: the offset at which the log then ends, or begins", example=100),
+    Field("leader", Count(0), "the node id of the broker that leads then (default: another replica that is up)"),
+    AHEAD,
+)
+
+
+def _examine_loss(given: dict[str, Any]) -> None:
+    if ("records" in given) == ("to" in given):
+        raise UsageError("how much is lost? records, or to (an offset): one of them")
+
+
+@operation("log.lose_tail", "POST /logs/{log}/tail/loss", *_LOSS, answer=LOG, examine=_examine_loss)
+async def lose_tail(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Lose the last records of a log, though they were committed: an unclean election, or a disk as it was earlier."""
+    log = _log(cluster, given)
+    return shown(log.lose_tail(given.get("records"), to=given.get("to"), leader=given.get("leader")))
+
+
+@operation("log.lose_head", "POST /logs/{log}/head/loss", *_LOSS, answer=LOG, examine=_examine_loss)
+async def lose_head(cluster: Cluster, given: dict[str, Any]) -> Any:
+    """Lose the first records of a log: another replica leads that begins later."""
+    log = _log(cluster, given)
+    return shown(log.lose_head(given.get("records"), to=given.get("to"), leader=given.get("leader")))
+
+
 @operation(
     "leader.move",
     "POST /logs/{log}/leader",

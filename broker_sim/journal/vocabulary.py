@@ -211,6 +211,12 @@ EVENTS: dict[str, dict[str, str]] = {
         "epoch": "leader epoch",
         "reason": "why, in words",
     },
+    "lost": {
+        "log": "partition",
+        "part": "`tail`: a leader has come that does not have the last records; `head`: one that does not have the first",
+        "first": "offset of the first record that is lost",
+        "last": "offset of the last one",
+    },
     "broker": {"broker": "node id", "action": "`down`, `up`, `restarted`"},
     "cluster": {
         "action": "`killed`: the process of all brokers; `power lost`: on all their machines; `started`: again, from their disk",
@@ -269,6 +275,7 @@ STORIES = {
     "delivery": "Records of a share group are in other hands, or nobody's any more.",
     "state": "A lasting state of a log partition began or ended.",
     "leader": "A partition has another leader.",
+    "lost": "A log lost records that were committed: an unclean election, or a disk as it was earlier.",
     "broker": "A broker went or came.",
     "cluster": "All brokers of a simulation went at once, or came again: nothing is left of them but their disk.",
     "load": "A coordinator reads its partition, or gives it away.",

@@ -39,6 +39,7 @@ from broker_sim.metadata.topics import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
     KafkaError,
+    Lost,
     Partition,
     Topic,
     assigned_replicas,
@@ -128,6 +129,8 @@ class ClusterState:
         """Called when a partition has another leader, or none, before who waits on it looks again: coordinators move with it."""
         self.on_election: list[Callable[[Partition, str], object]] = []
         """Called with the reason at every new leader epoch."""
+        self.on_loss: list[Callable[[Partition, Lost], object]] = []
+        """Called when a log has lost committed records."""
         config.on_change(self._settings_changed)
 
     @property

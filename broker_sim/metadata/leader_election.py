@@ -22,7 +22,18 @@ from broker_sim.common.text import UsageError
 from broker_sim.metadata.cluster_state import ClusterState, Partition
 from broker_sim.storage.errors import StorageError
 
-__all__ = ["catch_up", "check_broker", "elect", "elect_preferred", "fence", "move", "reopen", "revive", "step_down"]
+__all__ = [
+    "catch_up",
+    "check_broker",
+    "check_open",
+    "elect",
+    "elect_preferred",
+    "fence",
+    "move",
+    "reopen",
+    "revive",
+    "step_down",
+]
 
 
 def check_broker(state: ClusterState, node_id: int, *, alive: bool = False) -> None:
@@ -106,7 +117,8 @@ def _trim(state: ClusterState, partition: Partition) -> None:
     partition.eligible = [] if enough else [node for node in partition.eligible if node not in partition.isr]
 
 
-def _check_open(partition: Partition) -> None:
+def check_open(partition: Partition) -> None:
+    """Raise UsageError where a state keeps the partition without a leader."""
     if partition.barred:
         raise UsageError(f"{partition.name} is in the state no_leader; heal that first")
 
@@ -114,7 +126,7 @@ def _check_open(partition: Partition) -> None:
 def elect(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
     """A new leader epoch: of ``node_id``, an in-sync replica that is alive; by default of the leader there is, or where it is gone of
     the first that can lead. Raises UsageError."""
-    _check_open(partition)
+    check_open(partition)
     if node_id is None:
         leader = state.brokers.get(partition.leader)
         node_id = partition.leader if leader is not None and leader.alive else _heir(state, partition)
@@ -154,7 +166,7 @@ def elect_preferred(state: ClusterState) -> int:
 def move(state: ClusterState, partition: Partition, node_id: int | None = None) -> None:
     """Let another broker lead, whether it has a replica or not; without ``node_id`` the one that would be next. Raises UsageError: no
     such broker, it is down, it leads already, there is no other."""
-    _check_open(partition)
+    check_open(partition)
     if node_id is None:
         node_id = _next(state, partition)
     check_broker(state, node_id, alive=True)

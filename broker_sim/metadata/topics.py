@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_sim.storage import AppendInfo, LogConfig, Origin, PartitionLog
 from broker_sim.storage.producer_state import EndedTransaction, InTransaction
@@ -59,6 +59,14 @@ class Gate(Protocol):
 
     def after(self, end: int) -> None:
         """It is in the log, which ends at ``end`` now."""
+
+
+class Lost(NamedTuple):
+    """Committed records that a log has no longer: ``part`` is "tail" or "head", ``first`` and ``last`` are offsets."""
+
+    part: str
+    first: int
+    last: int
 
 
 class KafkaError(Exception):

@@ -93,6 +93,8 @@ IN_PYTHON |= {
     "journal.story": (Journal, "last_events"),
     "journal.mark": (Journal, "write"),
     "log.fill": (LogHandle, "fill"),
+    "log.lose_tail": (LogHandle, "lose_tail"),
+    "log.lose_head": (LogHandle, "lose_head"),
     "fault.list": (Faults, "list"),
     "fault.clear": (Faults, "clear"),
     "order.list": (Order, "waiting"),

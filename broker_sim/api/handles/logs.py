@@ -11,6 +11,7 @@ The states are those of ``conditions.KINDS``, one method each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +21,8 @@ from broker_sim.api.wait import TIMEOUT, until
 from broker_sim.common.text import UsageError
 from broker_sim.journal import about, request_text
 from broker_sim.metadata.cluster_state import OFFSETS_TOPIC
+from broker_sim.metadata.data_loss import lose_head, lose_tail
+from broker_sim.storage.errors import StorageError
 from kafka_wire.api_keys import ApiKey
 from kafka_wire.errors import Err
 
@@ -327,6 +330,39 @@ class LogHandle:
     def elect(self, broker: int | None = None) -> LogHandle:
         """Elect a leader anew, the present one or ``broker``: a new leader epoch begins. Raises UsageError for no in-sync replica."""
         self.cluster.elect(self.partition, broker)
+        return self
+
+    def lose_tail(self, records: int | None = None, *, to: int | None = None, leader: int | None = None) -> LogHandle:
+        """Lose the last ``records``, or all from the offset ``to`` on, though they were committed: another replica leads that does not
+        have them (an unclean election; with one replica: its disk is as it was earlier), in a new leader epoch. Of an
+        idempotent or transactional producer whole batches are lost. Committed offsets stay: consumers find theirs beyond the end.
+        ``leader``: which broker leads. Raises UsageError."""
+        partition = self.partition
+        first = self._place(to, records, partition.log_end_offset, -1)
+        return self._lose(lose_tail, first, leader)
+
+    def lose_head(self, records: int | None = None, *, to: int | None = None, leader: int | None = None) -> LogHandle:
+        """Lose the first ``records``, or all before the offset ``to``: another replica leads that begins there, in a new leader epoch.
+        ``leader``: which broker leads. Raises UsageError."""
+        first = self._place(to, records, self.partition.log_start_offset, 1)
+        return self._lose(lose_head, first, leader)
+
+    @staticmethod
+    def _place(to: int | None, records: int | None, edge: int, way: int) -> int:
+        if (to is None) == (records is None):
+            raise UsageError("how much is lost? A number of records, or an offset: to=100")
+        if to is not None:
+            return to
+        assert records is not None
+        if records < 1:
+            raise UsageError(f"{records} records can't be lost")
+        return edge + way * records
+
+    def _lose(self, lose: Callable[..., object], offset: int, leader: int | None) -> LogHandle:
+        try:
+            lose(self.cluster.state, self.partition, offset, leader)
+        except StorageError as error:
+            raise UsageError(f"{self.name}: {error}") from None
         return self
 
     def fill(self, count: int, *, value: Value | None = None, value_bytes: int | None = None) -> LogHandle:
