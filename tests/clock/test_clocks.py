@@ -115,7 +115,7 @@ async def test_time_does_not_go_back_over_a_restart() -> None:
 def test_time_from_another_thread() -> None:
     with ClusterThread(clock="manual", topics={"orders": 1}) as kafka:
         before = kafka.time.now_ms()
-        assert kafka.time.advance("5m") == ["log retention"]
+        assert kafka.time.advance("5m") == []
         assert kafka.time.now_ms() == before + 300_000
         with pytest.raises(UsageError):
             kafka.time.advance("never")

@@ -24,7 +24,7 @@ OTHERWISE = {
         "group.consumer.session.timeout.ms: 30000",
         "group.consumer.session.timeout.ms: 30000, group.consumer.migration.policy: disabled",
     ),
-    "consumer-group-regex-matches-a-new-topic": ('regex: "orders-.*"', 'regex: "orders-eu"'),
+    "consumer-group-regex-matches-a-new-topic": ('pattern: "orders-.*"', 'pattern: "orders-eu"'),
     "consumer-group-assignors-disagree": (
         "topics: [orders, bills], assignor: uniform",
         "topics: [orders, bills], assignor: range",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,10 +111,15 @@ async def configure(wire: Wire, **settings: object) -> None:
     assert answer.responses[0].error_code == Err.NONE, answer
 
 
+def _now_ms() -> int:
+    """A manual clock begins then, too; records of another time would be due for retention, or refused."""
+    return int(time.time() * 1000)
+
+
 async def produce(wire: Wire, *batches: int, topic: str = TOPIC) -> None:
     """Batches of so many records each."""
     for size in batches:
-        records = build_batch([(None, b"%d" % at) for at in range(size)], 1)
+        records = build_batch([(None, b"%d" % at) for at in range(size)], _now_ms())
         data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, records)])]
         answer = await wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 9)
         assert answer.responses[0].partition_responses[0].error_code == Err.NONE
