@@ -90,6 +90,10 @@ class Offsets:
         elif kind == "response":
             if event.get("api") == "Fetch":
                 self._fetched(event)
+        elif kind == "lost":
+            lost = self._lost(event)
+            if lost is not None:
+                self._found.append((ts_ms, order, lost))
         elif text(event, "group") != self.past.group:
             return
         elif kind == "epochs":
@@ -140,6 +144,22 @@ class Offsets:
             why = _REASONS.get(reason, "were deleted; the journal doesn't say why")
         words = f"committed offsets {why}: {_listed(shown)}; a member that starts there goes by its auto.offset.reset"
         return lambda: words
+
+    def _lost(self, event: Event) -> Callable[[], str] | None:
+        """Committed records that a log has lost, where the group has a committed offset in it."""
+        log, first, last = text(event, "log") or "", number(event, "first"), number(event, "last")
+        committed = self._committed.get(log)
+        if committed is None or first is None or last is None:
+            return None
+        if event.get("part") == "tail":
+            what = f"{log} lost its last records, which were committed: offsets {first} to {last}"
+            beyond = committed - first
+            where = f", {beyond} beyond the end; records that come now take these offsets" if beyond > 0 else ""
+        else:
+            what = f"{log} lost its first records: offsets {first} to {last}"
+            missed = last + 1 - committed
+            where = f", before the beginning: up to {missed} records can't be read any more" if missed > 0 else ""
+        return lambda: f"{what}; the group's committed offset is {committed}{where}"
 
     # what was read
 

@@ -159,3 +159,37 @@ async def test_offsets_that_are_no_more(how: str, words: str, as_version: str) -
         await kafka.journal.next(event="offsets_deleted", since=0)
         assert told(kafka) == [words]
         await app.close()
+
+
+@pytest.mark.parametrize(
+    ("committed", "deed", "words"),
+    [
+        (
+            9,
+            lambda log: log.lose_tail(to=6),
+            "orders-0 lost its last records, which were committed: offsets 6 to 9; the group's committed offset is 9, "
+            "3 beyond the end; records that come now take these offsets",
+        ),
+        (
+            5,
+            lambda log: log.lose_tail(to=6),
+            "orders-0 lost its last records, which were committed: offsets 6 to 9; the group's committed offset is 5",
+        ),
+        (
+            2,
+            lambda log: log.lose_head(to=6),
+            "orders-0 lost its first records: offsets 0 to 5; the group's committed offset is 2, before the beginning: "
+            "up to 4 records can't be read any more",
+        ),
+        (
+            6,
+            lambda log: log.lose_head(to=6),
+            "orders-0 lost its first records: offsets 0 to 5; the group's committed offset is 6",
+        ),
+    ],
+)
+async def test_records_that_a_log_has_lost(kafka: Cluster, app: Member, committed: int, deed: Any, words: str) -> None:
+    await app.commit(committed)
+    deed(kafka.log("orders", 0))
+    deed(kafka.log("orders", 1))  # of which the group has committed nothing
+    assert told(kafka) == [words]
