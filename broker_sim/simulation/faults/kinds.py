@@ -35,10 +35,12 @@ from broker_sim.fields.field import Field, read
 from broker_sim.fields.kafka import LogName, OfTransactions, log_named
 from broker_sim.fields.kinds import Choice, Count, Duration, Flag, Number, OneOrMore, Text, refusal
 from broker_sim.fields.problems import Problems
+from broker_sim.metadata.data_loss import lose_head, lose_tail
 from broker_sim.simulation.faults.disks import FAULTS, revive
 from broker_sim.simulation.virtual.disk import Killed
 from broker_sim.simulation.virtual.network import Link
 from broker_sim.simulation.virtual.process import context_of
+from broker_sim.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -146,6 +148,21 @@ def _move(on: Injection, args: dict[str, Any]) -> None:
 
 def _elect(on: Injection, args: dict[str, Any]) -> None:
     on.kafka.elect(on.partition(args["log"]))
+
+
+def _lose(on: Injection, args: dict[str, Any]) -> None:
+    partition = on.partition(args["log"])
+    start, end = partition.log_start_offset, partition.high_watermark
+    records = min(args["records"], end - start)
+    if records <= 0:
+        raise UsageError(f"{partition.name} has no committed record to lose")
+    try:
+        if args["part"] == "tail":
+            lose_tail(on.kafka.state, partition, end - records)
+        else:
+            lose_head(on.kafka.state, partition, start + records)
+    except StorageError as error:
+        raise UsageError(str(error)) from None
 
 
 def _rule(on: Injection, args: dict[str, Any]) -> Callable[[], object]:
@@ -256,6 +273,16 @@ _ALL = (
         ),
     ),
     Kind("elect", "a new leader epoch of a log, its leader stays", _elect, (LOG,)),
+    Kind(
+        "lose",
+        "a log loses committed records: an unclean election, or a disk as it was earlier",
+        _lose,
+        (
+            LOG,
+            Field("part", Choice(("tail", "head")), "which end of it", required=True),
+            Field("records", Count(1), "how many, at most all that it has", required=True),
+        ),
+    ),
     Kind("rule", "a rule for requests, with the keys of faults.rules", _rule, tuple(RULE.values())),
     Kind(
         "link",

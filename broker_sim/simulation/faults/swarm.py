@@ -233,7 +233,8 @@ SWARM: Mapping[str, tuple[str, Draw]] = {
     "broker.restart": ("restart", _restart("brokers")),
     **DRAWS,
 }  # fmt: skip
-"""What a seed can turn on: name -> kind of `faults.KINDS`, how its arguments are drawn."""
+"""What a seed can turn on: name -> kind of `faults.KINDS`, how its arguments are drawn. Lost records are not among it: no checker of
+what was acknowledged would hold, so who wants them writes them into a plan."""
 
 
 def _paced(args: dict[str, Any], pace: float) -> dict[str, Any]:
