@@ -52,13 +52,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class Removal:
-    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``heartbeats``: those that it sent while all waited
-    for its JoinGroup, the last one first."""
+    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``calls``: the requests that it sent while all waited
+    for its JoinGroup, the last one first; ``deleted``: the topics that were deleted by then, and when."""
 
     member: str
     ts_ms: int
     why: str
-    heartbeats: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    deleted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

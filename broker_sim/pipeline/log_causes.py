@@ -7,7 +7,8 @@ Rules:
    (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
    the window closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
    session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
-   as their rebalance timeout, most likely stopped polling, upon which a client leaves by itself. What fits neither is not said.
+   as their rebalance timeout, most likely had its poll timeout run out, upon which a client leaves by itself. What fits neither is not
+   said; and why a client was silent is not known from its silence: a poll that came late, a callback, or a process that stood still.
 3. With an eager protocol members commit, give up all they have, and rejoin. Where they had committed regularly, the first of them that
    fell silent shows how long the group waited, and the one that committed last, for whom.
 """
@@ -53,7 +54,7 @@ _ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
 
 
 def poll_ran_out(words: str | None) -> bool:
-    """Whether a client said that its application did not poll: Java's words, and librdkafka's."""
+    """Whether a client said that its poll timeout had run out: Java's words, and librdkafka's."""
     return words is not None and ("poll timeout has expired" in words or "max poll interval exceeded" in words)
 
 
@@ -165,11 +166,11 @@ class Windows:
         if row["cause"] != "gone" or not said:
             return row
         detail, at = said[0]
-        cause = "session timeout" if "session" in detail else "poll timeout" if "transition" in detail else "leave"
+        cause = "session timeout" if "session" in detail else "rebalance timeout" if "transition" in detail else "leave"
         return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}
 
     def late_poll(self, clients: Iterable[str | None], from_ms: int | None, to_ms: int | None) -> str | None:
-        """The line of one of these clients that says that its application did not poll in time, between two moments."""
+        """The line of one of these clients that says that its poll timeout had run out, between two moments."""
         wanted = {client for client in clients if client}
         for ts_ms, client, at in self._polls:
             # librdkafka's lines of an application without client.id all have one name

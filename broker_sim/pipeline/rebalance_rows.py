@@ -146,7 +146,7 @@ class _Account:
             yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """With a client's own word that it left as its application did not poll: its broker may not know."""
+        """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
         if row["cause"] in ("leave", "gone", "unknown"):
             since_ms = row.get("started_ms") or row.get("started_after_ms")
             said = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])

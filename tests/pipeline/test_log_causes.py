@@ -234,7 +234,7 @@ def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next
     ("what", "detail", "cause"),
     [
         ("fenced", "the member session expired", "session timeout"),
-        ("fenced", "it failed to transition from epoch 3 within 60000ms", "poll timeout"),
+        ("fenced", "it failed to transition from epoch 3 within 60000ms", "rebalance timeout"),
         ("modern left", "left", "leave"),
     ],
 )

@@ -74,7 +74,8 @@ REBALANCES = Table(
         Column(
             "cause",
             STRING,
-            "`join`, `leave`, `poll timeout` (its application did not poll for max.poll.interval.ms, and the client left), `session"
+            "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
+            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not give up its partitions in time), `session"
             " timeout`, `metadata change`, `sync failed` (a member didn't send SyncGroup in time, or the log"
             " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
             " and `rejoin` (the same members again)",
