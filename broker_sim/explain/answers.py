@@ -16,7 +16,7 @@ from typing import Any
 from broker_sim.common.text import visible
 from kafka_wire.errors import Err
 
-__all__ = ["Row", "about_one", "in_words", "named_topics", "places", "refused", "rows"]
+__all__ = ["Row", "about_one", "errors_of", "in_words", "named_topics", "places", "refused", "rows"]
 
 Event = Mapping[str, Any]
 
@@ -58,6 +58,15 @@ def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> lis
             member = visible(str(one.get("member_id") or one.get("group_instance_id") or "?"))
             found.append(Row(member, member, _name(_code(one))))
     return found
+
+
+def errors_of(event: Event) -> list[str]:
+    """All errors of a ``response`` event, the first one first; [] for none."""
+    error, body = event.get("error"), event.get("body")
+    if not isinstance(error, str) or not error:
+        return []
+    said = rows(body, {}) if isinstance(body, Mapping) else []
+    return list(dict.fromkeys([visible(error), *(row.error for row in said if row.error)]))
 
 
 def _of_topics(body: Event, names: Mapping[str, str]) -> Iterator[Row]:

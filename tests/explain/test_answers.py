@@ -12,6 +12,9 @@ from broker_sim import Cluster
 from broker_sim.explain import explain
 from broker_sim.explain.answers import in_words, rows
 from broker_sim.explain.events import Call
+from broker_sim.explain.transaction_story import explain_transactions
+from broker_sim.scenario.expectations import EventSign
+from broker_sim.scenario.files import Table
 from kafka_wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -79,8 +82,7 @@ def test_an_error_of_the_member_is_the_error_of_all_its_partitions() -> None:
 
 
 def test_the_second_error_of_an_answer_explains_a_rejoin() -> None:
-    script = Script().formed([A, B]).at(4)
-    commit(script, A, {"ord.a-0": UNKNOWN_TOPIC, "ord.b-0": UNKNOWN_MEMBER})
+    script = second_error()
     script.at(5).joins(A, state="PreparingRebalance")
     assert (
         "joined again, after its OffsetCommit had been answered UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, UNKNOWN_MEMBER_ID for "
@@ -200,3 +202,51 @@ def both(member: Member) -> OffsetCommitRequest:
 
 def errors(response: Any) -> list[int]:
     return [topic.partitions[0].error_code for topic in response.topics]
+
+
+def test_a_scenario_meets_any_error_of_an_answer() -> None:
+    """``{api: OffsetCommit, error: UNKNOWN_MEMBER_ID}`` counts an answer that has it second."""
+    events = [one for one in second_error().events if one["event"] == "response" and one["api"] == "OffsetCommit"]
+    for wanted, hits in (("UNKNOWN_MEMBER_ID", 1), ("UNKNOWN_TOPIC_OR_PARTITION", 1), ("NOT_COORDINATOR", 0)):
+        sign = EventSign(Table({"api": "OffsetCommit", "error": wanted}, {}, "a.yaml:1"))
+        for event in events:
+            sign.seen(event, Requests())  # type: ignore[arg-type]
+        assert sign.hits == hits, wanted
+
+
+class Requests:
+    """Of a run what a sign asks for."""
+
+    def request_of(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        return None
+
+
+def second_error() -> Script:
+    script = Script().formed([A, B]).at(4)
+    commit(script, A, {"ord.a-0": UNKNOWN_TOPIC, "ord.b-0": UNKNOWN_MEMBER})
+    return script
+
+
+def test_the_second_error_of_an_answer_says_that_a_producer_is_fenced() -> None:
+    events: list[dict[str, Any]] = []
+
+    def write(event: str, **fields: Any) -> None:
+        events.append({"seq": len(events) + 1, "ts_ms": 1000 * len(events), "event": event, **fields})
+
+    about = {
+        "log": "__transaction_state-1",
+        "transactional_id": "pay",
+        "producer_id": 1,
+        "epoch": 0,
+        "partitions": ["a-0"],
+    }
+    about |= {"timeout_ms": 9000, "started_ms": 0, "cause": {"kind": "timer"}}
+    write("transaction", action="begun", state="Ongoing", **about)
+    write("transaction", action="prepared", state="PrepareAbort", ends="timed out", **about)
+    write("request", request=1, api="TxnOffsetCommit", client_id="app", transactional_id="pay", body={})
+    parts = [{"partition_index": 0, "error_code": UNKNOWN_TOPIC}, {"partition_index": 1, "error_code": 47}]
+    body = {"topics": [{"name": "a", "partitions": parts}]}
+    write("response", request=1, api="TxnOffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", body=body)
+    assert "The TxnOffsetCommit of app was answered INVALID_PRODUCER_EPOCH" in explain_transactions(
+        events, "pay", 100_000
+    )
