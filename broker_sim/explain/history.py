@@ -254,8 +254,6 @@ class _Reader:
 
     def _within(self, rebalance: Rebalance, step: Step) -> None:
         assert step.after is not None
-        if step.cause.kind not in ("unknown", "rejoined", "leader_rejoined", "appended", "timer"):
-            rebalance.also.append(step.cause)
         self._arrive(rebalance, step.before, step.after, step.cause)
         self._remove(rebalance, step.before, step.after, step.cause)
 
@@ -312,7 +310,7 @@ class _Reader:
         after, cause = step.after, step.cause
         assert after is not None
         rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
-        rebalance.members, rebalance.leader, rebalance.protocol = list(after.members), after.leader, after.protocol
+        rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name
             for name, one in after.members.items()

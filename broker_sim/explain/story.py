@@ -7,6 +7,7 @@ from collections import Counter
 from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.answers import about_one, places
 from broker_sim.explain.events import Call
+from broker_sim.explain.holdups import chief, holdups, in_words
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
 from broker_sim.explain.phrases import (
     after,
@@ -26,6 +27,8 @@ __all__ = ["life_of", "tell", "tell_stretch"]
 
 FEW = 3
 """So many members are told of one by one."""
+HELD_MS = 3000
+"""Waits that are longer are told of with their reason."""
 SAME_MS = 20
 """What is nearer to each other than this is told of as one."""
 
@@ -33,7 +36,7 @@ SAME_MS = 20
 def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
     """Why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
-    sentences += [_ending(past, rebalance), *_meanwhile(past, rebalance)]
+    sentences += [_ending(past, rebalance), _held_up(past, rebalance), *_meanwhile(past, rebalance)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -347,6 +350,17 @@ def _failure(past: History, rebalance: Rebalance) -> str:
         return f"{began_again}."
     why = "" if cause is None else because(past, cause, generation=rebalance.generation)
     return began_again + (f", before it was Stable, because {why}." if why else ", before it was Stable.")
+
+
+def _held_up(past: History, rebalance: Rebalance) -> str:
+    """That sessions which ran out meanwhile took the longest part of it."""
+    held = chief(holdups(rebalance))
+    if held is None or held.what != "session" or held.ms < HELD_MS:
+        return ""
+    words = in_words(
+        held.what, listed(past, held.members), len(held.members) > 1, set(held.members) <= set(held.closed)
+    )
+    return f"For {duration_text(held.ms)} it waited {words}."
 
 
 def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:

@@ -30,8 +30,8 @@ def lost_members(row: Row) -> list[str]:
     if row["cause"] == "session timeout":
         names = list(row["who_clients"] or ())
         return [name or short_member(member) for name, member in zip(names, row["who"] or (), strict=False)]
-    if row["source"] != "journal" and row["timed_out"]:
-        return [short_member(member) for member in row["timed_out"]]
+    if row.get("held_by") == "session":
+        return [short_member(member) for member in row["held_who"] or ()]
     return []
 
 
@@ -44,8 +44,9 @@ def _lost(facts: Facts) -> Iterable[Finding]:
         first, who = lost[0]
         ms = at_of(first)
         said = first["started_ms"] if first["cause"] == "session timeout" else None
+        by = first["ended_ms"] if first.get("held_by") == "session" and first["ended_ms"] is not None else ms
         words = (
-            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or ms or 0)}, and the group"
+            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or by or 0)}, and the group"
             f" rebalanced"
         )
         back = _returned(first, rows, set(who))

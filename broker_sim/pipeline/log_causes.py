@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.explain.generations import Generation, StoredMember
+from broker_sim.explain.holdups import Holdup
 
 __all__ = [
     "CERTAIN",
@@ -102,8 +103,18 @@ class Window:
     emptied: bool = False
     late: list[str] = field(default_factory=list)
     """members that did not rejoin in time."""
+    expired: list[tuple[int, str]] = field(default_factory=list)
+    """when sessions ran out while their members were waited for, and whose."""
     said: dict[str, str] = field(default_factory=dict)
     """member -> what it said when it left."""
+
+    def held(self) -> Holdup | None:
+        """What it waited for, where the lines tell."""
+        if self.expired:
+            return Holdup("session", self.expired[-1][0] - self.started_ms, [member for _, member in self.expired])
+        if self.late and self.closed_ms is not None:
+            return Holdup("rebalance timeout", self.closed_ms - self.started_ms, list(self.late))
+        return None
 
 
 class Windows:
@@ -140,7 +151,7 @@ class Windows:
                 if what == "left":
                     last.said.setdefault(member, detail)
             elif last is not None and last.closed_ms is None and what == "session timeout":
-                last.late.append(member)  # it was awaited until then
+                last.expired.append((ts_ms, member))  # it was awaited until then
                 last.lines.append(at)
         elif last is not None:
             self._of_last(last, what, row)

@@ -23,7 +23,8 @@ __all__ = [
 ]
 
 LATE_ASSIGNMENT = (
-    "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+    "The leader computes the assignment and sends it, and the log stores it: look at that client, and at the group's offsets partition."
+    " Where the leader had gone without a LeaveGroup, its session was waited for: a log does not tell which."
 )
 """What to do about one that was stored late."""
 
