@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
 
+from broker_sim.explain.answers import rows
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
 from broker_sim.explain.rebalances import COMPLETING, EMPTY, PREPARING, STABLE, Cause, Kind
@@ -34,11 +35,13 @@ class Causes:
     def __init__(self, past: History) -> None:
         self.past = past
         self.last_call: dict[str, Call] = {}
-        self.beats: dict[str, list[Call]] = defaultdict(list)  # the heartbeats of each member
+        self.calls: dict[str, list[Call]] = defaultdict(list)  # the requests of each member
         self.last_refusal: dict[str, Call] = {}  # the last answer of each member that made it join again
         self.closed_at: dict[int, int] = {}
         self.asked: dict[int, list[tuple[str, int]]] = {}
+        self.doomed: dict[int, list[str]] = {}  # what a DeleteTopics names
         self.partitions: dict[str, int] = {}  # of each topic, as far as answers told
+        self.deleted: dict[str, int] = {}  # topic -> when
         self.grown: list[tuple[int, str, str]] = []  # when, which topic, from what to what
         self.incidents: list[Incident] = []
 
@@ -47,23 +50,22 @@ class Causes:
     def heard(self, call: Call) -> None:
         if call.member:
             self.last_call[call.member] = call
-            if call.api == "Heartbeat":
-                self.beats[call.member].append(call)
+            self.calls[call.member].append(call)
 
     def answered(self, call: Call) -> None:
-        if call.error in REFUSALS and call.api in ("Heartbeat", "OffsetCommit", "TxnOffsetCommit", "SyncGroup"):
+        if call.errors & REFUSALS and call.api in ("Heartbeat", "OffsetCommit", "TxnOffsetCommit", "SyncGroup"):
             self.last_refusal[call.member] = call
 
-    def heartbeats_since(self, member: str, since_ms: int) -> list[Call]:
-        """A member's heartbeats from a moment on, the last one first."""
-        return list(takewhile(lambda beat: beat.ts_ms >= since_ms, reversed(self.beats.get(member, []))))
+    def requests_since(self, member: str, since_ms: int) -> list[Call]:
+        """A member's requests from a moment on, the last one first."""
+        return list(takewhile(lambda call: call.ts_ms >= since_ms, reversed(self.calls.get(member, []))))
 
     def closed(self, connection: int | None, ts_ms: int) -> None:
         if connection is not None:
             self.closed_at[connection] = ts_ms
 
     def partitions_asked(self, event: Event) -> None:
-        """A CreatePartitions; it counts once it was answered without an error."""
+        """A CreatePartitions; a topic of it counts once it was answered without an error for that topic."""
         self.asked[number(event, "request") or 0] = [
             (name, total)
             for one in items(table(event, "body"), "topics")
@@ -71,9 +73,31 @@ class Causes:
         ]
 
     def partitions_created(self, event: Event, ts_ms: int, order: int) -> None:
-        for name, total in self.asked.pop(number(event, "request") or 0, []):
-            if text(event, "error") is None:
-                self._has(name, total, ts_ms, order, asked=True)
+        asked = self.asked.pop(number(event, "request") or 0, [])
+        said = rows(table(event, "body"), {}) if text(event, "error") is not None else []
+        if said or text(event, "error") is None:
+            failed = {row.topic for row in said if row.error}
+            for name, total in asked:
+                if name not in failed:
+                    self._has(name, total, ts_ms, order, asked=True)
+
+    def topics_asked(self, event: Event) -> None:
+        """A DeleteTopics."""
+        body = table(event, "body")
+        names = [name for one in items(body, "topics") if isinstance(one, Mapping) and (name := text(one, "name"))]
+        self.doomed[number(event, "request") or 0] = [
+            *names,
+            *names_in(body, "topic_names"),
+            *names_in(event, "topics"),
+        ]
+
+    def topics_deleted(self, event: Event, ts_ms: int) -> None:
+        """The answer of a DeleteTopics: topics without an error are gone."""
+        asked = self.doomed.pop(number(event, "request") or 0, [])
+        said = {row.topic: row.error for row in rows(table(event, "body"), {})}
+        for name in asked:
+            if not said.get(name, text(event, "error") or ""):
+                self.deleted[name] = ts_ms
 
     def partitions_told(self, event: Event, ts_ms: int, order: int) -> None:
         """A Metadata response: the first word of a topic, or how it has grown."""

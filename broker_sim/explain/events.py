@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.common.text import visible
+from broker_sim.explain.answers import Row, in_words, named_topics, rows
 
 __all__ = ["Call", "Event", "Snapshot", "flag", "items", "names_in", "number", "table", "text"]
 
@@ -65,6 +66,7 @@ class Call:
     ts_ms: int
     member: str = ""
     instance: str | None = None
+    group: str | None = None
     client_id: str = ""
     client_host: str = ""
     connection: int | None = None
@@ -76,16 +78,27 @@ class Call:
     action: str | None = None
     faults: list[str] = field(default_factory=list)
     stored_ms: int | None = None
+    stored: set[str] = field(default_factory=set)
+    """The partitions whose offsets were published for it."""
+    rows: list[Row] = field(default_factory=list)
+    """What its answer says of each partition, member or group; empty where it says one thing of all, or is not known."""
     body: Event = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Topic id -> name, where it names topics by id."""
+        return named_topics(self.body, self.topics)
 
     @property
     def offsets(self) -> dict[str, int]:
         """What an OffsetCommit or TxnOffsetCommit commits: ``orders-0`` -> offset."""
         found: dict[str, int] = {}
+        names = self.names
         for topic in items(self.body, "topics"):
             for partition in items(topic, "partitions") if isinstance(topic, Mapping) else ():
                 if isinstance(partition, Mapping) and (offset := number(partition, "committed_offset")) is not None:
-                    found[f"{text(topic, 'name')}-{number(partition, 'partition_index')}"] = offset
+                    name = text(topic, "name") or names.get(text(topic, "topic_id") or "", "?")
+                    found[f"{name}-{number(partition, 'partition_index')}"] = offset
         return found
 
     @property
@@ -98,9 +111,28 @@ class Call:
         return self.error is not None or self.action is not None
 
     @property
+    def in_part(self) -> bool:
+        """Whether it was refused for some, and served for others."""
+        return self.action is None and len({bool(row.error) for row in self.rows}) > 1
+
+    @property
+    def errors(self) -> set[str]:
+        """All errors in its answer."""
+        return {row.error for row in self.rows if row.error} | ({self.error} if self.error else set())
+
+    @property
     def outcome(self) -> str:
-        """The error's name, what was done to the answer, "NONE", or "unanswered"."""
-        return self.error or self.action or ("NONE" if self.answered_ms is not None else "unanswered")
+        """The error's name, and for what where it does not stand for all; what was done to the answer; "NONE"; or "unanswered"."""
+        if self.error:
+            return in_words(self.error, self.rows)
+        return self.action or ("NONE" if self.answered_ms is not None else "unanswered")
+
+    def answered(self, event: Event, ts_ms: int) -> None:
+        """Take the ``response`` event of it."""
+        self.answered_ms = ts_ms
+        self.error, self.action = text(event, "error"), text(event, "action")
+        if self.error is not None:
+            self.rows = rows(table(event, "body"), self.names, self.group)
 
     @classmethod
     def of(cls, event: Event, ts_ms: int) -> Call:
@@ -117,6 +149,7 @@ class Call:
             ts_ms=ts_ms,
             member=text(event, "member") or text(body, "member_id") or text(leaver, "member_id") or "",
             instance=text(body, "group_instance_id") or text(leaver, "group_instance_id"),
+            group=text(event, "group"),
             client_id=text(event, "client_id") or "",
             client_host=text(event, "client_host") or "",
             connection=number(event, "connection"),

@@ -68,6 +68,7 @@ class _Reader:
             "append": self._append,
             "committed": self._committed,
             "offsets": self._offsets,
+            "offsets_deleted": self._offsets_deleted,
             "fault": self._fault,
         }
 
@@ -94,6 +95,8 @@ class _Reader:
         if text(event, "group") != self.group:
             if event.get("api") == "CreatePartitions":
                 self.causes.partitions_asked(event)
+            elif event.get("api") == "DeleteTopics":
+                self.causes.topics_asked(event)
             return
         call = Call.of(event, self.ts_ms)
         call.faults += self.early_hits.pop(call.request, [])
@@ -123,9 +126,10 @@ class _Reader:
                 self.causes.partitions_told(event, self.ts_ms, self.order)
             elif event.get("api") == "CreatePartitions":
                 self.causes.partitions_created(event, self.ts_ms, self.order)
+            elif event.get("api") == "DeleteTopics":
+                self.causes.topics_deleted(event, self.ts_ms)
             return
-        call.answered_ms = self.ts_ms
-        call.error, call.action = text(event, "error"), text(event, "action")
+        call.answered(event, self.ts_ms)
         self.causes.answered(call)
         if call.failed and call.api in COMMITS:
             self.failed_commits.append(call)
@@ -135,7 +139,7 @@ class _Reader:
         cut = call.api == "JoinGroup" and call.error not in (None, "MEMBER_ID_REQUIRED")
         if cut and rebalance is not None and rebalance.closed_ms is None and call.ts_ms >= rebalance.began_ms:
             rebalance.cut_joins.append(call)
-        if call.error == ASKS_TO_REJOIN and rebalance is not None and call.member and rebalance.closed_ms is None:
+        if ASKS_TO_REJOIN in call.errors and rebalance is not None and call.member and rebalance.closed_ms is None:
             rebalance.told.setdefault(call.member, (self.ts_ms, call.api))
 
     def _connection(self, event: Event) -> None:
@@ -250,8 +254,6 @@ class _Reader:
 
     def _within(self, rebalance: Rebalance, step: Step) -> None:
         assert step.after is not None
-        if step.cause.kind not in ("unknown", "rejoined", "leader_rejoined", "appended", "timer"):
-            rebalance.also.append(step.cause)
         self._arrive(rebalance, step.before, step.after, step.cause)
         self._remove(rebalance, step.before, step.after, step.cause)
 
@@ -296,7 +298,8 @@ class _Reader:
             if name not in after.members and name not in moved:
                 rebalance.arrivals.pop(name, None)
                 removal = Removal(name, self.ts_ms, why)
-                removal.heartbeats = self.causes.heartbeats_since(name, rebalance.began_ms)
+                removal.calls = self.causes.requests_since(name, rebalance.began_ms)
+                removal.deleted = dict(self.causes.deleted)
                 rebalance.removals.append(removal)
         for name, since in rebalance.pending_from_ms.items():
             if name not in after.pending or after.state != PREPARING:
@@ -307,7 +310,7 @@ class _Reader:
         after, cause = step.after, step.cause
         assert after is not None
         rebalance.closed_by = "timer" if cause.kind == "timer" else "joined" if cause.call is not None else "gone"
-        rebalance.members, rebalance.leader, rebalance.protocol = list(after.members), after.leader, after.protocol
+        rebalance.members, rebalance.protocol = list(after.members), after.protocol
         rebalance.silent_static = [
             name
             for name, one in after.members.items()
@@ -357,8 +360,14 @@ class _Reader:
             call = next((c for c in self.failed_commits if c.request == request or c.offsets == offsets), None)
         if call is not None:
             call.stored_ms = self.ts_ms
+            call.stored.update(map(str, offsets))
             if call in self.failed_commits:
                 self.failed_commits.remove(call)
+
+    def _offsets_deleted(self, event: Event) -> None:
+        if text(event, "group") == self.group and event.get("reason") == "topic deleted":
+            for log in names_in(event, "partitions"):
+                self.causes.deleted.setdefault(log.rpartition("-")[0], self.ts_ms)
 
     # --- what was on ----------------------------------------------------------------------------------------------------
 

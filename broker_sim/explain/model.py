@@ -52,13 +52,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class Removal:
-    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``heartbeats``: those that it sent while all waited
-    for its JoinGroup, the last one first."""
+    """``why``: session, left, rebalance_timeout, sync_timeout, no_room, unknown. ``calls``: the requests that it sent while all waited
+    for its JoinGroup, the last one first; ``deleted``: the topics that were deleted by then, and when."""
 
     member: str
     ts_ms: int
     why: str
-    heartbeats: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    deleted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,7 +78,6 @@ class Replacement:
 class Rebalance(Phases):
     """The phases of a rebalance, and what requests, timers and the log tell about it."""
 
-    also: list[Cause] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)  # members when it began
     arrivals: dict[str, Arrival] = field(default_factory=dict)
     told: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -91,7 +91,6 @@ class Rebalance(Phases):
     timer_fired: int = 0
     closed_by: str = ""  # "timer", "joined", "gone"
     members: list[str] = field(default_factory=list)
-    leader: str | None = None
     protocol: str | None = None
     leader_sync: Call | None = None
     syncs: dict[str, Call] = field(default_factory=dict)
@@ -102,6 +101,12 @@ class Rebalance(Phases):
     conditions: list[Span] = field(default_factory=list)
     faults: list[Call] = field(default_factory=list)
     following: Rebalance | None = field(default=None, repr=False)
+
+    @property
+    def also(self) -> list[Cause]:
+        """What else happened while the window was open, besides members that rejoined."""
+        passed_over = ("unknown", "rejoined", "leader_rejoined", "appended", "timer")
+        return [cause for cause in self.within if cause.kind not in passed_over]
 
     @property
     def last_arrival(self) -> Arrival | None:

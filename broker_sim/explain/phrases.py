@@ -9,7 +9,20 @@ from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Incident, Rebalance, Span
 from broker_sim.explain.rebalances import Cause
 
-__all__ = ["after", "because", "count", "incident_words", "listed", "member", "quoted", "span_words", "times"]
+__all__ = [
+    *(
+        "after",
+        "because",
+        "count",
+        "incident_words",
+        "late_to_rejoin",
+        "listed",
+        "member",
+        "quoted",
+        "span_words",
+        "times",
+    ),
+]
 
 LISTED = 4
 LONGEST_QUOTE = 160
@@ -26,6 +39,16 @@ def count(number: int, what: str, plural: str | None = None) -> str:
 
 def times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def late_to_rejoin(*, retries: bool = False, whose: str = "its") -> str:
+    """What may keep a client that heartbeats from rejoining, as a clause. ``retries``: whether commits of it were refused meanwhile."""
+    may = [
+        *([f"{whose} client may have retried those commits before it would rejoin"] if retries else []),
+        f"{'its' if retries else whose} application may not have polled",
+        "a rebalance callback of it may have taken long",
+    ]
+    return f"{', '.join(may[:-1])}, or {may[-1]} (a broker does not see which)"
 
 
 def quoted(words: str) -> str:
@@ -93,7 +116,7 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
 
 
 def _refused(cause: Cause) -> str:
-    return "" if cause.after is None else f", after its {cause.after.api} had been answered {cause.after.error}"
+    return "" if cause.after is None else f", after its {cause.after.api} had been answered {cause.after.outcome}"
 
 
 def _expired(past: History, cause: Cause, whom: str, brief: bool) -> str:
@@ -177,7 +200,7 @@ def call_words(past: History, call: Call) -> str:
         return f"{call.api}{whose} was {call.action} {after(call.took_ms)}"
     if call.answered_ms is None:
         return f"{call.api}{whose} is not answered yet"
-    return f"{call.api}{whose} was answered {call.error or 'NONE'} {after(call.took_ms)}"
+    return f"{call.api}{whose} was answered {call.outcome} {after(call.took_ms)}"
 
 
 def outcome_of(rebalance: Rebalance) -> str:

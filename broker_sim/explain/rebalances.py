@@ -105,6 +105,13 @@ class Phases:
     end: End = ""
     ended_ms: int | None = None
     ended_by: Cause | None = None
+    within: list[Cause] = field(
+        default_factory=list, repr=False
+    )  # why each step was made while the window was open, without the first
+    closing_cause: Cause | None = None  # what closed the window
+    late: list[str] = field(default_factory=list)  # members that were removed as it closed
+    leader: str | None = None
+    synced_ms: int | None = None  # when the leader's SyncGroup came
     left_ms: int | None = field(default=None, repr=False)  # since when the group, Stable at the end, is Stable no more
 
     @property
@@ -151,12 +158,18 @@ class Rebalances(Generic[R]):
                 turns.append(("ended", self._end("failed", step)))
             turns.append(("began", self._begin(before, step)))
         elif self.open is not None and self.open.closed_ms is None:
+            self.open.within.append(step.cause)
             turns.append(("within", self.open))
         if self.open is None:
             return turns
         if after.state in (COMPLETING, STABLE, EMPTY) and self.open.closed_ms is None:
             self.open.closed_ms, self.open.generation = step.ts_ms, after.generation
+            self._close(step, before, after)
             turns.append(("closed", self.open))
+        elif self.open.closed_ms is not None and self.open.synced_ms is None:
+            leader = after.members.get(self.open.leader or "")
+            if after.state == STABLE or (leader is not None and leader.get("waits") == "SyncGroup"):
+                self.open.synced_ms = step.ts_ms
         if after.state == STABLE:
             turns.append(("ended", self._end("stable", step)))
         elif after.state == EMPTY:
@@ -179,6 +192,13 @@ class Rebalances(Generic[R]):
         self.open = self._kind(step.ts_ms, generation, step.cause, from_empty)
         self.found.append(self.open)
         return self.open
+
+    def _close(self, step: Step, before: Snapshot | None, after: Snapshot) -> None:
+        assert self.open is not None
+        self.open.closing_cause, self.open.leader = step.cause, after.leader
+        had = () if before is None else before.members
+        if step.cause.kind == "timer":
+            self.open.late = [name for name in had if name not in after.members]
 
     def _end(self, end: End, step: Step) -> R:
         assert self.open is not None

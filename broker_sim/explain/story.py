@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_sim.common.text import clock, duration_text
+from broker_sim.explain.answers import about_one, places
 from broker_sim.explain.events import Call
+from broker_sim.explain.holdups import chief, holdups, in_words
 from broker_sim.explain.model import Arrival, History, Rebalance, Removal, Stretch, commits_of
-from broker_sim.explain.phrases import after, because, count, joined, listed, member, quoted, span_words, times
+from broker_sim.explain.phrases import (
+    after,
+    because,
+    count,
+    joined,
+    late_to_rejoin,
+    listed,
+    member,
+    quoted,
+    span_words,
+    times,
+)
 from broker_sim.explain.rebalances import DEAD
 
 __all__ = ["life_of", "tell", "tell_stretch"]
 
 FEW = 3
 """So many members are told of one by one."""
+HELD_MS = 3000
+"""Waits that are longer are told of with their reason."""
 SAME_MS = 20
 """What is nearer to each other than this is told of as one."""
 
@@ -21,7 +36,7 @@ SAME_MS = 20
 def tell(past: History, rebalance: Rebalance, *, dated: bool = True) -> str:
     """Why it began (``dated``: and when), who held it up, how it ended."""
     sentences = [_beginning(past, rebalance, dated), *_window(past, rebalance), *_assignment(past, rebalance)]
-    sentences += [_ending(past, rebalance), *_meanwhile(past, rebalance)]
+    sentences += [_ending(past, rebalance), _held_up(past, rebalance), *_meanwhile(past, rebalance)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -188,24 +203,43 @@ def _removed(past: History, rebalance: Rebalance, removal: Removal) -> str:
     if removal.why == "rebalance_timeout":
         limit = duration_text(removal.ts_ms - rebalance.began_ms)
         words = f"{name} did not rejoin within the rebalance timeout ({limit}) and was removed"
-        if removal.heartbeats:
-            words += _while_beating(rebalance, removal)
-        return words
+        return words + _seen_of(past, rebalance, removal)
     if removal.why == "no_room":
         return f"{name} was removed: the group is as large as group.max.size allows"
     return f"{name} was removed"
 
 
-def _while_beating(rebalance: Rebalance, removal: Removal) -> str:
-    """What it means that a member that did not rejoin went on sending heartbeats."""
-    beats = removal.heartbeats
+def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
+    """What arrived from a member that did not rejoin, and at most what that may mean: what its process did, no broker sees."""
+    calls = [call for call in removal.calls if call.api != "SyncGroup"]  # of the generation before, in the same ms
+    beats = [call for call in calls if call.api == "Heartbeat"]
+    refused = [call for call in calls if call.api in ("OffsetCommit", "TxnOffsetCommit") and call.failed]
+    if not calls:
+        return "; no request of it arrived meanwhile"
+    arrived = [count(len(beats), "heartbeat")] if beats else []
+    arrived += _refused_commits(past, removal, refused)
+    others = Counter(call.api for call in calls if call not in beats and call not in refused)
+    arrived += [f"{number} {api}" for api, number in others.most_common(FEW)]
+    words = f"; meanwhile {joined(arrived)} of it arrived, and no JoinGroup"
     if removal.member in rebalance.told:
-        return f", though it was told to and went on sending heartbeats ({len(beats)}): its process lives, its application did not poll"
+        at_ms, by = rebalance.told[removal.member]
+        told = f", though its {by} was answered REBALANCE_IN_PROGRESS {after(at_ms - rebalance.began_ms)}"
+        return f"{words}{told}: {late_to_rejoin(retries=bool(refused))}"
     answers = Counter(call.outcome for call in beats if call.outcome != "NONE")
     if not answers:
-        return ""
+        return words
     its = f"its {len(beats)} heartbeats were" if len(beats) > 1 else "its heartbeat was"
     return f"; it was never told to, as {its} answered {joined([outcome for outcome, _ in answers.most_common(FEW)])}"
+
+
+def _refused_commits(past: History, removal: Removal, refused: list[Call]) -> list[str]:
+    if not refused:
+        return []
+    kinds = Counter(call.outcome for call in refused)
+    topics = dict.fromkeys(row.topic for call in refused for row in call.rows if row.error)
+    gone = [f"{topic} was deleted at {clock(removal.deleted[topic])}" for topic in topics if topic in removal.deleted]
+    said = [*(f"{outcome} {times(number)}" for outcome, number in kinds.most_common(FEW)), *gone]
+    return [f"{count(len(refused), 'refused commit')} ({'; '.join(said)})"]
 
 
 def _closing(rebalance: Rebalance) -> str:
@@ -318,6 +352,17 @@ def _failure(past: History, rebalance: Rebalance) -> str:
     return began_again + (f", before it was Stable, because {why}." if why else ", before it was Stable.")
 
 
+def _held_up(past: History, rebalance: Rebalance) -> str:
+    """That sessions which ran out meanwhile took the longest part of it."""
+    held = chief(holdups(rebalance))
+    if held is None or held.what != "session" or held.ms < HELD_MS:
+        return ""
+    words = in_words(
+        held.what, listed(past, held.members), len(held.members) > 1, set(held.members) <= set(held.closed)
+    )
+    return f"For {duration_text(held.ms)} it waited {words}."
+
+
 def _meanwhile(past: History, rebalance: Rebalance) -> list[str]:
     sentences = []
     on = [span_words(past, span, past.last_ms) for span in rebalance.conditions[:FEW]]
@@ -370,7 +415,8 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
     if not commits:
         return []
     good = [call for call in commits if call.answered_ms is not None and not call.failed]
-    failed = [call for call in commits if call.failed]
+    in_part = [call for call in commits if call.in_part]
+    failed = [call for call in commits if call.failed and not call.in_part]
     waiting = [call for call in commits if call.answered_ms is None and not call.failed]
     sentences = []
     if good:
@@ -378,23 +424,69 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
         slow = f" (the slowest {after(slowest)})" if slowest >= 100 else ""
         sentences.append(f"{count(len(good), 'commit')} answered{slow}.")
     if failed:
-        kinds = Counter(call.outcome for call in failed)
+        kinds = Counter(call.error or call.outcome for call in failed)
         told = []
         for outcome, number in kinds.most_common(FEW):
-            took = sorted(call.took_ms or 0 for call in failed if call.outcome == outcome)
-            spread = (
-                after(took[0])
-                if took[-1] - took[0] < 100
-                else f"after {duration_text(took[0])} to {duration_text(took[-1])}"
-            )
-            told.append(f"{number if len(kinds) > 1 else ''} {outcome} {spread}".strip())
+            some = [call for call in failed if (call.error or call.outcome) == outcome]
+            whole = f"{outcome}{_for_whom(past, some)} {_spread(some)}"
+            told.append(f"{number} {whole}" if len(kinds) > 1 else whole)
         sentences.append(f"{count(len(failed), 'commit')} failed: {joined(told)}.")
-        stored = sum(call.stored_ms is not None for call in failed)
-        if stored:
-            sentences.append(f"{stored} of the failed commits {'was' if stored == 1 else 'were'} stored all the same.")
+    if in_part:
+        sentences += _failed_in_part(past, in_part)
+    stored = sum(_stored_all_the_same(call) for call in (*failed, *in_part))
+    if stored:
+        sentences.append(f"{stored} of the failed commits {'was' if stored == 1 else 'were'} stored all the same.")
     if waiting:
         sentences.append(f"{count(len(waiting), 'commit')} not answered yet.")
     return sentences
+
+
+def _spread(calls: list[Call]) -> str:
+    """After how long they were answered."""
+    took = sorted(call.took_ms or 0 for call in calls)
+    if took[-1] - took[0] < 100:
+        return after(took[0])
+    return f"after {duration_text(took[0])} to {duration_text(took[-1])}"
+
+
+def _for_whom(past: History, calls: list[Call]) -> str:
+    """The topics that errors are of, and the members that met them; "" for errors that are of no topic."""
+    errors = {error for call in calls for error in call.errors}
+    rows = [row for call in calls for row in call.rows if row.error]
+    if not rows or (len(errors) == 1 and not any(map(about_one, errors))):
+        return ""
+    members = [call.member for call in calls if call.member]
+    return f" for {places(rows)}" + (f", of {listed(past, members)}," if members else "")
+
+
+def _failed_in_part(past: History, calls: list[Call]) -> list[str]:
+    """Commits that were refused for some partitions and taken for others: which, whose, and what became of the rest."""
+    errors = Counter(error for call in calls for error in call.errors)
+    told = []
+    for error, number in errors.most_common(FEW):
+        some = [call for call in calls if error in call.errors]
+        where = places(row for call in some for row in call.rows if row.error == error)
+        told.append(f"{error} for {where}" + (f" ({number} of them)" if number < len(calls) else ""))
+    members = [call.member for call in calls if call.member]
+    whose = f" of {listed(past, members)}" if members else ""
+    good = [(call, row) for call in calls for row in call.rows if not row.error]
+    stored = [row for call, row in good if row.what in call.stored]
+    words = f"{count(len(calls), 'commit')}{whose} failed in part {_spread(calls)}: {joined(told)};"
+    if len(stored) == len(good):
+        return [f"{words} the rest, for {places(row for _, row in good)}, was stored."]
+    rest = f"{words} the rest, for {places(row for _, row in good)}, was answered NONE"
+    if any(call.api == "TxnOffsetCommit" for call in calls):
+        return [f"{rest}, and is in the transaction."]
+    return [
+        f"{rest}; of {count(len(good), 'offset')} {len(stored)} {'is' if len(stored) == 1 else 'are'} seen to be stored."
+    ]
+
+
+def _stored_all_the_same(call: Call) -> bool:
+    """Whether offsets were published that its answer had refused."""
+    if not call.rows:
+        return call.stored_ms is not None
+    return any(row.error and row.what in call.stored for row in call.rows)
 
 
 def tell_stretch(past: History, stretch: Stretch) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from broker_sim.explain.answers import errors_of, named_topics
 from broker_sim.explain.events import Event, items, names_in, number, table, text
 
 __all__ = [
@@ -171,11 +172,12 @@ class Transactions:
             if api == "WriteTxnMarkers":
                 self._markers_of = who
         elif api == "Fetch" and number(body, "isolation_level") == 1:
-            self._reads(client, body)
+            self._reads(client, body, named_topics(body, names_in(event, "topics")))
 
-    def _reads(self, client: str, body: Event) -> None:
+    def _reads(self, client: str, body: Event, names: Mapping[str, str]) -> None:
         for topic in items(body, "topics"):
             name = text(topic, "topic") if isinstance(topic, Mapping) else None
+            name = name or (names.get(text(topic, "topic_id") or "") if isinstance(topic, Mapping) else None)
             for one in items(topic, "partitions") if name else ():
                 offset, index = number(one, "fetch_offset"), number(one, "partition")
                 log = f"{name}-{index}"
@@ -188,13 +190,13 @@ class Transactions:
 
     def _response(self, event: Event) -> None:
         asked = self._asked.pop(number(event, "request") or 0, None)
-        error = text(event, "error")
+        error = next((one for one in errors_of(event) if one in _FENCING), None)
         if asked is None:
             return
         who, owner = asked
         if who is self._markers_of:
             self._markers_of = None
-        if owner is None or error not in _FENCING:
+        if owner is None or error is None:
             return
         last = self._open.get(owner) or self._last.get(owner)
         if last is not None and last.ends in ("fenced", "timed out"):

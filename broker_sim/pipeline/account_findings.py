@@ -30,8 +30,8 @@ def lost_members(row: Row) -> list[str]:
     if row["cause"] == "session timeout":
         names = list(row["who_clients"] or ())
         return [name or short_member(member) for name, member in zip(names, row["who"] or (), strict=False)]
-    if row["source"] != "journal" and row["timed_out"]:
-        return [short_member(member) for member in row["timed_out"]]
+    if row.get("held_by") == "session":
+        return [short_member(member) for member in row["held_who"] or ()]
     return []
 
 
@@ -44,8 +44,9 @@ def _lost(facts: Facts) -> Iterable[Finding]:
         first, who = lost[0]
         ms = at_of(first)
         said = first["started_ms"] if first["cause"] == "session timeout" else None
+        by = first["ended_ms"] if first.get("held_by") == "session" and first["ended_ms"] is not None else ms
         words = (
-            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or ms or 0)}, and the group"
+            f"The session of {named(who)} in {group} ran out {'at' if said else 'by'} {when(said or by or 0)}, and the group"
             f" rebalanced"
         )
         back = _returned(first, rows, set(who))
@@ -61,7 +62,7 @@ def _lost(facts: Facts) -> Iterable[Finding]:
                 f" {named(name for _, names in lost[1:] for name in names)}"
             )
         sure = "likely" if first["cause_certainty"] == "likely" else "certain"
-        advice = "It crashed, was killed, cut off, or had no time to send heartbeats: it did not say goodbye."
+        advice = "No LeaveGroup arrived: it may have crashed, been killed or cut off, or have had no time to send heartbeats."
         if sure == "likely":
             advice += " Told by its last commit: a session and no more before the group went on without it."
         yield Finding(
@@ -94,16 +95,20 @@ def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
 
 
 def _polled(facts: Facts) -> Iterable[Finding]:
-    """Members that left as their application did not poll."""
+    """Members that left as their poll timeout had run out: the client says so, or its silence fits."""
     for group, rows in by_group(facts.rebalances):
         late = [row for row in rows if row["cause"] == "poll timeout" and at_of(row) is not None]
         if not late:
             continue
         first = late[0]
         clients = [name or "a member" for row in late for name in row["who_clients"] or ()]
-        words = (
-            f"{named(clients)} of {group} did not poll for max.poll.interval.ms, and left at {when(at_of(first) or 0)}"
+        sure = first["cause_certainty"] == "certain"
+        what = (
+            "said that the poll timeout (max.poll.interval.ms) had run out, and left"
+            if sure
+            else "committed nothing for about max.poll.interval.ms, and left"
         )
+        words = f"{named(clients)} of {group} {what} at {when(at_of(first) or 0)}"
         if len(late) > 1:
             words += f"; so {times(len(late))} in all"
         yield Finding(
@@ -111,9 +116,9 @@ def _polled(facts: Facts) -> Iterable[Finding]:
             "warn",
             108 + len(late),
             f"{words}.",
-            "Its application takes longer for what one poll gives it than it may: fewer records a poll (max.poll.records), faster"
-            " work, or a"
-            " longer max.poll.interval.ms. What it was working on is given to others, too.",
+            ("" if sure else "Its application may not have polled, or its process may have stood still. ")
+            + "Where one poll's records take longer than max.poll.interval.ms: fewer records a poll (max.poll.records), faster"
+            " work, or a longer max.poll.interval.ms. What it was working on is given to others, too.",
             group,
             first["coordinator_partition"],
             at_of(first),
@@ -203,7 +208,7 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
                 "warn",
                 160 + min(worst["stalled_ms"] / 10_000, 60),
                 f"{words}.",
-                "Whoever has that partition works on one record, retries it, is paused, or waits for something: look at that member.",
+                "Its owner may work on one record, retry it, have paused the partition, or wait for something: look at that member.",
                 *at,
                 "certain" if worst["moved"] else "likely",
                 evidence,
@@ -246,7 +251,7 @@ def _explained(facts: Facts, row: Row) -> bool:
         if row["group"] in (one["groups"] or ()) and one["from_ms"] < to_ms and not over:
             return True
     for each in facts.rebalances:
-        gone = lost_members(each) or each["cause"] == "poll timeout"
+        gone = lost_members(each) or each["cause"] in ("poll timeout", "rebalance timeout")
         if each["group"] == row["group"] and gone and row["from_ms"] <= (at_of(each) or 0) <= to_ms + LONG_MS:
             return bool(row["generations"] < FEW)
     return row["members"] is False and bool(row["generations"] < FEW)
@@ -430,7 +435,7 @@ def _ended_for_it(row: Row, who: str, where: str, lasted: str) -> Finding:
         words += ", as its time was over"
         if row["timeout_ms"] is not None:
             words += f" ({duration_text(row['timeout_ms'])})"
-        advice = "Its producer hung, died, or works for longer on one transaction than transaction.timeout.ms allows."
+        advice = "Its producer may have hung or died, or work for longer on one transaction than transaction.timeout.ms allows."
     if row["groups"]:
         words += f"; offsets of {named(row['groups'])} were dropped with it"
     slow = (row["held_ms"] or 0) >= LONG_MS or row["ends"] == "timed out"
@@ -483,9 +488,8 @@ def _transactions(facts: Facts) -> Iterable[Finding]:
             "bad" if over or row["end"] is None else "warn",
             (800 if over else 200) + min((row["open_ms"] or 0) / 1000, 90),
             f"{words}.",
-            "Its producer hangs, or died: the coordinator aborts what is open for longer than transaction.timeout.ms. One that is"
-            " open beyond"
-            " that is to be aborted by hand: kafka-transactions find-hanging, and abort.",
+            "Its producer may hang, or have died: the coordinator aborts what is open for longer than transaction.timeout.ms. One that"
+            " is open beyond that is to be aborted by hand: kafka-transactions find-hanging, and abort.",
             row["groups"][0] if row["groups"] and len(row["groups"]) == 1 else None,
             row["log_partition"],
             row["from_ms"],

@@ -28,6 +28,7 @@ MOST_REGRESSIONS = 1000
 MOST_DELETIONS = 200
 MOST_SILENCES = 50
 MOST_DUPLICATES = 100
+MOST_REFUSALS = 300
 MOST_STATES = 5000
 MOST_MARKS = 2000
 MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", "out of range", "unclean")
@@ -72,6 +73,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
         return _top(facts, tables, name, most, *order) if name in tables else []
 
     facts.states = {row["group"]: row for row in top("groups", MOST_STATES, f.desc("commits"), f.col("group"))}
+    facts.refusals = top("commit_refusals", MOST_REFUSALS, f.desc("commits"), f.col("group"), f.col("topic"))
     facts.resets = top("offset_resets", MOST_RESETS, f.desc(f.col("back") + f.col("skipped")), f.col("at_ms"))
     facts.stalls = top("offset_stalls", MOST_STALLS, f.desc("stalled_ms"), f.col("group"))
     if "log_lines" in tables:

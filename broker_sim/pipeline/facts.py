@@ -44,6 +44,8 @@ class Facts:
     deletions: list[Row] = field(default_factory=list)
     """by group and moment: group, at_ms, offsets, example (topic, partition), idle_ms, group_ended, how, returned, log_partition."""
     duplicates: list[Row] = field(default_factory=list)
+    refusals: list[Row] = field(default_factory=list)
+    """rows of commit_refusals, those of the most commits first."""
     states: dict[str, Row] = field(default_factory=dict)
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from broker_sim.common.text import clock, date, duration_text
+from broker_sim.explain.holdups import advice as advice_about
+from broker_sim.explain.holdups import in_words
 from broker_sim.explain.phrases import count, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import Facts, Row
@@ -269,8 +271,7 @@ def _in_stuck(facts: Facts, group: str, at_ms: int) -> bool:
 # ------------------------------------------------------------------------------------------------ rebalances
 
 _ADVICE = {
-    "session timeout": "Look at what kept these members silent: long garbage collections, a starved machine, a network that drops idle"
-    " connections. A longer session.timeout.ms bears more; group.instance.id spares the rebalance of a quick restart.",
+    "session timeout": advice_about("session"),
     "join": "Members that come one by one each cost a rebalance: start them together, give them group.instance.id, or let"
     " group.initial.rebalance.delay.ms gather them.",
     "leave": "Members that leave and come back cost two rebalances: group.instance.id (static membership) spares both for a restart."
@@ -308,11 +309,25 @@ def _restless(facts: Facts) -> Iterable[Finding]:
                 "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
                 (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
-                _ADVICE.get(most, ""),
+                _most_waited(run) or _ADVICE.get(most, ""),
                 group,
                 None,
                 run[0]["started_ms"],
             )
+
+
+def _most_waited(run: list[Row]) -> str:
+    """What to do about that for which these rebalances waited, where one kind of wait is most of their time; else ""."""
+    waits: Counter[str] = Counter()
+    for row in run:
+        if row.get("held_by") not in (None, "unknown", "initial delay"):
+            waits[row["held_by"]] += row["held_ms"] or 0
+    whole = sum((row["ended_ms"] or row["started_ms"]) - row["started_ms"] for row in run)
+    what, ms = waits.most_common(1)[0] if waits else ("", 0)
+    if ms < LONG_MS or ms * 2 < whole:
+        return ""
+    mine = [row for row in run if row.get("held_by") == what]
+    return advice_about(what, all(set(row["held_who"] or ()) <= set(row["held_closed"] or ()) for row in mine))
 
 
 def _dense(rows: list[Row]) -> list[list[Row]]:
@@ -344,10 +359,45 @@ def _noun(cause_: str) -> str:
 
 
 def _in_vain(row: Row) -> bool:
-    """Whether members were waited for to the end of the rebalance timeout. A broker's lines tell of sessions that ran out meanwhile,
-    too:
-    those are told as such."""
-    return bool(row["timed_out"]) and row["source"] == "journal"
+    """Whether members were waited for to the end of the rebalance timeout."""
+    return bool(row["timed_out"])
+
+
+def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
+    """What a rebalance waited for, as the steps of the group tell it (`explain.holdups`), and what may be done about that."""
+    what = row.get("held_by")
+    if what is None and row["timed_out"]:
+        row = {**row, "held_by": "rebalance timeout", "held_ms": row["preparing_ms"] or 0, "held_who": row["timed_out"]}
+        row["held_clients"] = [None] * len(row["timed_out"])
+        what = row["held_by"]
+    if what is None or what == "unknown":
+        if row["preparing_ms"] is None or row["preparing_ms"] * 2 < row["ended_ms"] - row["started_ms"]:
+            return ": most of it until the assignment was stored", LATE_ASSIGNMENT
+        waited = f": {duration_text(row['preparing_ms'])} of it until the join window closed"
+        last = f"; {named(row['waited_for'])} committed last before" if row.get("waited_for") else ""
+        return (
+            waited + last,
+            "Members are waited for until they rejoin, leave, or their session or the rebalance timeout runs out.",
+        )
+    names = [
+        client or short_member(member)
+        for client, member in zip(row["held_clients"] or (), row["held_who"] or (), strict=False)
+    ]
+    closed = bool(row["held_closed"]) and set(row["held_who"] or ()) <= set(row["held_closed"] or ())
+    words = f": {duration_text(row['held_ms'])} of it {in_words(what, named(names), len(names) > 1, closed)}"
+    if what != "rebalance timeout":
+        return words, advice_about(what, closed)
+    refused = [
+        one
+        for one in facts.refusals
+        if one["member"] in (row["held_who"] or ())
+        and one["last_ms"] >= row["started_ms"]
+        and one["first_ms"] <= row["ended_ms"]
+    ]
+    if refused:
+        told = named(f"{one['topic']} ({one['error']})" for one in refused)
+        words += f"; commits of theirs were refused then, for {told}"
+    return words, advice_about(what)
 
 
 def _slow(facts: Facts) -> Iterable[Finding]:
@@ -363,18 +413,10 @@ def _slow(facts: Facts) -> Iterable[Finding]:
         slow = [row for row in timed if row["ended_ms"] - row["started_ms"] >= LONG_MS or _in_vain(row)]
         if not slow:
             continue
-        row = max(slow, key=lambda one: (bool(one["timed_out"]), one["ended_ms"] - one["started_ms"]))
+        row = max(slow, key=lambda one: (_in_vain(one), one["ended_ms"] - one["started_ms"]))
         lasted = row["ended_ms"] - row["started_ms"]
         words = f"{group} took {duration_text(lasted)} to rebalance at {when(row['started_ms'])}, as {cause(row)}"
-        if row["preparing_ms"] is not None and row["preparing_ms"] * 2 >= lasted:
-            words += f": {duration_text(row['preparing_ms'])} of it waiting for members to rejoin"
-            gone = row["timed_out"] or []
-            if gone:
-                words += f", in vain for {named(map(short_member, gone))}"
-            elif row.get("waited_for"):
-                words += f"; {named(row['waited_for'])} committed last before"
-            advice = "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
-        elif row.get("kind") in ("consumer", "share", "streams"):
+        if row.get("kind") in ("consumer", "share", "streams"):
             last = (
                 f" {named(row['waited_for'])} was the last to take up what it was given." if row["waited_for"] else ""
             )
@@ -384,8 +426,8 @@ def _slow(facts: Facts) -> Iterable[Finding]:
                 " whole group."
             )
         else:
-            words += ": most of it until the assignment was stored"
-            advice = LATE_ASSIGNMENT
+            more, advice = _held_up(facts, row)
+            words += more
         more = f" {count(len(slow) - 1, 'other')} took long, too." if len(slow) > 1 else ""
         yield Finding(
             "slow",

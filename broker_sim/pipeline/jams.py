@@ -33,7 +33,7 @@ LEAST_MS = 1000
 
 _COLUMNS = (
     *("type", "journal", "seq", "ts_ms", "log", "error", "high_watermark", "last_offset", "groups"),
-    *("group", "api", "request", "took_ms", "action"),
+    *("group", "api", "request", "took_ms", "action", "errors"),
 )
 
 Row = Mapping[str, Any]
@@ -130,8 +130,9 @@ class Jams:
         log = self.homes.get(group) if group is not None else None
         if log is None or group is None or row["action"] is not None:
             return
-        if row["error"] in UNAVAILABLE:
-            self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], row["error"])
+        error = next((one for one in row.get("errors") or () if one in UNAVAILABLE), None)
+        if error is not None:
+            self._attempt(log, row["ts_ms"] - (row["took_ms"] or 0), [group], error)
         elif row["api"] in APIS:
             self._success(log, row["ts_ms"], past, write=False)
 

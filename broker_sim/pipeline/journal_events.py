@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.explain.answers import errors_of
 from broker_sim.explain.causes import Causes
 from broker_sim.explain.events import Call, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History
@@ -297,6 +298,8 @@ def _response(event: Event, row: Row) -> None:
     body = table(event, "body")
     if row.get("error") is None and row.get("action") is None:
         row["error_code"] = 0
+    if row.get("error") is not None:
+        row["errors"] = errors_of(event)
     row["partitions"] = _partitions(body, ())
     if row.get("api") == "JoinGroup":
         row["member"], row["generation"] = text(body, "member_id"), number(body, "generation_id")

@@ -7,7 +7,8 @@ Rules:
    (GroupCoordinator.doCommitOffsets, ClassicGroup.rescheduleHeartbeat). So a member that committed less than session.timeout.ms before
    the window closed cannot have been removed by its session: it left. That is certain. One that committed for the last time about a
    session before, and regularly until then, most likely fell silent; one that was silent for max.poll.interval.ms, which clients send
-   as their rebalance timeout, most likely stopped polling, upon which a client leaves by itself. What fits neither is not said.
+   as their rebalance timeout, most likely had its poll timeout run out, upon which a client leaves by itself. What fits neither is not
+   said; and why a client was silent is not known from its silence: a poll that came late, a callback, or a process that stood still.
 3. With an eager protocol members commit, give up all they have, and rejoin. Where they had committed regularly, the first of them that
    fell silent shows how long the group waited, and the one that committed last, for whom.
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_sim.explain.generations import Generation, StoredMember
+from broker_sim.explain.holdups import Holdup
 
 __all__ = [
     "CERTAIN",
@@ -53,7 +55,7 @@ _ERROR = re.compile(r"\b([A-Z]+(?:_[A-Z]+)+)\b")
 
 
 def poll_ran_out(words: str | None) -> bool:
-    """Whether a client said that its application did not poll: Java's words, and librdkafka's."""
+    """Whether a client said that its poll timeout had run out: Java's words, and librdkafka's."""
     return words is not None and ("poll timeout has expired" in words or "max poll interval exceeded" in words)
 
 
@@ -101,8 +103,18 @@ class Window:
     emptied: bool = False
     late: list[str] = field(default_factory=list)
     """members that did not rejoin in time."""
+    expired: list[tuple[int, str]] = field(default_factory=list)
+    """when sessions ran out while their members were waited for, and whose."""
     said: dict[str, str] = field(default_factory=dict)
     """member -> what it said when it left."""
+
+    def held(self) -> Holdup | None:
+        """What it waited for, where the lines tell."""
+        if self.expired:
+            return Holdup("session", self.expired[-1][0] - self.started_ms, [member for _, member in self.expired])
+        if self.late and self.closed_ms is not None:
+            return Holdup("rebalance timeout", self.closed_ms - self.started_ms, list(self.late))
+        return None
 
 
 class Windows:
@@ -139,7 +151,7 @@ class Windows:
                 if what == "left":
                     last.said.setdefault(member, detail)
             elif last is not None and last.closed_ms is None and what == "session timeout":
-                last.late.append(member)  # it was awaited until then
+                last.expired.append((ts_ms, member))  # it was awaited until then
                 last.lines.append(at)
         elif last is not None:
             self._of_last(last, what, row)
@@ -165,11 +177,11 @@ class Windows:
         if row["cause"] != "gone" or not said:
             return row
         detail, at = said[0]
-        cause = "session timeout" if "session" in detail else "poll timeout" if "transition" in detail else "leave"
+        cause = "session timeout" if "session" in detail else "rebalance timeout" if "transition" in detail else "leave"
         return row | {"cause": cause, "cause_certainty": CERTAIN, "cause_detail": detail, "evidence_lines": [at]}
 
     def late_poll(self, clients: Iterable[str | None], from_ms: int | None, to_ms: int | None) -> str | None:
-        """The line of one of these clients that says that its application did not poll in time, between two moments."""
+        """The line of one of these clients that says that its poll timeout had run out, between two moments."""
         wanted = {client for client in clients if client}
         for ts_ms, client, at in self._polls:
             # librdkafka's lines of an application without client.id all have one name

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from broker_sim.common.text import duration_text
-from broker_sim.explain.phrases import count, times
+from broker_sim.explain.phrases import count, late_to_rejoin, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
 from broker_sim.pipeline.phrases import LATE_ASSIGNMENT, named, records_of, when, who
@@ -120,7 +120,7 @@ _WHY_THEY_GO = (
 _CAUSES = {
     "leave": "members that left",
     "session timeout": "sessions that ran out",
-    "poll timeout": "polls that came too late",
+    "poll timeout": "poll timeouts",
     "sync failed": "assignments that were not stored or not asked for",
 }
 
@@ -215,9 +215,7 @@ def _waited(group: str, row: Row) -> Finding:
         f" committed"
         f" nothing when generation {row['generation']} began; {named(row['waited_for'] or ())} committed last"
     )
-    advice = (
-        "Members rejoin when they poll: shorten what they do between polls, or max.poll.interval.ms, the longest wait."
-    )
+    advice = f"Look at the member that committed last: {late_to_rejoin()}."
     began_ms = _at(row) - ms
     partition = row["coordinator_partition"]
     return Finding(

@@ -6,15 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from broker_sim.common.text import duration_text
+from broker_sim.explain.answers import about_one
 from broker_sim.explain.phrases import count, times
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import Finding, by_group
-from broker_sim.pipeline.phrases import when
+from broker_sim.pipeline.phrases import named, on_its_day, when
 
 __all__ = ["ABOUT_OFFSETS"]
 
 NEAR_MS = 5000
 """So far may a client's line and a commit be apart."""
+OFTEN_REFUSED = 3
+"""So many refused commits are no single late one."""
 LAGS = 100
 """Lags below that are not worth a sentence."""
 
@@ -32,8 +35,8 @@ _BACK = {
     "rebalance": (
         "bad",
         "went back across a rebalance",
-        "The new owner went on from an older offset than the last commit: the old one committed late, or a commit failed. Commit in"
-        " onPartitionsRevoked, and make processing bear repetition.",
+        "The new owner went on from an older offset than the last commit: the old one may have committed late, or a commit failed."
+        " Commit in onPartitionsRevoked, and make processing bear repetition.",
     ),
     "truncated": (
         "bad",
@@ -45,7 +48,7 @@ _BACK = {
     "rewind": (
         "warn",
         "went back within a generation",
-        "The consumer itself did that: seek(), or commits that overtake each other (asynchronous ones that are retried).",
+        "A commit of that generation did that. It may be a seek(), or commits that overtake each other (asynchronous ones, retried).",
     ),
     None: ("warn", "went back", "The group's own record is not in the log, so that nobody can say how."),
 }
@@ -288,14 +291,14 @@ def _lag(facts: Facts) -> Iterable[Finding]:
                 "bad",
                 300 + min(now / 1000, 100),
                 f"{words}.",
-                "Its consumers are gone, hang, or cannot commit.",
+                "Its consumers may be gone, hang, or be unable to commit.",
                 group,
                 None,
                 last["window_start_ms"],
             )
         elif peak["lag"] >= LAGS and now * 2 >= peak["lag"] and now > known[0]["lag"]:
             words = f"{group} falls behind: its lag grew from {known[0]['lag']:,} to {now:,}{left}"
-            advice = "It reads more slowly than is written: more consumers, up to the number of partitions, or less work a record."
+            advice = "It commits more slowly than is written: more consumers, up to the number of partitions, or less work a record."
             yield Finding(
                 "lag",
                 "warn",
@@ -323,7 +326,9 @@ def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
         (
             row
             for row in facts.rebalances
-            if row["group"] == group and row["size_after"] == 0 and row["cause"] in ("session timeout", "poll timeout")
+            if row["group"] == group
+            and row["size_after"] == 0
+            and row["cause"] in ("session timeout", "poll timeout", "rebalance timeout")
         ),
         None,
     )
@@ -332,7 +337,7 @@ def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
     at = (group, state["log_partition"], state["state_since_ms"] or last["window_start_ms"])
     records = () if state["state_offset"] is None else ((state["log_partition"], state["state_offset"]),)
     if crashed is not None and state["state"] == "empty":
-        advice = "Its last member fell silent, and was not started again."
+        advice = "Its last member was removed, and none has joined since."
         return Finding("lag", "bad", 300, f"{words}.", advice, *at, None, "certain", records)
     advice = "Its members left in order; was that meant? Its offsets expire after offsets.retention.minutes."
     return Finding("lag", "note", 52, f"{words}.", advice, *at, None, "certain", records)
@@ -343,4 +348,41 @@ def known_lag(facts: Facts, group: str) -> int:
     return next((int(row["lag"]) for row in reversed(facts.lag.get(group, ())) if row["lag"] is not None), 0)
 
 
-ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (_regressions, _deletions, _duplicates, _lag)
+def _refused(facts: Facts) -> Iterable[Finding]:
+    """Commits that were refused for a topic: those for all of a coordinator or a member are told with it."""
+    told = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
+    for group, rows in by_group(told):
+        first = max(rows, key=lambda row: row["commits"])
+        who = named(row["client_id"] or "a client" for row in rows if row["topic"] == first["topic"])
+        span = f"at {when(first['first_ms'])}"
+        if first["last_ms"] - first["first_ms"] >= 1000:
+            span = f"between {when(first['first_ms'])} and {on_its_day(when(first['last_ms']), first['first_ms'])}"
+        words = f"{count(first['commits'], 'commit')} of {who} in {group} for {first['topic']} {span} "
+        words += f"{'was' if first['commits'] == 1 else 'were'} answered {first['error']}"
+        if first["in_part"]:
+            both = "what they" if first["in_part"] == first["commits"] else f"what {first['in_part']} of them"
+            words += f"; {both} committed for {named(first['taken_topics'] or ())} was taken"
+        others = [f"{row['topic']} ({row['error']})" for row in rows if row["topic"] != first["topic"]]
+        if others:
+            words += f"; refused were commits for {named(others)}, too"
+        yield Finding(
+            "refused",
+            "warn" if first["commits"] >= OFTEN_REFUSED else "note",
+            130 + min(first["commits"], 60) if first["commits"] >= OFTEN_REFUSED else 55,
+            f"{words}.",
+            "The topic may be deleted, or not there yet, or the client may keep positions of one that it reads no more. A client that"
+            " retries such a commit before it rejoins may hold a rebalance up.",
+            group,
+            None,
+            first["first_ms"],
+            first["last_ms"],
+        )
+
+
+ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    _regressions,
+    _deletions,
+    _duplicates,
+    _lag,
+    _refused,
+)

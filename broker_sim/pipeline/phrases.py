@@ -23,7 +23,8 @@ __all__ = [
 ]
 
 LATE_ASSIGNMENT = (
-    "The leader computes the assignment and sends it; look at that client, and at the group's offsets partition."
+    "The leader computes the assignment and sends it, and the log stores it: look at that client, and at the group's offsets partition."
+    " Where the leader had gone without a LeaveGroup, its session was waited for: a log does not tell which."
 )
 """What to do about one that was stored late."""
 
@@ -34,7 +35,8 @@ _WHY = {
     "leave": "{who} left",
     "gone": "{who} left or fell silent",
     "rejoin": "{who} joined again",
-    "poll timeout": "{who} did not poll in time, and left",
+    "poll timeout": "{who} said that its poll timeout had run out, and left",
+    "rebalance timeout": "{who} did not give up its partitions within its rebalance timeout",
     "session timeout": "the session of {who} ran out",
     "metadata change": "{who} came with another subscription, or its topics changed",
     "load": "the coordinator loaded the group",
@@ -82,6 +84,8 @@ def cause(row: Row) -> str:
         if row["cause_detail"] == "append_failed":
             return f"the assignment could not be stored{error}"
         return f"{who(row)} owed a SyncGroup for too long{error}"
+    if row["cause"] == "poll timeout" and row.get("cause_certainty") == "likely":
+        return f"{who(row)} left after about its max.poll.interval.ms without a commit"
     return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from broker_sim.explain.events import Snapshot
 from broker_sim.explain.generations import Generation, Generations, GroupRecord, StoredMember
+from broker_sim.explain.holdups import Holdup, chief, holdups
 from broker_sim.explain.rebalances import COMPLETING, PREPARING, Cause, Phases, Rebalances, Step
 from broker_sim.pipeline.log_causes import (
     CERTAIN,
@@ -30,7 +31,10 @@ from broker_sim.pipeline.log_causes import (
 )
 from broker_sim.pipeline.modern_groups import ModernGroup
 
-__all__ = ["CAUSES", "rebalances_of"]
+__all__ = ["CAUSES", "CLOSED", "rebalances_of"]
+
+CLOSED = "connection closed"
+"""What a row of `TOLD` tells of a member's last connection."""
 
 CAUSES = {
     "first": "join",
@@ -69,6 +73,7 @@ class _Told(Phases):
     """A rebalance with the steps that the table shows something of."""
 
     partition: int | None = None
+    clients: dict[str, str | None] = field(default_factory=dict, repr=False)
     first: Step | None = field(default=None, repr=False)
     closing: Step | None = field(default=None, repr=False)
     ending: Step | None = field(default=None, repr=False)
@@ -83,6 +88,7 @@ class _Account:
         self.lines = Windows()
         self.modern = ModernGroup()
         self.partition: int | None = None
+        self._closed: dict[str, int] = {}
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
         self._fresh = True
@@ -94,6 +100,9 @@ class _Account:
         if what is not None and row.get("at") is not None:
             self.lines.take(row)
             return
+        if what == CLOSED:
+            self._closed[row["cause_members"]] = row["ts_ms"]
+            return
         if what is not None:
             self.modern.take(row)
             return
@@ -102,7 +111,12 @@ class _Account:
             return
         step = _step(row, fresh=self._fresh)
         self._fresh = False
+        if step.cause.kind == "expired" and step.cause.members:
+            step.cause.closed_ms = self._closed.get(step.cause.members[0])
         for turn, rebalance in self.steps.take(step):
+            for at in (step.before, step.after):
+                if at is not None:
+                    rebalance.clients |= {name: each.get("client_id") for name, each in at.members.items()}
             if turn in ("found", "began"):
                 rebalance.first, rebalance.partition = step, self.partition
             elif turn == "closed":
@@ -146,7 +160,7 @@ class _Account:
             yield self._polled(self.lines.why_gone({"coordinator_partition": self.partition, **row}))
 
     def _polled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """With a client's own word that it left as its application did not poll: its broker may not know."""
+        """With a client's own word that it left as its poll timeout had run out: its broker may not know."""
         if row["cause"] in ("leave", "gone", "unknown"):
             since_ms = row.get("started_ms") or row.get("started_after_ms")
             said = self.lines.late_poll(row.get("who_clients") or (), since_ms, row.get("closed_ms") or row["ended_ms"])
@@ -176,7 +190,7 @@ class _Account:
 def _step(row: Row, *, fresh: bool) -> Step:
     """``fresh``: it is the first of the group. A journal that is begun late shows the groups that are there as loaded."""
     before = _snapshot(row["state_from"], row["generation_from"], row["size_before"], row["members_before"])
-    after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"])
+    after = _snapshot(row["state_to"], row["generation"], row["size_after"], row["members_after"], row.get("leader"))
     shown = fresh and before is None and row["cause"] in ("loaded", "too_large")
     if shown and after is not None and after.state in (PREPARING, COMPLETING):
         before = after
@@ -184,10 +198,14 @@ def _step(row: Row, *, fresh: bool) -> Step:
     return Step(row["ts_ms"], before, after, cause)
 
 
-def _snapshot(state: str | None, generation: int | None, size: int | None, members: str | None) -> Snapshot | None:
+def _snapshot(
+    state: str | None, generation: int | None, size: int | None, members: str | None, leader: str | None = None
+) -> Snapshot | None:
     if state is None:
         return None
-    return Snapshot(state, generation or 0, None, None, {one["member"]: one for one in _parsed(members)}, [], size or 0)
+    return Snapshot(
+        state, generation or 0, leader, None, {one["member"]: one for one in _parsed(members)}, [], size or 0
+    )
 
 
 def _parsed(array: str | None) -> list[Any]:
@@ -250,7 +268,20 @@ def _of_steps(one: _Told) -> dict[str, Any]:
         has = one.closing.after.members
         row["size_after"], row["members_after"] = one.closing.after.size, list(has)
         row["timed_out"] = [name for name in had if name not in has] if one.closing.cause.kind == "timer" else []
-    return row
+    return row | _held(chief(holdups(one)), {name: client for name, client in one.clients.items() if client})
+
+
+def _held(held: Holdup | None, clients: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of what a rebalance waited for the longest."""
+    if held is None:
+        return {}
+    return {
+        "held_by": held.what,
+        "held_ms": held.ms,
+        "held_who": held.members,
+        "held_clients": [clients.get(name) or client_of(name) for name in held.members],
+        "held_closed": held.closed,
+    }
 
 
 def _of_records(one: Generation) -> dict[str, Any]:
@@ -308,6 +339,7 @@ def _of_window(window: Window, row: Row) -> dict[str, Any]:
         "preparing_ms": _lasted(window.started_ms, closed_ms),
         "timed_out": late,
         "evidence_lines": window.lines,
+        **_held(window.held(), clients),
     }
 
 
@@ -335,6 +367,7 @@ def _of_lines(window: Window, others: list[Window]) -> dict[str, Any]:
         "completing_ms": None if window.emptied else _lasted(window.closed_ms, ended_ms),
         "size_after": window.size,
         "timed_out": window.late,
+        **_held(window.held(), {}),
         "whole": False,
         "source": "broker log",
         "evidence_lines": window.lines,

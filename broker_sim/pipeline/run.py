@@ -284,6 +284,7 @@ def derived(
 ) -> dict[Table, Callable[[], DataFrame]]:
     """The tables that are made of EVENTS, OFFSET_LOG, LOG_ENDS and LOG_LINES. ``logged``: whether ``log`` is one; else it is a
     `journal_log`. ``sizes``: LOG_SIZES; ``seen``: SEEN, transactions; ``shares``: SEEN of share_deliveries."""
+    from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
     from broker_sim.pipeline.tables.coordinator_moves import COORDINATOR_MOVES, coordinator_moves
     from broker_sim.pipeline.tables.duplicate_windows import DUPLICATE_WINDOWS, duplicate_windows
     from broker_sim.pipeline.tables.groups import GROUPS, groups
@@ -319,6 +320,7 @@ def derived(
         REBALANCES: lambda: rebalances(events, real, lines),
         MEMBER_CHURN: lambda: member_churn(events, real),
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
+        COMMIT_REFUSALS: lambda: commit_refusals(events),
         STUCK_PARTITIONS: lambda: stuck_partitions(events, real, lines),
     }
 

@@ -36,6 +36,7 @@ ENDS = {
     "offset_resets": ("at_ms",),
     "coordinator_moves": ("at_ms",),
     "duplicate_windows": ("at_ms",),
+    "commit_refusals": ("last_ms",),
     "transactions": ("to_ms",),
     "share_deliveries": ("last_ms",),
     "rebalances": ("ended_ms",),

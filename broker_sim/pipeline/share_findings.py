@@ -44,7 +44,7 @@ def _archived(facts: Facts) -> Iterable[Finding]:
                     f" {when(first['last_ms'])}"
                 )
                 advice = (
-                    "Each of its consumers released it, let its lock run out, or died of it, until group.share.delivery.count.limit:"
+                    "Its consumers may have released it, let its lock run out, or died of it, until group.share.delivery.count.limit:"
                     " look at that record, and at what the consumers logged. Nobody gets it any more,"
                     " unless the start offset is set back."
                 )
@@ -90,8 +90,8 @@ def _redelivered(facts: Facts) -> Iterable[Finding]:
         if open_:
             words += f"; {count(sum(row['records'] or 0 for row in open_), 'record')} of them still wait at the end"
         advice = (
-            "Its lock ran out, so it looks (group.share.record.lock.duration.ms): its consumer worked on what it had acquired for"
-            " longer, and what it acknowledges then is refused. Fewer records a poll, faster work, a longer lock, or RENEW."
+            "Its lock ran out, so it looks (group.share.record.lock.duration.ms): its consumer may have worked on what it had acquired"
+            " for longer, and what it acknowledges then is refused. Fewer records a poll, faster work, a longer lock, or RENEW."
             if slow
             else "Released by its consumer, by a session that was closed, or by a lock that ran out: it"
             " is processed twice, at least in part."

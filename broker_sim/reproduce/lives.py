@@ -8,8 +8,8 @@ fall and are deleted; a coordinator that moves.
 Rules:
 1. A record says when a window closed and who was in it; when somebody went is told by its last commit and its timeouts. Of two causes
    that fit, the likelier one is taken and the other one named.
-2. A member whose partitions are not committed for long while it stays is hanging: its application doesn't poll. Where nothing was
-   committed of the whole group nobody can say so.
+2. A member whose partitions are not committed for long while it stays is taken to hang, as one whose application does not poll. Where
+   nothing was committed of the whole group nobody can say so.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class _Reader:
         )
         if polls and seat.rebalance_ms != seat.session_ms:
             limit = duration_text(seat.rebalance_ms)
-            return last, "hang", f"{told}, its max.poll.interval.ms being {limit}: it did not poll", True
+            return last, "hang", f"{told}, its max.poll.interval.ms being {limit}: it may not have polled", True
         at_ms = min(max(last, turn.closed_ms - seat.session_ms - room), turn.closed_ms - seat.session_ms)
         limit = duration_text(seat.session_ms)
         sure = abs(seat.rebalance_ms - seat.session_ms) > room

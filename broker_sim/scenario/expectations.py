@@ -163,6 +163,12 @@ class EventSign(Sign):
         whole = event
         if self.kind == "response":
             whole = {**(run.request_of(event) or {}), **event}
+            if "error" in self.fields and event.get("error") is not None:
+                from broker_sim.explain.answers import (
+                    errors_of,  # only then: explanations are loaded when they are asked for
+                )
+
+                whole["error"] = errors_of(event)  # an answer may have one error for each partition
         if all(_matches(whole.get(key), wanted) for key, wanted in self.fields.items()):
             self.hits += 1
 

@@ -209,7 +209,8 @@ def test_a_member_whose_session_ran_out_while_others_waited_is_among_the_lost() 
     log.line("session timeout", 106, cause_members=f"app-2-{UUID}0").line("closed", 106, generation=2)
     log.stands(0, member("app-1", 0), member("app-2", 1)).stands(106, member("app-1", 0), member("app-2", 1, life=1))
     row = log.told()[-1]
-    assert (row["cause"], row["timed_out"], row["preparing_ms"]) == ("join", [f"app-2-{UUID}0"], 6000)
+    assert (row["cause"], row["timed_out"], row["preparing_ms"]) == ("join", [], 6000)
+    assert (row["held_by"], row["held_who"], row["held_ms"]) == ("session", [f"app-2-{UUID}0"], 6000)
 
 
 def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next_began() -> None:
@@ -234,7 +235,7 @@ def test_rebalances_without_a_record_are_told_by_lines_and_failed_where_the_next
     ("what", "detail", "cause"),
     [
         ("fenced", "the member session expired", "session timeout"),
-        ("fenced", "it failed to transition from epoch 3 within 60000ms", "poll timeout"),
+        ("fenced", "it failed to transition from epoch 3 within 60000ms", "rebalance timeout"),
         ("modern left", "left", "leave"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import Table
@@ -27,7 +27,7 @@ def place() -> Column:
 _EVENTS_OF_A_JOURNAL = 1 << 40
 
 
-def word(words: Mapping[str, str], key: Column) -> Column:
+def word(words: Mapping[Any, str], key: Column) -> Column:
     """What ``key`` is called in ``words``, null where it isn't there."""
     first, *others = words.items()
     found = F.when(key == first[0], first[1])

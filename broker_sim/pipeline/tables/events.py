@@ -22,11 +22,14 @@ from typing import TYPE_CHECKING
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.engine import on_its_engine
 from broker_sim.pipeline.schemas import INT, LONG, RUN_ID, SKIPPED, STRING, Column, ListOf, StructOf, Table, moment
+from broker_sim.pipeline.tables.columns import word
+from kafka_wire.errors import Err
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "in_order", "skipped"]
+__all__ = ["EVENTS", "MEMBER", "PARTITION", "PER_JOURNAL", "by_partition", "calls", "error_name", "in_order", "skipped"]
 
 _LINE, _REQUEST, _GROUP, _APPEND = "line", "request", "group", "append"
 _BODY = "request, response: body"
@@ -119,6 +122,12 @@ EVENTS = Table(
         ),
         Column("error", STRING, "name of the first error that isn't NONE", "response, append, load"),
         Column("error_code", INT, "its code; 0 for an answer without an error", "response, append, load"),
+        Column(
+            "errors",
+            ListOf(STRING),
+            "of an answer with an error: the names of all errors in it, each once; those of its partitions stand in `partitions`",
+            "response: body",
+        ),
         Column("took_ms", LONG, "from request to answer", "response"),
         Column(
             "action",
@@ -208,10 +217,10 @@ def skipped(events: DataFrame) -> DataFrame:
 @on_its_engine
 def calls(events: DataFrame, *apis: str) -> DataFrame:
     """One row for each request (of ``apis``, or all) with its answer: the request's columns, and ``answered_seq``, ``answered_ms``,
-    ``error``, ``error_code``, ``took_ms``, ``action``, ``answer`` (the answer's partitions), ``answer_member``, ``answer_generation``;
-    all null where it was not answered."""
+    ``error``, ``errors``, ``error_code``, ``took_ms``, ``action``, ``answer`` (the answer's partitions), ``answer_member``,
+    ``answer_generation``; all null where it was not answered."""
     wanted = F.col("api").isin(list(apis)) if apis else F.lit(True)
-    of_answer = ["error", "error_code", "took_ms", "action"]
+    of_answer = ["error", "errors", "error_code", "took_ms", "action"]
     requests = events.where((F.col("type") == "request") & wanted).drop(*of_answer)
     answers = events.where((F.col("type") == "response") & wanted).select(
         *PER_JOURNAL,
@@ -253,6 +262,12 @@ def by_partition(events: DataFrame, names: DataFrame | None = None) -> DataFrame
     )
 
 
+def error_name(code: SparkColumn) -> SparkColumn:
+    """The name of an error's code; null for 0 and for a code that is not known."""
+    return word(_ERRORS, code)
+
+
+_ERRORS = {int(error): error.name for error in Err if int(error)}
 _OF_PARTITION = {"partitions", "topic", "partition", "offset", "high_watermark", "records"}
 
 

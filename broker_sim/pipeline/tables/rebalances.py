@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.modern_groups import RECORDS as MODERN
-from broker_sim.pipeline.rebalance_rows import rebalances_of
+from broker_sim.pipeline.rebalance_rows import CLOSED, rebalances_of
 from broker_sim.pipeline.schemas import (
     BOOLEAN,
     INT,
@@ -32,7 +32,7 @@ from broker_sim.pipeline.schemas import (
     moment,
 )
 from broker_sim.pipeline.tables.columns import moments
-from broker_sim.pipeline.tables.events import EVENTS
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -74,7 +74,8 @@ REBALANCES = Table(
         Column(
             "cause",
             STRING,
-            "`join`, `leave`, `poll timeout` (its application did not poll for max.poll.interval.ms, and the client left), `session"
+            "`join`, `leave`, `poll timeout` (the client said so as it left; `likely`: it left after a silence of"
+            " max.poll.interval.ms, for whatever reason), `rebalance timeout` (it did not give up its partitions in time), `session"
             " timeout`, `metadata change`, `sync failed` (a member didn't send SyncGroup in time, or the log"
             " didn't take the assignment), `load`, `no room`, `unknown`; from the log alone also `gone` (a leave or a session timeout)"
             " and `rejoin` (the same members again)",
@@ -94,6 +95,23 @@ REBALANCES = Table(
             "timed_out",
             ListOf(STRING),
             "members that were removed as they did not rejoin in time; null if the window never closed, or nobody saw it close",
+            "journal",
+        ),
+        Column(
+            "held_by",
+            STRING,
+            "what it waited for the longest: `session` (that ran out), `rebalance timeout` (members that did not rejoin), `rejoin` (of"
+            " the last member), `leave`, `pending member`, `initial delay`, `leader` (its assignment), `log` (that stored it),"
+            " `unknown`; null where no steps or lines tell",
+            "journal",
+        ),
+        Column("held_ms", LONG, "how long it waited for that", "journal"),
+        Column("held_who", ListOf(STRING), "member ids: who was waited for", "journal"),
+        Column("held_clients", ListOf(STRING), "their client ids, in the same order", "journal"),
+        Column(
+            "held_closed",
+            ListOf(STRING),
+            "of sessions that ran out: the members whose connection had been closed before",
             "journal",
         ),
         Column("from_empty", BOOLEAN, "whether the group had no members before", _BOTH),
@@ -158,11 +176,12 @@ TOLD = Table(
         Column("cause", STRING, "as in `events`"),
         Column("cause_members", STRING, "JSON of that in `events`"),
         Column("error", STRING, "as in `events`"),
+        Column("leader", STRING, "member id of the leader after the step"),
         Column("state_ms", LONG, "of a record: since when the group is in its state"),
         Column(
             "what",
             STRING,
-            "kind of a log line, or of a record of a KIP-848 group; null for steps and classic groups' records",
+            "kind of a log line, or of a record of a KIP-848 group; `connection closed`; null for steps and classic groups' records",
         ),
         Column("at", STRING, "of a log line: FILE:LINE"),
         Column("detail", STRING, "of a log line, or of a record of a KIP-848 group: what it says"),
@@ -190,7 +209,7 @@ _ROWS = 2000
 def rebalances(events: DataFrame, offset_log: DataFrame | None = None, lines: DataFrame | None = None) -> DataFrame:
     """`REBALANCES` of the journal's events, of the log's group records of the generations that the journal doesn't tell, and of what
     brokers' ``lines`` (LOG_LINES) add to them."""
-    told = _steps(events)
+    told = _steps(events).unionByName(_closings(events))
     if offset_log is not None:
         told = told.unionByName(_records(offset_log)).unionByName(_modern(offset_log))
     if lines is not None:
@@ -209,10 +228,30 @@ def _steps(events: DataFrame) -> DataFrame:
     return TOLD.conform(
         steps.where((F.col("type") == "group") & F.col("group").isNotNull())
         .withColumn("members_before", _json("members_before", member="member"))
-        .withColumn("members_after", _json("members_after", member="member"))
+        .withColumn("members_after", _json("members_after", member="member", waits="waits"))
         .withColumn("cause_members", F.to_json("cause_members"))
         .withColumn("of_log", F.lit(False))
         .withColumnRenamed("seq", "place")
+    )
+
+
+def _closings(events: DataFrame) -> DataFrame:
+    """When the connection was closed over which a member sent its last request, as `TOLD` in the place of the closing."""
+    some = EVENTS.only([*PER_JOURNAL, "type", "seq", "ts_ms", "group", "member", "connection", "action"]).conform(
+        events
+    )
+    asked = some.where((F.col("type") == "request") & F.col("group").isNotNull() & F.col("member").isNotNull())
+    last = asked.groupBy(*PER_JOURNAL, "group", "member").agg(F.max_by("connection", "seq").alias("connection"))
+    closed = some.where((F.col("type") == "connection") & (F.col("action") == "closed"))
+    both = closed.select(*PER_JOURNAL, "connection", "seq", "ts_ms").join(last, [*PER_JOURNAL, "connection"])
+    return TOLD.conform(
+        both.select(
+            *("run_id", "group", "journal", "ts_ms"),
+            F.lit(False).alias("of_log"),
+            F.col("seq").alias("place"),
+            F.lit(CLOSED).alias("what"),
+            F.col("member").alias("cause_members"),
+        )
     )
 
 

@@ -23,7 +23,7 @@ from broker_sim.pipeline.engine import Window, on_its_engine
 from broker_sim.pipeline.engine import functions as F
 from broker_sim.pipeline.schemas import INT, LONG, OFFSET_LOG, RUN_ID, STRING, Column, ListOf, Table, moment
 from broker_sim.pipeline.tables.columns import moments
-from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
 from broker_sim.pipeline.tables.log_lines import LOG_LINES
 from broker_sim.pipeline.tables.stuck_in_logs import stuck_in_logs
 
@@ -75,6 +75,7 @@ _NEEDED = (
         "group",
         "groups",
         "error",
+        "errors",
         "took_ms",
         "action",
         "log",
@@ -216,9 +217,15 @@ def _appends(events: DataFrame) -> DataFrame:
 def _refusals(events: DataFrame) -> DataFrame:
     """The answers that say that a group's coordinator, or its log, can't be used: run_id, group, journal, seq, ts_ms, took_ms,
     error."""
-    told = events.where((F.col("type") == "response") & F.col("error").isin(*UNAVAILABLE) & F.col("api").isin(*ASKING))
-    told = told.where(F.col("action").isNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
+    told = events.where((F.col("type") == "response") & F.col("error").isNotNull() & F.col("api").isin(*ASKING))
+    told = told.where(F.col("action").isNull()).withColumn("error", _unavailable())
+    told = told.where(F.col("error").isNotNull()).select(*PER_JOURNAL, "request", "seq", "ts_ms", "error", "took_ms")
     return _asked(events).join(F.broadcast(told), [*PER_JOURNAL, "request"])
+
+
+def _unavailable() -> SparkColumn:
+    """Of an answer's errors the first one that says that it can't be used: others stand beside it, for other partitions."""
+    return F.get(F.filter("errors", lambda one: one.isin(*UNAVAILABLE)), F.lit(0))
 
 
 def _asked(events: DataFrame) -> DataFrame:
@@ -247,7 +254,7 @@ def _available(events: DataFrame, refusals: DataFrame) -> DataFrame:
     """The other answers to groups of which some are refusals."""
     groups = refusals.select("run_id", "group", "log").distinct()
     told = events.where((F.col("type") == "response") & F.col("api").isin(*APIS) & F.col("action").isNull())
-    told = told.where(~F.coalesce(F.col("error").isin(*UNAVAILABLE), F.lit(False)))
+    told = told.where(_unavailable().isNull())
     asked = _asked(events).join(F.broadcast(groups), ["run_id", "group"])
     both = told.select(*PER_JOURNAL, "request", "seq", "ts_ms").join(asked, [*PER_JOURNAL, "request"])
     return both.select(
@@ -297,7 +304,7 @@ def _of_produce(rows: DataFrame, least_ms: int) -> DataFrame:
             ok=~asked & ~refused,
             bad=asked | refused,
             waits=asked | (refused & (F.col("took_ms") >= least_ms)),
-            error=F.when(refused, F.col("error")),
+            error=F.when(refused, error_name(F.col("partition_error_code"))),
             groups=F.array().cast("array<string>"),
         )
     )

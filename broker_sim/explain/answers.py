@@ -1,0 +1,154 @@
+"""What an answer says of each partition, member, topic or group: one request may be refused for one and served for another.
+
+Rules:
+1. A response event's ``error`` is the first one in it and no more. It stands for the whole answer where that has no rows, or has the
+   error at its top.
+2. Topics that a request names by id (OffsetCommit v10, TxnOffsetCommit v6, Fetch v13) have their names in the request event's
+   ``topics``, partition by partition in the request's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker_sim.common.text import visible
+from kafka_wire.errors import Err
+
+__all__ = ["Row", "about_one", "errors_of", "in_words", "named_topics", "places", "refused", "rows"]
+
+Event = Mapping[str, Any]
+
+_ABOUT_ONE = {
+    *("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "INVALID_TOPIC_EXCEPTION"),
+    *("TOPIC_AUTHORIZATION_FAILED", "OFFSET_METADATA_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE", "OFFSET_OUT_OF_RANGE"),
+    *("UNSTABLE_OFFSET_COMMIT", "GROUP_SUBSCRIBED_TO_TOPIC", "TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"),
+}
+"""Errors of a topic or partition, and not of a coordinator, a member or a group: where one of these is told, its topics are."""
+
+_LISTS = ("topics", "responses", "topic_data", "results")
+_PARTITIONS = ("partitions", "partition_responses", "partition_data")
+_INDEXES = ("partition_index", "partition", "index")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``what``: a partition (``orders-0``), topic, member id or group; ``topic``: that of a partition, else ``what``; ``error``:
+    Kafka's name, "" for NONE."""
+
+    what: str
+    topic: str
+    error: str
+
+
+def rows(body: Event, names: Mapping[str, str], group: str | None = None) -> list[Row]:
+    """What a response's body says of each. ``names``: topic id -> name; ``group``: of several groups (OffsetFetch v8) that alone."""
+    if _code(body):
+        return []
+    found: list[Row] = []
+    for one in _objects(body, "groups"):
+        whose = str(one.get("group_id") or "")
+        if group is None or visible(whose) == group:
+            found += [Row(visible(whose), visible(whose), _name(_code(one)))] if _code(one) else _of_topics(one, names)
+    found += _of_topics(body, names)
+    for one in _objects(body, "members"):
+        if "error_code" in one:
+            member = visible(str(one.get("member_id") or one.get("group_instance_id") or "?"))
+            found.append(Row(member, member, _name(_code(one))))
+    return found
+
+
+def errors_of(event: Event) -> list[str]:
+    """All errors of a ``response`` event, the first one first; [] for none."""
+    error, body = event.get("error"), event.get("body")
+    if not isinstance(error, str) or not error:
+        return []
+    said = rows(body, {}) if isinstance(body, Mapping) else []
+    return list(dict.fromkeys([visible(error), *(row.error for row in said if row.error)]))
+
+
+def _of_topics(body: Event, names: Mapping[str, str]) -> Iterator[Row]:
+    for key in _LISTS:
+        for one in _objects(body, key):
+            told = one.get("name") or one.get("topic") or one.get("group_id")
+            topic_id = one.get("topic_id")
+            topic = visible(str(told)) if told else names.get(str(topic_id), f"topic {topic_id}" if topic_id else "?")
+            partitions = [part for each in _PARTITIONS for part in _objects(one, each)]
+            for part in partitions:
+                index = next((part[name] for name in _INDEXES if name in part), "?")
+                yield Row(f"{topic}-{index}", topic, _name(_code(part)))
+            if not partitions and "error_code" in one:
+                yield Row(topic, topic, _name(_code(one)))
+
+
+def named_topics(body: Event, topics: Iterable[str]) -> dict[str, str]:
+    """Topic id -> name, of a request's body and the event's ``topics`` (rule 2)."""
+    named, found = iter(topics), {}
+    for one in _objects(body, "topics"):
+        parts = [part for key in (*_PARTITIONS, "partition_indexes") for part in _items(one, key)]
+        whole = [next(named, "") for _ in parts] or [next(named, "")]
+        topic_id = one.get("topic_id")
+        if topic_id and not one.get("name") and whole[0]:
+            found[str(topic_id)] = whole[0].rpartition("-")[0] if parts else whole[0]
+    return found
+
+
+def refused(said: Iterable[Row]) -> dict[str, list[Row]]:
+    """Error -> the rows that have it."""
+    found: dict[str, list[Row]] = {}
+    for row in said:
+        if row.error:
+            found.setdefault(row.error, []).append(row)
+    return found
+
+
+def in_words(error: str, said: list[Row]) -> str:
+    """``UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, NONE for ord.b-0``; the error alone where it stands for all and is of no topic."""
+    errors = refused(said)
+    good = [row for row in said if not row.error]
+    if not errors or (len(errors) == 1 and not good and not _ABOUT_ONE & errors.keys()):
+        return error
+    words = [f"{name} for {places(some)}" for name, some in errors.items()]
+    return ", ".join([*words, f"NONE for {places(good)}"] if good else words)
+
+
+def about_one(error: str) -> bool:
+    """Whether an error is of a topic or partition, and not of all that a request asks for."""
+    return error in _ABOUT_ONE
+
+
+def places(some: Iterable[Row]) -> str:
+    """``ord.a-0 and ord.a-1``; more of them as ``12 partitions of ord.a``."""
+    kept = list(some)
+    whats, topics = list(dict.fromkeys(row.what for row in kept)), list(dict.fromkeys(row.topic for row in kept))
+    if len(whats) <= _SHOWN:
+        return _joined(whats)
+    shown = topics if len(topics) <= _SHOWN else [*topics[: _SHOWN - 1], f"{len(topics) - _SHOWN + 1} more topics"]
+    return f"{len(whats)} partitions of {_joined(shown)}" if whats != topics else _joined(shown)
+
+
+def _joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _items(event: Event, key: str) -> list[Any]:
+    value = event.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _objects(event: Event, key: str) -> list[Event]:
+    return [one for one in _items(event, key) if isinstance(one, Mapping)]
+
+
+def _code(event: Event) -> int:
+    code = event.get("error_code")
+    return code if isinstance(code, int) and not isinstance(code, bool) else 0
+
+
+def _name(code: int) -> str:
+    try:
+        return Err(code).name if code else ""
+    except ValueError:
+        return f"error {code}"

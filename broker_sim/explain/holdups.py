@@ -1,0 +1,157 @@
+"""What held a rebalance up: who was waited for, in which order, for how long. Explanations and the pipeline's findings both ask here.
+
+Rules:
+1. The cause is read from the steps that ended a wait, never from how long a phase took: a session that ran out, a member that rejoined,
+   the rebalance timeout, the assignment that came, the log that stored it.
+2. A session that ran out is its own cause, whatever else happened in its window: until it did, nothing could close the window.
+3. What a client did meanwhile is not in the steps: advice about a client says what may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from broker_sim.explain.rebalances import Cause, Phases
+
+__all__ = ["HOLDUPS", "Holdup", "advice", "chief", "holdups", "in_words"]
+
+What = Literal[
+    "session", "rebalance timeout", "rejoin", "leave", "pending member", "initial delay", "leader", "log", "unknown"
+]
+
+HOLDUPS: dict[What, str] = {
+    "session": "until a session ran out",
+    "rebalance timeout": "until the rebalance timeout, for members that did not rejoin",
+    "rejoin": "for a member that rejoined last",
+    "leave": "until a member left",
+    "pending member": "for a member id that was given and not used",
+    "initial delay": "group.initial.rebalance.delay.ms",
+    "leader": "for the leader's assignment",
+    "log": "for the log to store the assignment",
+    "unknown": "unknown",
+}
+"""What a rebalance waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdup:
+    """``ms``: how long; ``members``: ids; ``closed``: those of sessions that ran out whose connections had been closed before."""
+
+    what: What
+    ms: int
+    members: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+
+
+def holdups(one: Phases) -> list[Holdup]:
+    """The waits of a rebalance in their order; those of no time are left out. [] where neither its beginning nor its end is known."""
+    found: list[Holdup] = []
+    if one.whole:
+        found += _of_window(one)
+    if one.closed_ms is not None and one.ended_ms is not None and one.found_in == "":
+        found += _of_assignment(one, one.closed_ms, one.ended_ms)
+    return [each for each in found if each.ms > 0]
+
+
+def chief(found: list[Holdup]) -> Holdup | None:
+    """The longest wait; the waits for sessions count together."""
+    sessions = [each for each in found if each.what == "session"]
+    whole = [_together(sessions)] if sessions else []
+    return max([*whole, *(each for each in found if each.what != "session")], key=lambda each: each.ms, default=None)
+
+
+def _together(found: list[Holdup]) -> Holdup:
+    members = list(dict.fromkeys(name for each in found for name in each.members))
+    closed = list(dict.fromkeys(name for each in found for name in each.closed))
+    return Holdup("session", sum(each.ms for each in found), members, closed)
+
+
+def _session(causes: list[Cause], ms: int) -> Holdup:
+    members = [name for cause in causes for name in cause.members]
+    closed = [name for cause in causes if cause.closed_ms is not None for name in cause.members]
+    return Holdup("session", ms, members, closed)
+
+
+def _of_window(one: Phases) -> list[Holdup]:
+    until_ms = one.closed_ms if one.closed_ms is not None else one.ended_ms
+    if until_ms is None:
+        return []
+    expired = [cause for cause in one.within if cause.kind == "expired"]
+    found, since_ms = [], one.began_ms
+    if expired:
+        since_ms = expired[-1].ts_ms
+        found.append(_session(expired, since_ms - one.began_ms))
+    rest = until_ms - since_ms
+    closing = one.closing_cause
+    if one.closed_ms is None or closing is None or closing.kind == "expired":
+        return found if found else [Holdup("unknown", rest)]
+    kind: What = "rejoin"
+    if closing.kind == "timer":
+        kind = "initial delay" if one.from_empty else "rebalance timeout"
+    elif closing.kind == "pending_expired":
+        kind = "pending member"
+    elif closing.kind == "left":
+        kind = "leave"
+    elif closing.kind in ("unknown", "loaded", "appended", "no_room"):
+        kind = "unknown"
+    return [*found, Holdup(kind, rest, one.late if kind == "rebalance timeout" else list(closing.members))]
+
+
+def _of_assignment(one: Phases, closed_ms: int, ended_ms: int) -> list[Holdup]:
+    if one.end == "empty":
+        return []
+    by = one.ended_by
+    leader = [one.leader] if one.leader is not None else []
+    if by is not None and by.kind == "expired":
+        return [_session([by], ended_ms - closed_ms)]
+    if by is not None and by.kind == "sync_timeout":
+        return [Holdup("leader", ended_ms - closed_ms, list(by.members))]
+    if one.synced_ms is None:
+        failed = by is not None and by.kind == "append_failed"
+        return [Holdup("log" if failed else "leader", ended_ms - closed_ms, [] if failed else leader)]
+    return [Holdup("leader", one.synced_ms - closed_ms, leader), Holdup("log", ended_ms - one.synced_ms)]
+
+
+def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
+    """What was waited for, as a clause: ``until the session of app-1 ran out``. ``who``: their names; ``several``: more than one."""
+    if what == "session":
+        words = f"until the session{'s' if several else ''} of {who} ran out"
+        return words + (
+            f", whose connection{'s' if several else ''} had been closed without a LeaveGroup" if closed else ""
+        )
+    return {
+        "rebalance timeout": f"waiting for members to rejoin, in vain for {who}",
+        "rejoin": f"until {who} rejoined last",
+        "leave": f"until {who} left",
+        "pending member": "for a member id that was given and not used",
+        "initial delay": "for the initial rebalance delay",
+        "leader": f"until the leader {who} sent the assignment" if who else "until the leader sent the assignment",
+        "log": "until the log had stored the assignment",
+    }.get(what, "")
+
+
+def advice(what: str, closed: bool = False) -> str:
+    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions ran out."""
+    if what == "session":
+        words = (
+            "No LeaveGroup came: a member that ends without one holds its group up until its session runs out. A shutdown that closes"
+            " the consumer, a shorter session.timeout.ms, or group.instance.id, by which a restarted process takes its old place,"
+            " spares that."
+        )
+        more = " Of a process that lived and was only slow to heartbeat, the machine or its garbage collections may be why."
+        return words if closed else words + more
+    return _ADVICE.get(what, "")
+
+
+_ADVICE = {
+    "rebalance timeout": "Their rebalance timeout (max.poll.interval.ms) is the longest wait. Their applications may not have polled,"
+    " rebalance callbacks may have taken long, or their clients may have retried something before they rejoined: their own logs tell.",
+    "rejoin": "Clients rejoin when they are polled: the last one's application may have been busy between two polls, or its callback"
+    " slow.",
+    "leave": "The member that was waited for left instead of rejoining.",
+    "pending member": "A client was given a member id and did not come back with it: it may have ended, or joined again without it.",
+    "initial delay": "group.initial.rebalance.delay.ms gathers the first members of an empty group, and each new one prolongs it.",
+    "leader": "The leader computes the assignment and sends it: look at that client.",
+    "log": "The assignment was there and was stored late: look at the group's offsets partition.",
+}

@@ -1,0 +1,70 @@
+"""The table commit_refusals: commits that a coordinator refused, by who sent them, topic and error.
+
+Rules:
+1. A commit is answered partition by partition: one may be refused for one topic and taken for another. So a row is of one error of one
+   topic, and says how many of its commits were taken for others (`in_part`), and which (`taken_topics`).
+2. What is answered NONE is taken: that it is stored too, tell `offsets` of the journal and the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.engine import on_its_engine
+from broker_sim.pipeline.schemas import LONG, RUN_ID, STRING, Column, ListOf, Table, moment
+from broker_sim.pipeline.tables.columns import moments
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition, error_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["COMMIT_REFUSALS", "commit_refusals"]
+
+COMMIT_REFUSALS = Table(
+    "commit_refusals",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id; never null", "journal"),
+        Column("client_id", STRING, "who sent them", "journal"),
+        Column("member", STRING, "its member id; null for a commit of no member", "journal"),
+        Column("topic", STRING, "the topic that was refused", "journal"),
+        Column("error", STRING, "Kafka's name of the error", "journal"),
+        Column("commits", LONG, "how many OffsetCommits and TxnOffsetCommits were answered so", "journal"),
+        Column("in_part", LONG, "how many of them were taken for other partitions", "journal"),
+        Column("taken_topics", ListOf(STRING), "the topics of those; null for none", "journal"),
+        *moment("first", "when the first of them was answered", "journal"),
+        *moment("last", "when the last of them was", "journal"),
+    ),
+    "One row for each client, member, topic and error of commits that were refused. Of a journal alone.",
+)
+
+_APIS = ("OffsetCommit", "TxnOffsetCommit")
+
+
+@on_its_engine
+def commit_refusals(events: DataFrame) -> DataFrame:
+    """COMMIT_REFUSALS of EVENTS."""
+    key = [*PER_JOURNAL, "request"]
+    events = EVENTS.conform(events)
+    of_commits = events.where(f.col("api").isin(*_APIS))
+    asked = of_commits.where((f.col("type") == "request") & f.col("group").isNotNull())
+    told = of_commits.where((f.col("type") == "response") & f.col("error").isNotNull() & f.col("action").isNull())
+    who = asked.select(*key, "group", "client_id", "member")
+    parts = by_partition(told, of_commits).select(*key, "ts_ms", "topic", f.col("partition_error_code").alias("code"))
+    good = parts.where(f.col("code") == 0).groupBy(*key).agg(f.collect_set("topic").alias("taken"))
+    bad = parts.where(f.col("code") != 0).groupBy(*key, "topic", "code").agg(f.min("ts_ms").alias("ts_ms"))
+    each = bad.join(who, key).join(good, key, "left")
+    whose = ("run_id", "group", "client_id", "member", "topic", "code")
+    found = each.groupBy(*whose).agg(
+        f.count("*").alias("commits"),
+        f.count("taken").alias("in_part"),
+        f.array_sort(f.array_distinct(f.flatten(f.collect_set("taken")))).alias("several"),
+        f.min("ts_ms").alias("first_ms"),
+        f.max("ts_ms").alias("last_ms"),
+    )
+    found = found.withColumn("error", error_name(f.col("code")))
+    found = found.withColumn("taken_topics", f.when(f.size("several") > 0, f.col("several")))
+    for name in ("first", "last"):
+        found = found.withColumn(name, moments(name, found[f"{name}_ms"])[0])
+    return COMMIT_REFUSALS.conform(found)

@@ -1,0 +1,123 @@
+"""What held a rebalance up: one function, of which explanations and the pipeline's findings speak."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.explain.history import history
+from broker_sim.explain.holdups import advice, chief, holdups
+from broker_sim.pipeline.duck.session import Session
+from broker_sim.pipeline.findings import findings
+from broker_sim.pipeline.tables.rebalances import rebalances
+from tests.explain.journals import LOG, Script
+from tests.explain.test_words import A, B, C, expires, hung, last_joins, request, said, timer
+from tests.pipeline.facts import facts
+from tests.pipeline.support_journal import arrow, rows
+
+
+def killed() -> Script:
+    """B's process ends without a LeaveGroup; its successor C joins, and waits for B's session."""
+    script = Script().formed([A, B])
+    script.at(20).call("Heartbeat", B)
+    script.at(21).event("connection", broker=1, connection=sum(map(ord, "app-2")), peer="127.0.0.1:5", action="closed")
+    first = script.at(25).joins(C, state="PreparingRebalance")
+    script.at(27).call("Heartbeat", A, "REBALANCE_IN_PROGRESS")
+    second = script.joins(A)
+    script.at(65).event("timer", log=LOG, timer="session", group="billing", member=B, due_ms=script.ts_ms)
+    script.closes(timer("session", B), 2, A, [first, second], gone=[B])
+    script.at(65.1)
+    script.stable(script.syncs(A, [C], 2))
+    return script
+
+
+def late() -> Script:
+    """B rejoins after 40 s: nobody's session runs out."""
+    script = Script().formed([A, B])
+    first = script.at(25).joins(C, state="PreparingRebalance")
+    script.at(27).call("Heartbeat", A, "REBALANCE_IN_PROGRESS")
+    second = script.joins(A)
+    script.at(65)
+    last_joins(script, B, 2, A, [first, second])
+    script.at(65.1)
+    script.stable(script.syncs(A, [B, C], 2))
+    return script
+
+
+def leader_gone() -> Script:
+    """The leader's process ends between JoinGroup and SyncGroup."""
+    script = Script().at(0)
+    joins = [script.joins(A, state="PreparingRebalance", leader=A), script.joins(B)]
+    script.at(3)
+    script.closes(timer("rebalance"), 1, A, joins)
+    number = script.ask("SyncGroup", B, member_id=B, generation_id=1)
+    script.step(request(number, "SyncGroup", B), waits={B: "SyncGroup"})
+    script.at(48)
+    expires(script, A, state="PreparingRebalance", leader=B, waits={B: None})
+    script.answer(number, "REBALANCE_IN_PROGRESS")
+    last_joins(script, B, 2, B, [])
+    script.stable(script.syncs(B, [], 2))
+    return script
+
+
+def slow_leader(*, log: bool) -> Script:
+    """The assignment comes 30 s late, or is stored 30 s late."""
+    script = Script().at(0)
+    joins = [script.joins(A, state="PreparingRebalance", leader=A)]
+    script.at(3)
+    script.closes(timer("rebalance"), 1, A, joins)
+    script.at(3 if log else 33)
+    syncs = script.syncs(A, [], 1)
+    script.at(33).stable(syncs)
+    return script
+
+
+CASES = {
+    "killed": (killed, 1, "session", [B], 40_000),
+    "late": (late, 1, "rejoin", [B], 40_000),
+    "hung": (lambda: hung(told=True), 1, "rebalance timeout", [B], 60_000),
+    "leader gone": (leader_gone, 0, "session", [A], 45_000),
+    "leader slow": (lambda: slow_leader(log=False), 0, "leader", [A], 30_000),
+    "log slow": (lambda: slow_leader(log=True), 0, "log", [], 30_000),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_explanations_and_tables_have_one_cause(case: str) -> None:
+    made, number, what, who, ms = CASES[case]
+    script = made()
+    held = chief(holdups(history(script.events, "billing").rebalances[number]))
+    assert held is not None
+    assert (held.what, held.members, held.ms) == (what, who, ms)
+    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    row = table[number]
+    assert (row["held_by"], row["held_who"], row["held_ms"]) == (what, who, ms)
+    told = [one for one in findings(facts(rebalances=table)) if one.kind == "slow"]
+    if row["end"] == "failed" or row["ended_ms"] is None:
+        return
+    assert told[0].advice == advice(what, what == "session" and bool(held.closed))
+
+
+def test_a_killed_process_is_told_by_its_session_and_not_by_polls() -> None:
+    script = killed()
+    words = said(script, 2)
+    assert (
+        "For 40 s it waited until the session of app-2 ran out, whose connection had been closed without a LeaveGroup."
+        in words
+    )
+    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
+    assert (
+        "40 s of it until the session of app-2 ran out, whose connection had been closed without a LeaveGroup"
+        in found.text
+    )
+    for word in ("poll", "longer", "offsets partition"):
+        assert word not in found.advice
+
+
+def test_a_session_that_ran_out_over_an_open_connection_is_not_said_to_be_a_process_that_ended() -> None:
+    script = killed()
+    script.events = [event for event in script.events if event["event"] != "connection"]
+    assert "ran out, whose" not in said(script, 2)
+    table = rows(rebalances(Session().of_arrow(arrow(script.events))), "started_ms")
+    (found,) = (one for one in findings(facts(rebalances=table)) if one.kind == "slow")
+    assert "of a process that lived" in found.advice.lower()
