@@ -16,6 +16,7 @@ from broker_sim.explain.history import history
 from broker_sim.explain.model import History
 from broker_sim.explain.moments import moments
 from broker_sim.explain.phrases import count, incident_words, joined, listed, span_words
+from broker_sim.explain.replacements import taken_over
 from broker_sim.explain.story import commit_words, life_of, restless, tell, tell_stretch
 from broker_sim.explain.transaction_story import is_trouble, tell_held
 from broker_sim.explain.transaction_story import tell as tell_transaction
@@ -162,11 +163,8 @@ def paragraphs(past: History) -> list[Paragraph]:
         for one in past.spans
     ]
     told += [
-        Paragraph(
-            one.ts_ms, "note", f"The static member {one.instance} came back under a new id; no rebalance was needed."
-        )
-        for one in past.replacements
-        if not one.rebalanced
+        Paragraph(one.ts_ms, "trouble" if one.contested else "note", f"{_capital(one.text)}.", one.order)
+        for one in taken_over(past)
     ]
     told += [
         Paragraph(one.begun_ms or past.first_ms, "trouble", tell_transaction(one, past.last_ms), one.order)

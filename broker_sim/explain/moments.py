@@ -10,6 +10,7 @@ from broker_sim.common.text import clock, duration_text
 from broker_sim.explain.events import Call
 from broker_sim.explain.model import History, Rebalance
 from broker_sim.explain.phrases import after, because, count, incident_words, listed, outcome_of, span_title
+from broker_sim.explain.replacements import taken_over
 
 __all__ = ["Moment", "is_trouble", "moments"]
 
@@ -42,11 +43,7 @@ def moments(past: History) -> list[Moment]:
         if span.to_ms is not None:
             found.append(Moment(span.to_ms, f"{what}: off after {duration_text(span.to_ms - span.from_ms)}", 0))
     found += [Moment(one.ts_ms, incident_words(one), 6 if one.kind == "mark" else 0) for one in past.incidents]
-    found += [
-        Moment(one.ts_ms, f"{one.instance} came back under a new id, no rebalance", members=[one.new])
-        for one in past.replacements
-        if not one.rebalanced
-    ]
+    found += [Moment(one.ts_ms, one.text, members=[one.member]) for one in taken_over(past)]
     found += _waiting(past)
     found.sort(key=lambda one: (one.ts_ms, one.rank))
     return found
