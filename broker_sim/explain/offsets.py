@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,8 @@ class Offsets:
         self._skips: list[_Skip] = []
         self._topics: dict[str, str] = {}
         """Topic id -> name, of Fetches by id (v13)."""
+        self._owners: dict[str, str] = {}
+        """Partition -> the member that it was assigned to last."""
         self._readers: dict[Reader, str] = {}
         """The members of a consumer group (KIP-848)."""
         self._found: list[tuple[int, int, Callable[[], str]]] = []
@@ -96,7 +98,10 @@ class Offsets:
                 self._found.append((ts_ms, order, lost))
         elif text(event, "group") != self.past.group:
             return
+        elif kind == "group":
+            self._own(items(table(event, "after"), "members"))
         elif kind == "epochs":
+            self._own(items(event, "members"))
             for one in items(event, "members"):
                 if isinstance(one, Mapping) and (member := text(one, "member")):
                     self._readers[text(one, "client_id") or "", text(one, "client_host") or ""] = member
@@ -104,6 +109,16 @@ class Offsets:
             words = self._moved(event, call) if kind == "offsets" else self._deleted(event, call)
             if words is not None:
                 self._found.append((ts_ms, order, words))
+
+    def _own(self, members: Iterable[object]) -> None:
+        """Whose partitions are whose, as far as these members go."""
+        for one in members:
+            member = text(one, "member") if isinstance(one, Mapping) else None
+            if member is None or not isinstance(one, Mapping):
+                continue
+            for topic, partitions in table(one, "assignment").items():
+                for index in partitions if isinstance(partitions, list) else ():
+                    self._owners[f"{topic}-{index}"] = member
 
     # what is committed
 
@@ -124,11 +139,16 @@ class Offsets:
         if not back:
             return None
 
+        member = "" if call is None else call.member
+        others = (
+            {log: owner for log in sorted(back) if (owner := self._owners.get(log, member)) != member} if member else {}
+        )
+
         def words() -> str:
-            who = "" if call is None else f" by {self.past.name(call.member) if call.member else _who(call)}"
-            return (
-                f"committed offsets went back{who}: {_moves(back)}; who starts there is given what lies between again"
-            )
+            who = "" if call is None else f" by {self.past.name(member) if member else _who(call)}"
+            theirs = [f"{log} is assigned to {self.past.name(owner)}" for log, owner in others.items()]
+            whose = f" ({_listed(theirs)}, not to {self.past.name(member)})" if theirs else ""
+            return f"committed offsets went back{who}: {_moves(back)}{whose}; who starts there is given what lies between again"
 
         return words
 

@@ -17,6 +17,7 @@ from kafka_wire.messages.k08_offset_commit import (
 )
 from kafka_wire.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.clock.test_advance import pair
 from tests.handles.members import Member
 from tests.support.wire import Wire
 
@@ -193,3 +194,20 @@ async def test_records_that_a_log_has_lost(kafka: Cluster, app: Member, committe
     deed(kafka.log("orders", 0))
     deed(kafka.log("orders", 1))  # of which the group has committed nothing
     assert told(kafka) == [words]
+
+
+@pytest.mark.kafka(topics={"orders": 2}, clock="manual", config={"group.initial.rebalance.delay.ms": 0})
+async def test_a_commit_of_a_partition_that_is_assigned_to_another_member(kafka: Cluster) -> None:
+    kafka.topic("orders").fill(200)
+    one, two = await pair(kafka)  # each has a partition of its own
+    owner, other = (one, two) if kafka.group("billing").members[0].assignment == {"orders": [0]} else (two, one)
+    for member, offset in ((other, 90), (owner, 50), (owner, 95), (other, 60)):
+        assert (await member.commit(offset)).topics[0].partitions[0].error_code == 0
+    again = "; who starts there is given what lies between again"
+    assert told(kafka) == [
+        f"committed offsets went back by {owner.instance}: orders-0 90 → 50{again}",
+        f"committed offsets went back by {other.instance}: orders-0 95 → 60 (orders-0 is assigned to {owner.instance}, not to "
+        f"{other.instance}){again}",
+    ]
+    await one.close()
+    await two.close()
