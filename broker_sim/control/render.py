@@ -131,8 +131,7 @@ def _group(one: Mapping[str, Any]) -> str:
                 one["client_id"],
                 one["client_host"],
                 f"waits in {one['waits']}" if one["waits"] else "leader" if one["leader"] else "",
-                " ".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in (one["assignment"] or {}).items())
-                or "-",
+                _assignment(one),
             )
             for one in one["members"]
         ]
@@ -142,6 +141,15 @@ def _group(one: Mapping[str, Any]) -> str:
         rows2 = [(name, one["offsets"].get(name, "-"), one["lag"].get(name, "-")) for name in sorted(partitions)]
         lines.append(table(("PARTITION", "COMMITTED", "LAG"), rows2))
     return "\n".join(lines)
+
+
+def _assignment(member: Mapping[str, Any]) -> str:
+    """A consumer's partitions, by topic; of a worker of Connect its connectors and tasks."""
+    worker = member.get("worker") or {}
+    given = (
+        {**{name: () for name in worker.get("connectors", ())}, **worker.get("tasks", {})} or member["assignment"] or {}
+    )
+    return " ".join(f"{name}:{','.join(map(str, parts))}".rstrip(":") for name, parts in given.items()) or "-"
 
 
 def _groups(answer: Mapping[str, Any]) -> str:

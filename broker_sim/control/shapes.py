@@ -85,6 +85,7 @@ MEMBER = Shape(
         "leader": "boolean",
         "topics": "array?",
         "assignment": "object?",
+        "worker": "object?",
     },
 )
 GROUP = Shape(

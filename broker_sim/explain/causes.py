@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
 
+from broker_sim.common.text import visible
 from broker_sim.explain.answers import rows
 from broker_sim.explain.events import Call, Event, Snapshot, items, names_in, number, table, text
 from broker_sim.explain.model import History, Incident
@@ -122,6 +123,13 @@ class Causes:
         self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
     ) -> Cause:
         """The cause of a ``group`` event, from its ``cause`` and the snapshots around it."""
+        found = self._of(cause, before, after, calls, ts_ms)
+        found.protocol_type = next((one.protocol_type for one in (after, before) if one and one.protocol_type), "")
+        return found
+
+    def _of(
+        self, cause: Event, before: Snapshot | None, after: Snapshot | None, calls: Mapping[int, Call], ts_ms: int
+    ) -> Cause:
         kind = cause.get("kind")
         if kind == "request":
             call = calls.get(number(cause, "request") or 0) or self._recent(number(cause, "request"))
@@ -205,6 +213,7 @@ class Causes:
             found.grown_topics = list(
                 dict.fromkeys(words for ts, topic, words in self.grown if ts >= since and topic in has)
             )
+        found.metadata = worker_changes(table(old, "worker"), table(new, "worker"))
         changed = bool(found.added_topics or found.lost_topics)
         refusal = self.last_refusal.get(name)
         if (
@@ -250,3 +259,12 @@ class Causes:
         told = f"; the {waited} requests that waited were answered NOT_COORDINATOR" if waited > 1 else ""
         told = "; the request that waited was answered NOT_COORDINATOR" if waited == 1 else told
         self.incidents.append(Incident("moved", cause.ts_ms, f"the group's coordinator was unloaded{told}", order))
+
+
+def worker_changes(old: Event, new: Event) -> str:
+    """What a worker of Connect says otherwise than before: ``with config offset 7 (it was 5)``."""
+    told = []
+    for key, called in (("config_offset", "config offset"), ("url", "url")):
+        if key in old and key in new and old[key] != new[key]:
+            told.append(f"{called} {visible(str(new[key]))} (it was {visible(str(old[key]))})")
+    return f"with {' and '.join(told)}" if told else ""

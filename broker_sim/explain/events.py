@@ -174,6 +174,8 @@ class Snapshot:
     members: dict[str, Mapping[str, Any]]
     pending: list[str]
     size: int = 0
+    protocol_type: str = ""
+    """"consumer", "connect" ..; "" where it isn't known."""
 
     @classmethod
     def of(cls, value: object) -> Snapshot | None:
@@ -191,6 +193,7 @@ class Snapshot:
             members,
             names_in(value, "pending"),
             max(number(value, "size") or 0, len(members)),
+            text(value, "protocol_type") or "",
         )
 
     @property

@@ -131,17 +131,18 @@ def in_words(what: str, who: str, several: bool, closed: bool = False) -> str:
     }.get(what, "")
 
 
-def advice(what: str, closed: bool = False) -> str:
-    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions ran out."""
+def advice(what: str, closed: bool = False, *, consumers: bool = True) -> str:
+    """What may be done about a wait: ``what`` of a Holdup, ``closed``: whether connections were closed before sessions ran out;
+    ``consumers``: whether the group's members are any."""
     if what == "session":
         words = (
             "No LeaveGroup came: a member that ends without one holds its group up until its session runs out. A shutdown that closes"
-            " the consumer, a shorter session.timeout.ms, or group.instance.id, by which a restarted process takes its old place,"
+            " the client, a shorter session.timeout.ms, or group.instance.id, by which a restarted process takes its old place,"
             " spares that."
         )
         more = " Of a process that lived and was only slow to heartbeat, the machine or its garbage collections may be why."
         return words if closed else words + more
-    return _ADVICE.get(what, "")
+    return _ADVICE.get(what, "") if consumers else _OF_OTHERS.get(what, _ADVICE.get(what, ""))
 
 
 _ADVICE = {
@@ -155,3 +156,9 @@ _ADVICE = {
     "leader": "The leader computes the assignment and sends it: look at that client.",
     "log": "The assignment was there and was stored late: look at the group's offsets partition.",
 }
+_OF_OTHERS = {
+    "rebalance timeout": "Their rebalance timeout (of Connect's workers rebalance.timeout.ms) is the longest wait. Their processes may"
+    " have been busy with what they had to stop first: their own logs tell.",
+    "rejoin": "The last one may have been busy with what it had to stop before it could rejoin: its own log tells.",
+}
+"""Of groups whose members are no consumers: nobody polls there."""

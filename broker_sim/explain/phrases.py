@@ -15,6 +15,7 @@ __all__ = [
         "because",
         "count",
         "incident_words",
+        "is_other",
         "late_to_rejoin",
         "listed",
         "member",
@@ -41,8 +42,10 @@ def times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def late_to_rejoin(*, retries: bool = False, whose: str = "its") -> str:
+def late_to_rejoin(*, retries: bool = False, whose: str = "its", protocol_type: str = "") -> str:
     """What may keep a client that heartbeats from rejoining, as a clause. ``retries``: whether commits of it were refused meanwhile."""
+    if is_other(protocol_type):
+        return f"{whose} process may have been busy with what it had to stop first (a broker does not see with what)"
     may = [
         *([f"{whose} client may have retried those commits before it would rejoin"] if retries else []),
         f"{'its' if retries else whose} application may not have polled",
@@ -102,7 +105,8 @@ def because(past: History, cause: Cause, *, generation: int | None = None, brief
         return f"{whom} joined again {_changes(cause)}{_refused(cause)}{said}"
     if kind == "leader_rejoined":
         grown = f", as more partitions were there: {joined(cause.grown_topics)}" if cause.grown_topics else ""
-        return f"the leader {whom} joined again{grown}{_refused(cause)}{said}"
+        changed = f" {cause.metadata}" if cause.metadata else ""
+        return f"the leader {whom} joined again{changed}{grown}{_refused(cause)}{said}"
     if kind == "replaced":
         return f"the static member {whom} came back under a new id{said}"
     if kind == "sync_timeout":
@@ -143,7 +147,16 @@ def _changes(cause: Cause) -> str:
         changes.append(f"with {listed_topics(cause.added_topics)} added to its subscription")
     if cause.lost_topics:
         changes.append(f"without {listed_topics(cause.lost_topics)} in its subscription")
-    return joined(changes) if changes else "with other metadata for the same topics"
+    if changes:
+        return joined(changes)
+    if cause.metadata:
+        return cause.metadata
+    return "with other metadata" + ("" if is_other(cause.protocol_type) else " for the same topics")
+
+
+def is_other(protocol_type: str | None) -> bool:
+    """Whether a group is known to be of others than consumers: Connect's workers, schema registries, anybody's own."""
+    return protocol_type not in ("", None, "consumer")
 
 
 def listed_topics(topics: Sequence[str]) -> str:

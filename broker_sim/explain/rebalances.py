@@ -74,6 +74,8 @@ class Cause:
     grown_topics: list[str] = field(default_factory=list)  # "orders (2 to 6 partitions)": what grew before
     last_call: Call | None = None  # expired: the last that was heard of the member
     closed_ms: int | None = None  # expired: when its connection closed
+    protocol_type: str = ""  # of the group; "" where it isn't known
+    metadata: str = ""  # changed: what of a member's metadata, where that is no subscription
     after: Call | None = None  # leader_rejoined, changed: what it had been told that made it join again
 
 

@@ -13,6 +13,7 @@ from broker_sim.explain.phrases import (
     after,
     because,
     count,
+    is_other,
     joined,
     late_to_rejoin,
     listed,
@@ -224,7 +225,7 @@ def _seen_of(past: History, rebalance: Rebalance, removal: Removal) -> str:
     if removal.member in rebalance.told:
         at_ms, by = rebalance.told[removal.member]
         told = f", though its {by} was answered REBALANCE_IN_PROGRESS {after(at_ms - rebalance.began_ms)}"
-        return f"{words}{told}: {late_to_rejoin(retries=bool(refused))}"
+        return f"{words}{told}: {late_to_rejoin(retries=bool(refused), protocol_type=rebalance.cause.protocol_type)}"
     answers = Counter(call.outcome for call in beats if call.outcome != "NONE")
     if not answers:
         return words
@@ -324,11 +325,12 @@ def failure_reason(past: History, rebalance: Rebalance) -> str:
         return "the assignment could not be stored"
     if rebalance.ended_by is not None:
         kind = rebalance.ended_by.kind
+        other = "other metadata" if is_other(rebalance.ended_by.protocol_type) else "another subscription"
         what = {
             "joined": "another member joined before the assignment was stored",
             "left": "a member left before the assignment was stored",
             "expired": "a member's session ran out before the assignment was stored",
-            "changed": "a member came with another subscription before the assignment was stored",
+            "changed": f"a member came with {other} before the assignment was stored",
             "replaced": "a static member came back before the assignment was stored",
             "sync_timeout": "members owed their SyncGroup for the whole rebalance timeout",
         }.get(kind)

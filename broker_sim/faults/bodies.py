@@ -3,8 +3,8 @@
 ``to_json(message, version)`` gives Kafka's field names in snake_case, of the fields that the version has. Rules:
 
 1. Records are counted, never shown: ``{"bytes": 812, "records": 10}``.
-2. Subscriptions and assignments of the consumer protocol are decoded, partitions as ``{"orders": [0, 1]}``; other bytes are
-   ``{"base64": ".."}``. Ids of topics read as Kafka prints them.
+2. Subscriptions and assignments of the consumer protocol are decoded, partitions as ``{"orders": [0, 1]}``, and those of Connect's
+   workers; other bytes are ``{"base64": ".."}``. Ids of topics read as Kafka prints them.
 3. Sizes are bounded: longer byte strings are ``{"bytes": n}``, longer texts end with an ellipsis, and a message with too many values
    ends its arrays with ``{"more": n}``.
 """
@@ -14,9 +14,12 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from kafka_wire.codec import DecodeError, decode_from
+from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
+from kafka_wire.connect_protocol import work_of, worker_state
 from kafka_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka_wire.schema import Entity, FieldSpec
 
@@ -161,6 +164,9 @@ def _records(value: bytes | None) -> dict[str, int] | None:
 
 
 def _consumers(value: bytes | None, budget: _Budget, read: Callable[[bytes, int], dict[str, Any]]) -> Any:
+    if value and len(value) <= MOST_BYTES and budget.protocol_type == CONNECT:
+        said = (worker_state if read is _subscription else work_of)(value)
+        return _bytes(value) if said is None else asdict(said)
     if not value or len(value) > MOST_BYTES * 16 or budget.protocol_type not in (None, _CONSUMER):
         return _bytes(value)
     try:

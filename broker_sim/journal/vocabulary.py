@@ -290,6 +290,7 @@ PARTS: dict[str, dict[str, str]] = {
     "snapshot": {
         "state": ", ".join(f"`{state}`" for state in GROUP_STATES),
         "generation": "generation id",
+        "protocol_type?": "`consumer`; of other users of groups their own: `connect`, `sr`; null before",
         "protocol": "the assignor that was voted, null before",
         "leader": "member id of the leader, null without members",
         "size": "how many members it has",
@@ -304,8 +305,10 @@ PARTS: dict[str, dict[str, str]] = {
         "waits": "`JoinGroup` or `SyncGroup`, where that request of it is parked; else null",
         "session_timeout_ms": "how long it may be silent",
         "rebalance_timeout_ms": "how long it may take to rejoin",
-        "topics": "what it subscribes to, null where that can't be read",
-        "assignment": "topic -> partitions, null where it has none or can't be read",
+        "topics": "what a consumer subscribes to, null where that can't be read, and of other protocol types",
+        "assignment": "topic -> partitions of a consumer, null where it has none or can't be read, and of other protocol types",
+        "worker?": "of a worker of Connect: `url`, `config_offset`, `connectors` and `tasks` (connector -> numbers) that it has; null "
+        "where its metadata can't be read",
     },
     "holder": {
         "member": "member id",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from broker_sim.common.text import clock, date, duration_text
 from broker_sim.explain.holdups import advice as advice_about
 from broker_sim.explain.holdups import in_words
-from broker_sim.explain.phrases import count, joined, times
+from broker_sim.explain.phrases import count, is_other, joined, times
 from broker_sim.pipeline.account_findings import ABOUT_ACCOUNTS
 from broker_sim.pipeline.facts import Facts, Row
 from broker_sim.pipeline.finding import LONG_MS, OFTEN, OFTEN_MS, Finding, by_group
@@ -300,7 +300,7 @@ def _restless(facts: Facts) -> Iterable[Finding]:
             if failed:
                 words += f", {failed} of them begun again before they were Stable"
             example = next(row for row in run if (row["cause"] or "unknown") == most)
-            words += f"; {times(number)} because of {_noun(most)}" + (
+            words += f"; {times(number)} because of {_noun(most, run[0].get('protocol_type'))}" + (
                 f" (as when {cause(example)})" if most != "unknown" else ""
             )
             starting = most == "join" and not failed  # a deployment looks like that
@@ -309,7 +309,7 @@ def _restless(facts: Facts) -> Iterable[Finding]:
                 "bad" if failed * 2 >= len(run) else "note" if starting else "warn",
                 (70 if starting else 100) + len(run) + 5 * failed,
                 f"{words}.",
-                _most_waited(run) or _ADVICE.get(most, ""),
+                _most_waited(run) or _advice(most, run[0].get("protocol_type")),
                 group,
                 None,
                 run[0]["started_ms"],
@@ -327,7 +327,8 @@ def _most_waited(run: list[Row]) -> str:
     if ms < LONG_MS or ms * 2 < whole:
         return ""
     mine = [row for row in run if row.get("held_by") == what]
-    return advice_about(what, all(set(row["held_who"] or ()) <= set(row["held_closed"] or ()) for row in mine))
+    closed = all(set(row["held_who"] or ()) <= set(row["held_closed"] or ()) for row in mine)
+    return advice_about(what, closed, consumers=not is_other(run[0].get("protocol_type")))
 
 
 def _dense(rows: list[Row]) -> list[list[Row]]:
@@ -344,7 +345,19 @@ def _dense(rows: list[Row]) -> list[list[Row]]:
     return found
 
 
-def _noun(cause_: str) -> str:
+def _advice(cause_: str, protocol_type: str | None) -> str:
+    if is_other(protocol_type) and cause_ in ("metadata change", "leave"):
+        return (
+            "Members' metadata that changes rebalances the whole group each time."
+            if cause_ == "metadata change"
+            else ""
+        )
+    return _ADVICE.get(cause_, "")
+
+
+def _noun(cause_: str, protocol_type: str | None = None) -> str:
+    if cause_ == "metadata change" and is_other(protocol_type):
+        return "changed metadata"
     return {
         "join": "members that joined",
         "leave": "members that left",
@@ -383,10 +396,11 @@ def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
         client or short_member(member)
         for client, member in zip(row["held_clients"] or (), row["held_who"] or (), strict=False)
     ]
+    consumers = not is_other(row.get("protocol_type"))
     closed = bool(row["held_closed"]) and set(row["held_who"] or ()) <= set(row["held_closed"] or ())
     words = f": {duration_text(row['held_ms'])} of it {in_words(what, named(names), len(names) > 1, closed)}"
     if what != "rebalance timeout":
-        return words, advice_about(what, closed)
+        return words, advice_about(what, closed, consumers=consumers)
     refused = [
         one
         for one in facts.refusals
@@ -397,7 +411,7 @@ def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
     if refused:
         told = named(f"{one['topic']} ({one['error']})" for one in refused)
         words += f"; commits of theirs were refused then, for {told}"
-    return words, advice_about(what)
+    return words, advice_about(what, consumers=consumers)
 
 
 def _slow(facts: Facts) -> Iterable[Finding]:

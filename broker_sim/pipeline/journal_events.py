@@ -396,6 +396,7 @@ def _group(event: Event, row: Row) -> None:
     row["error_code"] = _CODES.get(row["error"] or "")
     why = _CAUSES.of(cause, before, after, {}, row["ts_ms"])
     row["cause"], row["cause_members"], row["member"] = why.kind, why.members, text(cause, "member")
+    row["protocol_type"] = why.protocol_type or None
     if before is not None:
         row["state_from"], row["generation_from"], row["size_before"] = before.state, before.generation, before.size
         row["members_before"] = _members(before)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from broker_sim.common.text import clock, date
-from broker_sim.explain.phrases import joined
+from broker_sim.explain.phrases import is_other, joined
 from broker_sim.pipeline.facts import Row
 
 __all__ = [
@@ -84,6 +84,8 @@ def cause(row: Row) -> str:
         if row["cause_detail"] == "append_failed":
             return f"the assignment could not be stored{error}"
         return f"{who(row)} owed a SyncGroup for too long{error}"
+    if row["cause"] == "metadata change" and is_other(row.get("protocol_type")):
+        return f"{who(row)} came with other metadata"
     if row["cause"] == "poll timeout" and row.get("cause_certainty") == "likely":
         return f"{who(row)} left after about its max.poll.interval.ms without a commit"
     return _WHY.get(row["cause"] or "unknown", _WHY["unknown"]).format(who=who(row))

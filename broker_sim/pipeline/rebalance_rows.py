@@ -65,7 +65,7 @@ def rebalances_of(told: Iterable[Row]) -> Iterator[dict[str, Any]]:
         for row in rows:
             account.take(row)
         for found in account.rows():
-            yield {"run_id": run_id, "group": group, **found}
+            yield {"run_id": run_id, "group": group, "protocol_type": account.protocol_type, **found}
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +88,7 @@ class _Account:
         self.lines = Windows()
         self.modern = ModernGroup()
         self.partition: int | None = None
+        self.protocol_type: str | None = None
         self._closed: dict[str, int] = {}
         self._seen: dict[str, list[int]] = {}
         self._progress: dict[int, dict[str, list[int]]] = {}
@@ -96,6 +97,7 @@ class _Account:
     def take(self, row: Row) -> None:
         if row["coordinator_partition"] is not None:
             self.partition = row["coordinator_partition"]
+        self.protocol_type = row.get("protocol_type") or self.protocol_type
         what = row.get("what")
         if what is not None and row.get("at") is not None:
             self.lines.take(row)

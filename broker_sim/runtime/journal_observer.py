@@ -40,6 +40,8 @@ from broker_sim.coordinator.share.group import ShareGroup
 from broker_sim.coordinator.state import Write
 from broker_sim.journal import Journal
 from broker_sim.runtime.epoch_snapshot import GONE, changes, epochs
+from kafka_wire.connect_protocol import PROTOCOL_TYPE as CONNECT
+from kafka_wire.connect_protocol import work_of, worker_state
 from kafka_wire.consumer_protocol import assigned_partitions, subscribed_topics
 from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest
@@ -322,6 +324,7 @@ def snapshot(group: ClassicGroup) -> Snapshot:
     return {
         "state": group.state.value,
         "generation": group.generation,
+        "protocol_type": group.protocol_type,
         "protocol": group.protocol,
         "leader": group.leader,
         "size": len(group.members),
@@ -335,6 +338,7 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
     waits = next((api for api, token in parked.items() if token not in (None, CUT_OFF)), None)
     consumer = member.protocol_type == "consumer"
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
+    worker = {"worker": _worker(metadata, member.assignment)} if member.protocol_type == CONNECT else {}
     return {
         "member": member.member_id,
         "client_id": member.client_id,
@@ -345,7 +349,18 @@ def _member(group: ClassicGroup, member: Member) -> dict[str, Any]:
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": _topics(metadata) if consumer else None,
         "assignment": _partitions(member.assignment) if consumer else None,
+        **worker,
     }
+
+
+@lru_cache(4096)
+def _worker(metadata: bytes, assignment: bytes) -> dict[str, Any] | None:
+    """A worker of Connect: its url and config offset, the connectors and tasks that it has; None where that can't be read."""
+    said, work = worker_state(metadata), work_of(assignment) if assignment else None
+    if said is None:
+        return None
+    given = {} if work is None else {"connectors": work.connectors, "tasks": work.tasks}
+    return {"url": said.url, "config_offset": said.config_offset, **given}
 
 
 _topics = lru_cache(4096)(subscribed_topics)

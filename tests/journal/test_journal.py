@@ -211,7 +211,7 @@ def test_what_keeps_to_the_vocabulary_passes(journal: Journal) -> None:
     ask(journal, 1)
     answer(journal, 1)
     cause = {"kind": "request", "request": 1, "api": "JoinGroup"}
-    member = dict.fromkeys(PARTS["member"])
+    member = dict.fromkeys(name.rstrip("?") for name in PARTS["member"])
     after = {**snapshot(1), "members": [member]}
     journal.write("group", log="l", group="g", cause=cause, before=None, after=after)
     assert [problems(event) for event in journal.events] == [[], [], []]
@@ -230,7 +230,7 @@ def test_what_does_not_is_named(event: dict[str, object], complaint: str) -> Non
 
 
 def test_the_inside_of_a_group_event_is_looked_at() -> None:
-    after = {**snapshot(1), "members": [{**dict.fromkeys(PARTS["member"]), "age": 3}]}
+    after = {**snapshot(1), "members": [{**dict.fromkeys(name.rstrip("?") for name in PARTS["member"]), "age": 3}]}
     before = {key: value for key, value in snapshot(0).items() if key != "leader"}
     event = {"seq": 1, "ts_ms": 1, "event": "group", "log": "l", "group": "g", "before": before, "after": after}
     assert problems({**event, "cause": {"kind": "load", "why": ""}}) == [

@@ -44,7 +44,8 @@ __all__ = ["CommitProbe", "GroupHandle", "Lag", "MemberView", "Offsets"]
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """A member as it is now. ``waits``: "JoinGroup" or "SyncGroup" where that request of it is parked. ``topics``: its subscription;
-    ``assignment``: topic -> partitions; None where they can't be read."""
+    ``assignment``: topic -> partitions; None where they can't be read, and of members that are no consumers. ``worker``: of a worker of
+    Connect its url, config_offset, connectors and tasks."""
 
     member_id: str
     client_id: str
@@ -56,6 +57,7 @@ class MemberView:
     leader: bool
     topics: list[str] | None
     assignment: dict[str, list[int]] | None
+    worker: dict[str, Any] | None = None
 
 
 _IN_EPOCHS = {
@@ -140,6 +142,7 @@ class GroupHandle:
                 leader=m["member"] == group.leader,
                 topics=m["topics"],
                 assignment=m["assignment"],
+                worker=m.get("worker"),
             )
             for m in snapshot(group)["members"]
         ]

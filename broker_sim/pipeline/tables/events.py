@@ -141,6 +141,7 @@ EVENTS = Table(
         Column("state_to", STRING, "state of it after the step; null if it is gone", _GROUP),
         Column("generation_from", INT, "generation before the step", _GROUP),
         Column("leader", STRING, "member id of the leader after the step", _GROUP),
+        Column("protocol_type", STRING, "`consumer`, `connect` ..; null where the group has none", _GROUP),
         Column("protocol", STRING, "the assignor that was voted", _GROUP),
         Column("size_before", INT, "members before the step; null if the group wasn't there", _GROUP),
         Column("size_after", INT, "members after the step; null if the group is gone", _GROUP),

@@ -82,6 +82,7 @@ REBALANCES = Table(
             _BOTH,
         ),
         Column("cause_detail", STRING, "the same in the words of `events.cause`; from the log null", "journal"),
+        Column("protocol_type", STRING, "`consumer`, `connect`, `sr` ..; null where it isn't known", _BOTH),
         Column("who", ListOf(STRING), "member ids: who came, went or rejoined first", _BOTH),
         Column("who_clients", ListOf(STRING), "their client ids, in the same order", _BOTH),
         Column("error", STRING, "the log's error, where the cause is that it took no assignment", "journal"),
@@ -177,6 +178,7 @@ TOLD = Table(
         Column("cause_members", STRING, "JSON of that in `events`"),
         Column("error", STRING, "as in `events`"),
         Column("leader", STRING, "member id of the leader after the step"),
+        Column("protocol_type", STRING, "`consumer`, `connect` .."),
         Column("state_ms", LONG, "of a record: since when the group is in its state"),
         Column(
             "what",
@@ -356,6 +358,7 @@ def _records(log: DataFrame) -> DataFrame:
             F.col("record_ts_ms").alias("ts_ms"),
             F.col("log_partition").alias("coordinator_partition"),
             F.when(F.col("kind") == "group", F.col("generation")).alias("generation"),
+            "protocol_type",
             _json(
                 "members",
                 member="member_id",

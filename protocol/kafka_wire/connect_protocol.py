@@ -1,0 +1,103 @@
+"""What workers of Kafka Connect put into JoinGroup metadata and SyncGroup assignments (embedded protocol "connect"), for people.
+
+Source: ConnectProtocol.java (version 0, eager) and IncrementalCooperativeConnectProtocol.java (1, and 2 with sessions). A broker reads
+none of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from kafka_wire.codec import DecodeError, decode
+from kafka_wire.schema import array, bytestring, int16, int32, int64, message, string
+from kafka_wire.schema import struct as of_struct
+
+__all__ = ["PROTOCOL_TYPE", "Work", "WorkerState", "work_of", "worker_state"]
+
+PROTOCOL_TYPE = "connect"
+
+_INT16 = struct.Struct(">h")
+_NEWEST = 2
+_CONNECTOR = -1
+"""The task that is the connector itself (ConnectProtocol.CONNECTOR_TASK)."""
+
+
+@message("0-2")
+class ConnectWorkerState:
+    url: str = string(default="")
+    config_offset: int = int64(default=-1)
+    allocation: bytes | None = bytestring("1+", nullable="1+", default=None)
+
+
+@of_struct
+class ConnectorAssignment:
+    connector: str = string(default="")
+    tasks: list[int] = array("int32", default_factory=list)
+
+
+@message("0-2")
+class ConnectAssignment:
+    error: int = int16(default=0)
+    leader: str = string(default="")
+    leader_url: str = string(default="")
+    config_offset: int = int64(default=-1)
+    assignment: list[ConnectorAssignment] | None = array(ConnectorAssignment, nullable="1+", default_factory=list)
+    revoked: list[ConnectorAssignment] | None = array(ConnectorAssignment, "1+", nullable="1+", default_factory=list)
+    delay: int = int32("1+", default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What a worker says of itself: its REST ``url``, and up to which offset it has read the topic of connectors' configurations."""
+
+    url: str
+    config_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker is given: ``connectors`` that run on it, ``tasks`` by connector; ``revoked`` likewise to give up (version 1 and 2);
+    ``error``: 0, or 1 for a configuration that the leader has not; ``delay_ms``: until what is lost is given to others."""
+
+    leader_url: str
+    config_offset: int
+    connectors: list[str]
+    tasks: dict[str, list[int]]
+    revoked: dict[str, list[int]]
+    error: int = 0
+    delay_ms: int = 0
+
+
+def worker_state(metadata: bytes) -> WorkerState | None:
+    """A worker's metadata; None when the bytes are none, or of a version that is not known."""
+    try:
+        said = decode(ConnectWorkerState, _version(metadata), metadata, 2)
+    except (struct.error, DecodeError):
+        return None
+    return WorkerState(said.url, said.config_offset)
+
+
+def work_of(assignment: bytes) -> Work | None:
+    """A worker's assignment; None when the bytes are none, or of a version that is not known."""
+    try:
+        said = decode(ConnectAssignment, _version(assignment), assignment, 2)
+    except (struct.error, DecodeError):
+        return None
+    given = said.assignment or []
+    return Work(
+        said.leader_url,
+        said.config_offset,
+        [one.connector for one in given if _CONNECTOR in one.tasks],
+        {one.connector: tasks for one in given if (tasks := [task for task in one.tasks if task != _CONNECTOR])},
+        {one.connector: list(one.tasks) for one in said.revoked or []},
+        said.error,
+        said.delay,
+    )
+
+
+def _version(data: bytes) -> int:
+    (version,) = _INT16.unpack_from(data)
+    if not 0 <= version <= _NEWEST:
+        raise DecodeError(f"version {version} of the Connect protocol is not known")
+    return int(version)
