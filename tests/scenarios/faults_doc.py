@@ -95,6 +95,29 @@ tests/conformance); for the other states it follows from the same tables of erro
 """
 
 
+LOST = """\
+## Committed records that are lost
+
+`kafka.log("orders", 0).lose_tail(40)` and `.lose_head(40)`, `log.lose_tail` and `log.lose_head` everywhere else, take records away that were
+committed: an unclean leader election, or a disk that has come back as it was earlier. Another replica leads, in a new epoch; with one
+replica the partition has no leader for a moment. Committed offsets stay where they were, so the lag is negative after a lost tail.
+
+What clients are answered then was compared with brokers of 3.4.0 and 4.1.0 whose partition was put back to an earlier copy
+(tests/cluster/test_data_loss.py):
+
+| request | answer |
+| --- | --- |
+| Fetch beyond the new end | OFFSET_OUT_OF_RANGE |
+| Fetch, ListOffsets, OffsetForLeaderEpoch with the old leader epoch as the current one | FENCED_LEADER_EPOCH |
+| OffsetForLeaderEpoch of the old epoch | the new end: here the logs part (KIP-320) |
+| OffsetFetch, OffsetCommit beyond the end | as before: coordinators do not look at the log |
+| Produce of an idempotent producer with its next sequence | OUT_OF_ORDER_SEQUENCE_NUMBER, as what came before it is lost |
+
+A reader that is answered OFFSET_OUT_OF_RANGE goes by its `auto.offset.reset`; one that knows leader epochs (Java, librdkafka) sees where
+the logs part. On a log that a coordinator keeps (`offsets(GROUP)`) a lost tail takes committed offsets and members back in time.
+"""
+
+
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     titles = list(head)
     return "\n".join(f"| {' | '.join(line)} |" for line in [titles, ["---"] * len(titles), *map(list, rows)])
@@ -105,7 +128,7 @@ def render() -> str:
     observed = json.loads(OBSERVED.read_text())
     parts = [HEAD.format(lasts=LASTS_S), "## Stories\n", _stories(), "\n## States of a log partition\n"]
     parts += [_section(kind.name, f"{_capital(kind.story)}.", observed, _answers(kind)) for kind in KINDS.values()]
-    parts += ["## Verdicts on requests\n"]
+    parts += [LOST, "## Verdicts on requests\n"]
     parts += [_section(name, "", observed, "") for name in VERDICTS]
     return "\n".join(parts).rstrip() + "\n"
 
