@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broker_sim.cluster")
 
-_LOG_COST = 32
+_LOG_COST = 128
 """What a look at a log costs beside its compaction, in the records that `cleaner.PIECE` counts."""
 
 _INITIAL_DELAY_MS = 30_000

@@ -20,6 +20,7 @@ from tests.support.wire import api_key_of, response_class_of
 
 _SIZE, _SIZE_TAGGED = 40_000, 70_000
 _ONE_STEP = (
+    "an assignment of very many partitions",  # a topic's 10,000 are shared out anew in one step
     "regular expression",  # is read at once: a string has 32 KB at most
     "partitions of a transaction",  # all 10,000 of a topic end in one step of their coordinator
     "topic names of a heartbeat, equal",  # so does what a member of a group is given
@@ -36,7 +37,12 @@ _NAMES = [
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ClusterThread]:
-    with ClusterThread(topics=TOPICS, as_version="4.4", config={"group.initial.rebalance.delay.ms": "0"}) as thread:
+    config = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",  # else it is time that decides whether a request computes an assignment
+        "log.initial.task.delay.ms": "86400000",  # a look at thousands of logs is nobody's request
+    }
+    with ClusterThread(topics=TOPICS, as_version="4.4", config=config) as thread:
         yield thread
 
 
