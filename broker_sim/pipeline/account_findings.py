@@ -177,7 +177,7 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
             f" ({duration_text(worst['stalled_ms'])})"
         )
         if worst["pending"]:
-            words += f", {count(worst['pending'], 'record')} behind"
+            words += f", up to {count(worst['pending'], 'record')} behind"
         if len(rows) > 1:
             words += f"; so did {count(len(rows) - 1, 'other partition')}"
         evidence = tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None)

@@ -283,8 +283,8 @@ def _lag(facts: Facts) -> Iterable[Finding]:
         if rows[-1]["lag"] is None:
             if peak["lag"] >= LAGS:
                 words = (
-                    f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,} when"
-                    " its last committed offsets were deleted; how far behind it is since then cannot be said"
+                    f"{group} was up to {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,}"
+                    " when its last committed offsets were deleted; how far behind it is since then cannot be said"
                 )
                 yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
             continue
@@ -329,9 +329,7 @@ def _lag(facts: Facts) -> Iterable[Finding]:
                 known[0]["window_start_ms"],
             )
         elif peak["lag"] >= LAGS:
-            words = (
-                f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind"
-            )
+            words = f"{group} was up to {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind"
             words += f" at the end{left}"
             yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
 
@@ -352,7 +350,8 @@ def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
         None,
     )
     since = f" since {when(state['state_since_ms'])}" if state["state_since_ms"] is not None else ""
-    words = f"{group} has no members{since}; what is written since then ({known_lag(facts, group):,} records at the end) nobody reads"
+    behind = f"up to {known_lag(facts, group):,} records at the end"
+    words = f"{group} has no members{since}; what is written since then ({behind}) nobody reads"
     at = (group, state["log_partition"], state["state_since_ms"] or last["window_start_ms"])
     records = () if state["state_offset"] is None else ((state["log_partition"], state["state_offset"]),)
     if crashed is not None and state["state"] == "empty":

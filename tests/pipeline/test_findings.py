@@ -277,7 +277,7 @@ def test_a_group_that_falls_behind_and_one_that_caught_up() -> None:
     assert only(facts(lag={"billing": behind})) == "billing falls behind: its lag grew from 100 to 3,300."
     caught_up = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 0, 5)]
     assert findings(facts(lag={"billing": caught_up}))[1].text == (
-        "billing was 900 records behind at 22:13:30, and is 0 behind at the end."
+        "billing was up to 900 records behind at 22:13:30, and is 0 behind at the end."
     )
 
 
@@ -285,12 +285,13 @@ def test_a_group_whose_offsets_were_deleted_is_not_told_to_have_caught_up() -> N
     rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, None, 0, deleted=3)]
     found = findings(facts(lag={"billing": rows}))
     assert found[1].text == (
-        "billing was 900 records behind at 22:13:30, and 900 when its last committed offsets were deleted; how far behind it is since"
-        " then cannot be said."
+        "billing was up to 900 records behind at 22:13:30, and 900 when its last committed offsets were deleted; how far behind it is"
+        " since then cannot be said."
     )
     rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 10, 0, deleted=2)]
     assert findings(facts(lag={"billing": rows}))[1].text == (
-        "billing was 900 records behind at 22:13:30, and is 10 behind at the end (without 2 partitions whose offsets are deleted)."
+        "billing was up to 900 records behind at 22:13:30, and is 10 behind at the end (without 2 partitions whose offsets are"
+        " deleted)."
     )
 
 
