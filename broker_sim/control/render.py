@@ -146,9 +146,8 @@ def _group(one: Mapping[str, Any]) -> str:
 def _assignment(member: Mapping[str, Any]) -> str:
     """A consumer's partitions, by topic; of a worker of Connect its connectors and tasks."""
     worker = member.get("worker") or {}
-    given = (
-        {**{name: () for name in worker.get("connectors", ())}, **worker.get("tasks", {})} or member["assignment"] or {}
-    )
+    connectors: dict[str, Any] = dict.fromkeys(worker.get("connectors", ()), ())
+    given = connectors | worker.get("tasks", {}) or member["assignment"] or {}
     return " ".join(f"{name}:{','.join(map(str, parts))}".rstrip(":") for name, parts in given.items()) or "-"
 
 

@@ -426,11 +426,11 @@ def commit_words(past: History, commits: list[Call]) -> list[str]:
         slow = f" (the slowest {after(slowest)})" if slowest >= 100 else ""
         sentences.append(f"{count(len(good), 'commit')} answered{slow}.")
     if failed:
-        kinds = Counter(call.error or call.outcome for call in failed)
+        kinds = Counter(map(_errors, failed))
         told = []
-        for outcome, number in kinds.most_common(FEW):
-            some = [call for call in failed if (call.error or call.outcome) == outcome]
-            whole = f"{outcome}{_for_whom(past, some)} {_spread(some)}"
+        for errors, number in kinds.most_common(FEW):
+            some = [call for call in failed if _errors(call) == errors]
+            whole = f"{_for_whom(past, some, errors)} {_spread(some)}"
             told.append(f"{number} {whole}" if len(kinds) > 1 else whole)
         sentences.append(f"{count(len(failed), 'commit')} failed: {joined(told)}.")
     if in_part:
@@ -451,14 +451,23 @@ def _spread(calls: list[Call]) -> str:
     return f"after {duration_text(took[0])} to {duration_text(took[-1])}"
 
 
-def _for_whom(past: History, calls: list[Call]) -> str:
-    """The topics that errors are of, and the members that met them; "" for errors that are of no topic."""
-    errors = {error for call in calls for error in call.errors}
-    rows = [row for call in calls for row in call.rows if row.error]
-    if not rows or (len(errors) == 1 and not any(map(about_one, errors))):
-        return ""
+def _errors(call: Call) -> tuple[str, ...]:
+    """What a commit was answered: one error, or several of its partitions."""
+    return (
+        tuple(dict.fromkeys([call.error, *(row.error for row in call.rows if row.error)]))
+        if call.error
+        else (call.outcome,)
+    )
+
+
+def _for_whom(past: History, calls: list[Call], errors: tuple[str, ...]) -> str:
+    """Errors, with the topics that they are of and the members that met them; one error that is of no topic stands alone."""
+    rows = [row for call in calls for row in call.rows]
+    if not rows or (len(errors) == 1 and not about_one(errors[0])):
+        return errors[0]
+    each = [f"{error} for {places(some)}" for error in errors if (some := [row for row in rows if row.error == error])]
     members = [call.member for call in calls if call.member]
-    return f" for {places(rows)}" + (f", of {listed(past, members)}," if members else "")
+    return joined(each) + (f", of {listed(past, members)}," if members else "")
 
 
 def _failed_in_part(past: History, calls: list[Call]) -> list[str]:

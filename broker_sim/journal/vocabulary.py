@@ -48,7 +48,7 @@ EVENTS: dict[str, dict[str, str]] = {
     "response": {
         "request": "number of the request that is answered",
         "api": "as in the request",
-        "error?": "name of the first error in it that isn't NONE",
+        "error?": "name of the first error in it that isn't NONE; each partition's own stands in the body",
         "took_ms": "between request and response on the broker's clock",
         "body": "the decoded response, as in the request; null where nothing is written (acks=0)",
         "action?": "`dropped`, `truncated`, `not answered`: what became of it where it did not go out whole",

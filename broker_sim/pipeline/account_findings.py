@@ -36,7 +36,7 @@ def lost_members(row: Row) -> list[str]:
 
 
 def _lost(facts: Facts) -> Iterable[Finding]:
-    """Members that fell silent: somebody crashed or was cut off."""
+    """Members of which nothing arrived until their sessions ran out."""
     for group, rows in by_group(facts.rebalances):
         lost = [(row, names) for row in rows if (names := lost_members(row)) and at_of(row) is not None]
         if not lost or (len(lost) >= FEW and lost[0][0]["source"] == "journal"):
@@ -51,9 +51,9 @@ def _lost(facts: Facts) -> Iterable[Finding]:
         )
         back = _returned(first, rows, set(who))
         if back == "same":
-            words += f"; {named(who)} had come back by then, under another id, and waited for its own session"
+            words += f"; a member of the same name, {named(who)}, had joined by then, and waited for that session"
         elif back == "later":
-            words += "; it came back later"
+            words += "; a member of the same name joined later"
         if first["size_after"] == 0:
             words += "; nobody was left"
         if len(lost) > 1:
@@ -82,12 +82,10 @@ def _lost(facts: Facts) -> Iterable[Finding]:
 
 
 def _returned(row: Row, rows: Iterable[Row], who: set[str]) -> str | None:
-    """Whether a client that was lost is there again in the same generation, or in a later one."""
-    after = {short_member(member) for member in row["members_after"] or ()} - {
-        short_member(one) for one in row["who"] or ()
-    }
-    mine = {short_member(member) for member in row["members_after"] or ()}
-    if row["size_after"] and who <= (mine or after):
+    """Whether a new member has the name of one that was lost, in the same generation or in a later one."""
+    before = set(row["members_before"] or ())
+    fresh = {short_member(member) for member in row["members_after"] or () if member not in before}
+    if row["size_after"] and who <= fresh:
         return "same"
     later = [each for each in rows if (at_of(each) or 0) > (at_of(row) or 0)]
     joined = {short_member(member) for each in later for member in each["members_after"] or ()}
@@ -140,13 +138,16 @@ def _resets(facts: Facts) -> Iterable[Finding]:
             what += f", {where} from {row['from_offset']:,} to {row['to_offset']:,}"
         ends = []
         if row["back"]:
-            ends.append(f"{count(row['back'], 'record')} {'is' if row['back'] == 1 else 'are'} read again")
+            ends.append(f"up to {count(row['back'], 'record')} {'is' if row['back'] == 1 else 'are'} read again")
         if row["skipped"]:
-            ends.append(f"{count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
+            ends.append(f"up to {count(row['skipped'], 'record')} {'is' if row['skipped'] == 1 else 'are'} skipped")
+        unknown = row.get("unknown") or 0
+        if unknown:
+            ends.append(f"what {count(unknown, 'partition')} stood at before is not in the log")
         words = f"{what}; {' and '.join(ends) or 'nothing is read again, or skipped'}"
         yield Finding(
             "reset",
-            "warn" if row["back"] or row["skipped"] else "note",
+            "warn" if row["back"] or row["skipped"] or unknown else "note",
             400 + min(row["back"] + row["skipped"], 10_000) / 200,
             f"{words}.",
             "The group had no members: kafka-consumer-groups --reset-offsets does that, an admin client, or a consumer that uses"
@@ -176,7 +177,7 @@ def _stalled(facts: Facts) -> Iterable[Finding]:
             f" ({duration_text(worst['stalled_ms'])})"
         )
         if worst["pending"]:
-            words += f", {count(worst['pending'], 'record')} behind"
+            words += f", up to {count(worst['pending'], 'record')} behind"
         if len(rows) > 1:
             words += f"; so did {count(len(rows) - 1, 'other partition')}"
         evidence = tuple((row["log_partition"], row["log_offset"]) for row in rows if row["log_offset"] is not None)

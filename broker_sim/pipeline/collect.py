@@ -29,6 +29,8 @@ MOST_DELETIONS = 200
 MOST_SILENCES = 50
 MOST_DUPLICATES = 100
 MOST_REFUSALS = 300
+MOST_SKIPS = 200
+MOST_BEYOND = 200
 MOST_STATES = 5000
 MOST_MARKS = 2000
 MARKS = ("deleted", "offsets deleted", "expired", "seek", "reset", "truncated", "out of range", "unclean")
@@ -63,6 +65,7 @@ def collect(tables: Mapping[str, DataFrame], facts: Facts) -> Facts:
     _rebalances(tables["rebalances"], facts)
     _lag(tables["lag"], facts)
     _committed(tables["lag"], facts)
+    facts.beyond = _beyond(tables["lag"])
     return facts
 
 
@@ -74,6 +77,7 @@ def _of_groups(tables: Mapping[str, DataFrame], facts: Facts) -> None:
 
     facts.states = {row["group"]: row for row in top("groups", MOST_STATES, f.desc("commits"), f.col("group"))}
     facts.refusals = top("commit_refusals", MOST_REFUSALS, f.desc("commits"), f.col("group"), f.col("topic"))
+    facts.skips = top("offset_skips", MOST_SKIPS, f.desc("by"), f.col("group"), f.col("at_ms"))
     facts.resets = top("offset_resets", MOST_RESETS, f.desc(f.col("back") + f.col("skipped")), f.col("at_ms"))
     facts.stalls = top("offset_stalls", MOST_STALLS, f.desc("stalled_ms"), f.col("group"))
     if "log_lines" in tables:
@@ -122,6 +126,7 @@ def _deletions(table: DataFrame, facts: Facts) -> list[Row]:
         f.min("idle_ms").alias("idle_ms"),
         f.when(f.count("how") == f.count("*"), f.min("how")).alias("how"),
         f.count("next_commit_ms").alias("returned"),
+        f.min("reason").alias("reason"),
         f.min("log_offset").alias("first_offset"),
     )
     return _rows(grouped.orderBy(f.desc("returned"), f.desc("offsets"), "at_ms", "group").limit(MOST_DELETIONS))
@@ -196,6 +201,14 @@ def _lag(table: DataFrame, facts: Facts) -> None:
             facts.lag[row["group"]].append(row)
     finally:
         by_group.unpersist()
+
+
+def _beyond(table: DataFrame) -> list[Row]:
+    """Offsets that were committed beyond their log's end."""
+    some = table.where(f.col("lag") < 0).groupBy("group", "topic", "partition")
+    first = f.min_by(f.struct("lag", "window_start_ms", "committed", "end"), "window_start_ms").alias("first")
+    found = some.agg(first).select("group", "topic", "partition", "first.*")
+    return _rows(found.orderBy("lag", "group", "topic", "partition").limit(MOST_BEYOND))
 
 
 def _committed(table: DataFrame, facts: Facts) -> None:

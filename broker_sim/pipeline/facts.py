@@ -46,6 +46,10 @@ class Facts:
     duplicates: list[Row] = field(default_factory=list)
     refusals: list[Row] = field(default_factory=list)
     """rows of commit_refusals, those of the most commits first."""
+    skips: list[Row] = field(default_factory=list)
+    """rows of offset_skips, the widest first."""
+    beyond: list[Row] = field(default_factory=list)
+    """partitions that are committed beyond their log's end: group, topic, partition, lag, window_start_ms, committed, end."""
     states: dict[str, Row] = field(default_factory=dict)
     """group -> its row of the table groups."""
     marks: list[Row] = field(default_factory=list)

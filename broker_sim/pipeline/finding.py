@@ -39,6 +39,8 @@ KINDS = {
     "epoch": "an offsets partition got a new leader epoch, and kept its leader",
     "unclean": "a leader was elected outside of the in-sync replicas",
     "transaction": "a transaction stayed open for long, hangs, or was ended in spite of its producer",
+    "skipped records": "a member read over records that it was not given (journal)",
+    "beyond": "a committed offset lies beyond its log's end",
     "refused": "commits of a topic were refused (journal)",
     "deleted": "committed offsets expired or were deleted",
     "duplicates": "records were handed out twice",

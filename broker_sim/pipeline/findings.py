@@ -410,7 +410,7 @@ def _held_up(facts: Facts, row: Row) -> tuple[str, str]:
     ]
     if refused:
         told = named(f"{one['topic']} ({one['error']})" for one in refused)
-        words += f"; commits of theirs were refused then, for {told}"
+        words += f"; commits of {named(names)} were refused then, for {told}"
     return words, advice_about(what, consumers=consumers)
 
 

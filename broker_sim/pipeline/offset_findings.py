@@ -50,11 +50,20 @@ _BACK = {
         "went back within a generation",
         "A commit of that generation did that. It may be a seek(), or commits that overtake each other (asynchronous ones, retried).",
     ),
-    None: ("warn", "went back", "The group's own record is not in the log, so that nobody can say how."),
+    "regrouped": (
+        "warn",
+        "went back after a record of the group of the same generation",
+        "A static member may have come back and gone on from an older offset, or the group may have ended and begun anew.",
+    ),
+    None: ("warn", "went back", "No record of the group itself from before is known, so that it can't be said how."),
 }
 _NEVER_JOINED = (
     "No record of the group itself is in the log, and the log is whole: its consumers commit without joining (assign()), or a tool or"
     " admin client set the offset. A seek, an old position that was committed again, or a reset would look like this."
+)
+_NO_STEP = (
+    "The journal holds no step of the group before: it may have begun later, or its consumers commit without joining (assign()), or a"
+    " tool or admin client set the offset."
 )
 _CLEANED = (
     "No record of the group itself is in the log any more, or never was: the log has been cleaned. A rebalance, a reset, a seek, or a"
@@ -73,7 +82,8 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
         severity, what, advice = _BACK.get(how, _BACK[None])
         worst = max(rows, key=lambda row: row["by"])
         if how not in _BACK or how is None:
-            advice = _NEVER_JOINED if _whole(facts, worst["log_partition"]) else _CLEANED
+            in_journal = worst["source"] == "journal"
+            advice = _NO_STEP if in_journal else _NEVER_JOINED if _whole(facts, worst["log_partition"]) else _CLEANED
         total = sum(row["by"] for row in rows)
         where = f"{worst['topic']}-{worst['partition']}"
         words = f"{group} {what} on {where}: from {worst['from_offset']:,} to {worst['to_offset']:,} at {when(worst['at_ms'])}"
@@ -87,12 +97,12 @@ def _regressions(facts: Facts) -> Iterable[Finding]:
             )
             advice = _ONCE if how in ("rebalance", "rewind") else advice
         else:
-            words += f"; {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
+            words += f"; up to {count(worst['by'], 'record')} {'is' if worst['by'] == 1 else 'are'} read again"
         said = _said(facts, group, rows)
         if said:
             words += f"; {_SAID[said[0]['what']]}"
         if len(rows) > 1:
-            words += f". It did so {times(len(rows))} ({count(total, 'record')} in all)"
+            words += f". It did so {times(len(rows))} (up to {count(total, 'record')} in all)"
         weight = {"bad": 600.0, "warn": 500.0, "note": 60.0}[severity] + min(len(rows), 90)
         yield Finding(
             "regression",
@@ -166,6 +176,8 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
         said = _deletion(facts, row)
         if said is not None:
             words += f": {_DELETED[said['what']]}" + (f", {idle} after the last commit" if idle is not None else "")
+        elif row.get("reason") in _REASONS:
+            words += f": {_REASONS[row['reason']]}" + (f", {idle} after the last commit" if idle is not None else "")
         elif row["how"] == "expired":
             words += f": nothing was committed for {idle}, and by default offsets expire after 7 days"
         elif idle is not None:
@@ -197,6 +209,13 @@ def _deletions(facts: Facts) -> Iterable[Finding]:
             () if said is None else (f"{said['file']}:{said['line']}",),
         )
 
+
+_REASONS = {
+    "expired": "they expired (offsets.retention.minutes)",
+    "requested": "they were deleted by a request (OffsetDelete, DeleteGroups)",
+    "topic deleted": "their topic was deleted",
+}
+"""What a journal gives as the reason."""
 
 _DELETED = {
     "deleted": "the group was deleted on demand",
@@ -264,8 +283,8 @@ def _lag(facts: Facts) -> Iterable[Finding]:
         if rows[-1]["lag"] is None:
             if peak["lag"] >= LAGS:
                 words = (
-                    f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,} when"
-                    " its last committed offsets were deleted; how far behind it is since then cannot be said"
+                    f"{group} was up to {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and {known[-1]['lag']:,}"
+                    " when its last committed offsets were deleted; how far behind it is since then cannot be said"
                 )
                 yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
             continue
@@ -310,9 +329,7 @@ def _lag(facts: Facts) -> Iterable[Finding]:
                 known[0]["window_start_ms"],
             )
         elif peak["lag"] >= LAGS:
-            words = (
-                f"{group} was {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind"
-            )
+            words = f"{group} was up to {peak['lag']:,} records behind at {when(peak['window_start_ms'])}, and is {now:,} behind"
             words += f" at the end{left}"
             yield Finding("lag", "note", 50, f"{words}.", "", group, None, peak["window_start_ms"])
 
@@ -333,13 +350,16 @@ def _ended(facts: Facts, group: str, last: Row) -> Finding | None:
         None,
     )
     since = f" since {when(state['state_since_ms'])}" if state["state_since_ms"] is not None else ""
-    words = f"{group} has no members{since}; what is written since then ({known_lag(facts, group):,} records at the end) nobody reads"
+    behind = f"up to {known_lag(facts, group):,} records at the end"
+    words = f"{group} has no members{since}; what is written since then ({behind}) nobody reads"
     at = (group, state["log_partition"], state["state_since_ms"] or last["window_start_ms"])
     records = () if state["state_offset"] is None else ((state["log_partition"], state["state_offset"]),)
     if crashed is not None and state["state"] == "empty":
         advice = "Its last member was removed, and none has joined since."
         return Finding("lag", "bad", 300, f"{words}.", advice, *at, None, "certain", records)
-    advice = "Its members left in order; was that meant? Its offsets expire after offsets.retention.minutes."
+    left = any(row["group"] == group and row["size_after"] == 0 and row["cause"] == "leave" for row in facts.rebalances)
+    how = "Its members left in order" if left else "Whether its members left in order is not known"
+    advice = f"{how}; was that meant? Its offsets expire after offsets.retention.minutes."
     return Finding("lag", "note", 52, f"{words}.", advice, *at, None, "certain", records)
 
 
@@ -348,12 +368,28 @@ def known_lag(facts: Facts, group: str) -> int:
     return next((int(row["lag"]) for row in reversed(facts.lag.get(group, ())) if row["lag"] is not None), 0)
 
 
+def _together(rows: list[Row]) -> Row:
+    """Refused commits of one topic and error, of all who sent them."""
+    return {
+        **rows[0],
+        "commits": sum(row["commits"] for row in rows),
+        "in_part": sum(row["in_part"] for row in rows),
+        "taken_topics": sorted({topic for row in rows for topic in row["taken_topics"] or ()}),
+        "first_ms": min(row["first_ms"] for row in rows),
+        "last_ms": max(row["last_ms"] for row in rows),
+    }
+
+
 def _refused(facts: Facts) -> Iterable[Finding]:
     """Commits that were refused for a topic: those for all of a coordinator or a member are told with it."""
     told = [row for row in facts.refusals if row["in_part"] or about_one(row["error"] or "")]
     for group, rows in by_group(told):
-        first = max(rows, key=lambda row: row["commits"])
-        who = named(row["client_id"] or "a client" for row in rows if row["topic"] == first["topic"])
+        topics: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in rows:
+            topics[row["topic"], row["error"]].append(row)
+        some = max(topics.values(), key=lambda alike: sum(row["commits"] for row in alike))
+        first = _together(some)
+        who = named(row["client_id"] or "a client" for row in some)
         span = f"at {when(first['first_ms'])}"
         if first["last_ms"] - first["first_ms"] >= 1000:
             span = f"between {when(first['first_ms'])} and {on_its_day(when(first['last_ms']), first['first_ms'])}"
@@ -362,7 +398,7 @@ def _refused(facts: Facts) -> Iterable[Finding]:
         if first["in_part"]:
             both = "what they" if first["in_part"] == first["commits"] else f"what {first['in_part']} of them"
             words += f"; {both} committed for {named(first['taken_topics'] or ())} was taken"
-        others = [f"{row['topic']} ({row['error']})" for row in rows if row["topic"] != first["topic"]]
+        others = [f"{topic} ({error})" for topic, error in topics if topic != first["topic"]]
         if others:
             words += f"; refused were commits for {named(others)}, too"
         yield Finding(
@@ -379,10 +415,52 @@ def _refused(facts: Facts) -> Iterable[Finding]:
         )
 
 
+def _read_over(facts: Facts) -> Iterable[Finding]:
+    """Records that members were not given, by group: the widest stretch."""
+    for group, rows in by_group(facts.skips):
+        worst = max(rows, key=lambda row: row["by"])
+        where = f"{worst['topic']}-{worst['partition']}"
+        began = "the committed offset" if worst["committed"] else "where it had read up to,"
+        lost = f"up to {count(worst['by'], 'record')} {'was' if worst['by'] == 1 else 'were'} not delivered to it"
+        words = (
+            f"{worst['client_id'] or 'a client'} of {group} went on to read {where} at {worst['to_offset']:,} at"
+            f" {when(worst['at_ms'])}, not at {began} {worst['from_offset']:,}: {lost}"
+        )
+        if worst["out_of_range"]:
+            words += "; its last Fetch before was answered OFFSET_OUT_OF_RANGE"
+        if len(rows) > 1:
+            words += f"; so {times(len(rows))} in all"
+        yield Finding(
+            "skipped records",
+            "bad",
+            560 + min(worst["by"], 10_000) / 1000,
+            f"{words}.",
+            "Where the log no longer holds an offset (retention, DeleteRecords), auto.offset.reset decides; a seek() may do it, too.",
+            group,
+            None,
+            worst["at_ms"],
+            max(row["at_ms"] for row in rows),
+        )
+
+
+def _beyond_end(facts: Facts) -> Iterable[Finding]:
+    for group, rows in by_group(facts.beyond):
+        worst = min(rows, key=lambda row: row["lag"])
+        more = f", and {count(len(rows) - 1, 'other partition')}" if len(rows) > 1 else ""
+        yield Finding(
+            "beyond",
+            "warn",
+            515,
+            f"{group} is committed at {worst['committed']:,} of {worst['topic']}-{worst['partition']}{more} at"
+            f" {when(worst['window_start_ms'])}, beyond the log's end {worst['end']:,}.",
+            "The topic may have been deleted and made anew, its log may have been cut, or the offset was set by hand. A consumer that"
+            " starts there goes by its auto.offset.reset.",
+            group,
+            None,
+            worst["window_start_ms"],
+        )
+
+
 ABOUT_OFFSETS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    _regressions,
-    _deletions,
-    _duplicates,
-    _lag,
-    _refused,
+    *(_regressions, _deletions, _duplicates, _lag, _refused, _read_over, _beyond_end),
 )

@@ -293,6 +293,7 @@ def derived(
     from broker_sim.pipeline.tables.offset_deletions import OFFSET_DELETIONS, offset_deletions
     from broker_sim.pipeline.tables.offset_regressions import OFFSET_REGRESSIONS, offset_regressions
     from broker_sim.pipeline.tables.offset_resets import OFFSET_RESETS, offset_resets
+    from broker_sim.pipeline.tables.offset_skips import OFFSET_SKIPS, offset_skips
     from broker_sim.pipeline.tables.rebalances import REBALANCES, rebalances
     from broker_sim.pipeline.tables.share_deliveries import SEEN as SHARES_SEEN
     from broker_sim.pipeline.tables.share_deliveries import SHARE_DELIVERIES, share_deliveries
@@ -320,6 +321,7 @@ def derived(
         REBALANCES: lambda: rebalances(events, real, lines),
         MEMBER_CHURN: lambda: member_churn(events, real),
         DUPLICATE_WINDOWS: lambda: duplicate_windows(events),
+        OFFSET_SKIPS: lambda: offset_skips(events),
         COMMIT_REFUSALS: lambda: commit_refusals(events),
         STUCK_PARTITIONS: lambda: stuck_partitions(events, real, lines),
     }

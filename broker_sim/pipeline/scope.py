@@ -37,6 +37,7 @@ ENDS = {
     "coordinator_moves": ("at_ms",),
     "duplicate_windows": ("at_ms",),
     "commit_refusals": ("last_ms",),
+    "offset_skips": ("at_ms",),
     "transactions": ("to_ms",),
     "share_deliveries": ("last_ms",),
     "rebalances": ("ended_ms",),

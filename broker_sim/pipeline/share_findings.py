@@ -121,7 +121,7 @@ def _set(facts: Facts) -> Iterable[Finding]:
             "warn",
             400 + min(abs(by), 10_000) / 200,
             f"The start offset of {row['group']} on {_topic(row)} was set from outside at {when(row['first_ms'])}: from"
-            f" {row['from_offset']:,} to {row['to_offset']:,}; {count(abs(by), 'record')} {what}.",
+            f" {row['from_offset']:,} to {row['to_offset']:,}; up to {count(abs(by), 'record')} {what}.",
             "kafka-share-groups --reset-offsets does that, or an admin client (AlterShareGroupOffsets). Was it meant?",
             row["group"],
             _home(facts, row["group"]),

@@ -75,6 +75,12 @@ def test_a_commit_that_is_refused_for_its_only_topic_names_it() -> None:
     assert "1 commit failed: UNKNOWN_TOPIC_OR_PARTITION for ord.a-0, of app-2, at once." in said(script)
 
 
+def test_a_commit_that_is_refused_with_two_errors_has_each_for_its_own_partitions() -> None:
+    assert (
+        "1 commit failed: UNKNOWN_TOPIC_OR_PARTITION for ord.a-0 and UNKNOWN_MEMBER_ID for ord.b-0, of app-1, at once."
+    ) in said(second_error())
+
+
 def test_an_error_of_the_member_is_the_error_of_all_its_partitions() -> None:
     script = Script().formed([A]).at(4)
     commit(script, A, {"ord.a-0": UNKNOWN_MEMBER, "ord.b-0": UNKNOWN_MEMBER})

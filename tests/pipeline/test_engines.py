@@ -35,6 +35,7 @@ from broker_sim.pipeline.tables.transactions import SEEN, TRANSACTIONS
 from tests.incidents.run_pipeline import recorded, unpack
 from tests.pipeline.offsets import T0, Log
 from tests.pipeline.support_journal import Book, all_played, arrow, large, played_text, snapshot
+from tests.pipeline.test_what_is_said import read_over
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -237,7 +238,13 @@ def test_every_table(both: Both, tmp_path: Path) -> None:
     import pyarrow
 
     a_run = played_text(A_RUN, data=tmp_path / "data")
-    journals = {**all_played(), "large": large().events, "odd": odd(), "a run": a_run.events}
+    journals = {
+        **all_played(),
+        "large": large().events,
+        "odd": odd(),
+        "a run": a_run.events,
+        "skips": read_over().events,
+    }
     events = pyarrow.concat_tables([arrow(told, name) for name, told in journals.items()])
     made = [row for seed in SEEDS for row in a_log(seed)]
     kept = [packed for packed in recorded() if "stuck" not in packed.name]

@@ -240,14 +240,14 @@ def test_each_way_back_has_its_words(how: str | None, severity: str, words: str)
     found = next(
         one for one in findings(facts(regressions=[regression(1000, 1200, 950, how)])) if one.kind == "regression"
     )
-    assert (found.severity, found.text) == (severity, f"{words} 250 records are read again.")
+    assert (found.severity, found.text) == (severity, f"{words} up to 250 records are read again.")
 
 
 def test_many_falls_of_a_group_are_one_finding() -> None:
     rows = [regression(at, 100 + at, 99 + at) for at in range(5)] + [regression(9, 500, 400, partition=3)]
     assert only(facts(regressions=rows)).endswith(
-        "on orders-3: from 500 to 400 at 22:13:20.009, as generation 2 followed 1; 100 records are read again. It did so 6 times "
-        "(105 records in all)."
+        "on orders-3: from 500 to 400 at 22:13:20.009, as generation 2 followed 1; up to 100 records are read again. It did so 6 times "
+        "(up to 105 records in all)."
     )
 
 
@@ -277,7 +277,7 @@ def test_a_group_that_falls_behind_and_one_that_caught_up() -> None:
     assert only(facts(lag={"billing": behind})) == "billing falls behind: its lag grew from 100 to 3,300."
     caught_up = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 0, 5)]
     assert findings(facts(lag={"billing": caught_up}))[1].text == (
-        "billing was 900 records behind at 22:13:30, and is 0 behind at the end."
+        "billing was up to 900 records behind at 22:13:30, and is 0 behind at the end."
     )
 
 
@@ -285,12 +285,13 @@ def test_a_group_whose_offsets_were_deleted_is_not_told_to_have_caught_up() -> N
     rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, None, 0, deleted=3)]
     found = findings(facts(lag={"billing": rows}))
     assert found[1].text == (
-        "billing was 900 records behind at 22:13:30, and 900 when its last committed offsets were deleted; how far behind it is since"
-        " then cannot be said."
+        "billing was up to 900 records behind at 22:13:30, and 900 when its last committed offsets were deleted; how far behind it is"
+        " since then cannot be said."
     )
     rows = [window(0, 5, 5), window(10_000, 900, 5), window(20_000, 10, 0, deleted=2)]
     assert findings(facts(lag={"billing": rows}))[1].text == (
-        "billing was 900 records behind at 22:13:30, and is 10 behind at the end (without 2 partitions whose offsets are deleted)."
+        "billing was up to 900 records behind at 22:13:30, and is 10 behind at the end (without 2 partitions whose offsets are"
+        " deleted)."
     )
 
 

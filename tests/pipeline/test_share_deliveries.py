@@ -204,7 +204,7 @@ def test_given_up_rejected_and_set_from_outside() -> None:
     ]
     assert "jobs gave up 1 record after 5 deliveries: offset 7 of orders-0" in found[0][2]
     assert "jobs rejected 1 record: offset 9 of orders-0" in found[1][2]
-    assert "from 50 to 20; 30 records are read again" in found[2][2]
+    assert "from 50 to 20; up to 30 records are read again" in found[2][2]
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,15 @@ from broker_sim.pipeline.duck.session import Session
 from broker_sim.pipeline.findings import findings
 from broker_sim.pipeline.jams import Jams
 from broker_sim.pipeline.tables.commit_refusals import COMMIT_REFUSALS, commit_refusals
+from broker_sim.pipeline.tables.lag import LOG_ENDS, lag
+from broker_sim.pipeline.tables.offset_deletions import offset_deletions
+from broker_sim.pipeline.tables.offset_log import OFFSET_LOG, journal_log
+from broker_sim.pipeline.tables.offset_regressions import offset_regressions
+from broker_sim.pipeline.tables.offset_resets import offset_resets
+from broker_sim.pipeline.tables.offset_skips import offset_skips
 from broker_sim.pipeline.tables.stuck_partitions import stuck_partitions
-from tests.pipeline.facts import Row, facts, row
-from tests.pipeline.offsets import T0
+from tests.pipeline.facts import Row, facts, rebalance, row
+from tests.pipeline.offsets import T0, Log
 from tests.pipeline.support_journal import LOG, Book, arrow, picked, rows, snapshot
 
 UNKNOWN_TOPIC, NOT_AVAILABLE, REFUSED = 3, 15, 19
@@ -90,6 +96,27 @@ def test_the_finding_names_topic_client_and_the_rest() -> None:
     assert " may " in found.advice
 
 
+def test_what_one_client_sent_as_a_member_and_as_none_is_one_story() -> None:
+    later = refusal(member=None, commits=16, in_part=0, taken_topics=None, last_ms=T0 + 90_000)
+    (found,) = findings(facts(refusals=[refusal(), later]))
+    assert found.text.startswith(
+        "100 commits of app-2 in billing for ord.a between 22:13:20 and 22:14:50 were answered"
+    )
+    assert "what 75 of them committed for ord.b was taken" in found.text
+
+
+def test_a_rebalance_that_waited_in_vain_says_what_was_refused_then() -> None:
+    waited = rebalance(
+        0, 60_000, held_by="rebalance timeout", held_ms=59_000, held_who=["app-2-1"], held_clients=["app-2"]
+    )
+    found = next(one for one in findings(facts(refusals=[refusal()], rebalances=[waited])) if one.kind == "slow")
+    assert (
+        "59 s of it waiting for members to rejoin, in vain for app-2; commits of app-2 were refused then, for ord.a"
+        in found.text
+    )
+    assert " may " in found.advice
+
+
 def test_an_error_of_the_whole_group_is_no_finding_of_a_topic() -> None:
     told = refusal(error="REBALANCE_IN_PROGRESS", in_part=0, taken_topics=None)
     assert [one.kind for one in findings(facts(refusals=[told]))] == ["nothing"]
@@ -132,3 +159,138 @@ def test_a_produce_that_is_refused_for_two_partitions_with_two_errors(duck: Sess
         ("orders-0", ["UNKNOWN_TOPIC_OR_PARTITION"]),
         ("orders-1", ["NOT_ENOUGH_REPLICAS"]),
     ]
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+def lags(duck: Session, log: Log, *ends: tuple[int, int]) -> list[tuple[Any, ...]]:
+    told = [
+        {"run_id": "r1", "source": "log", "topic": "orders", "partition": 0, "at_ms": T0 + at, "end": end}
+        for at, end in ends
+    ]
+    table = lag(OFFSET_LOG.frame(duck, log.rows), LOG_ENDS.frame(duck, told), 1000)
+    return picked(rows(table, "window_start_ms"), "committed", "end", "lag")
+
+
+def test_an_offset_beyond_the_end_is_told_where_that_is_known(duck: Session) -> None:
+    log = Log()
+    log.commit(0, 100)
+    log.commit(5000, 95)
+    assert lags(duck, log, (0, 90), (2000, 92), (6000, 120)) == [
+        (100, 90, None),  # the end may just be older than the commit
+        (100, 92, -8),  # the log ended there afterwards
+        (95, 92, None),
+        (95, 120, 25),
+    ]
+
+
+def test_the_finding_of_an_offset_beyond_the_end() -> None:
+    beyond = {"group": "billing", "topic": "orders", "partition": 0, "lag": -8, "window_start_ms": T0}
+    (found,) = findings(facts(beyond=[{**beyond, "committed": 100, "end": 92}]))
+    assert found.text == "billing is committed at 100 of orders-0 at 22:13:20, beyond the log's end 92."
+    assert " may have " in found.advice
+
+
+def test_a_reset_of_which_the_log_holds_no_offset_before_is_not_said_to_skip_nothing(duck: Session) -> None:
+    log = Log()
+    log.generation(0, 1)
+    log.commit(10, 50, partition=1)
+    log.generation(20, 2, ())
+    log.commit(30, 7)
+    log.commit(30, 60, partition=1)
+    (found,) = rows(offset_resets(OFFSET_LOG.frame(duck, log.rows)))
+    assert (found["partitions"], found["back"], found["skipped"], found["unknown"]) == (2, 0, 10, 1)
+    (told,) = findings(facts(resets=[found]))
+    assert told.text.endswith("; up to 10 records are skipped and what 1 partition stood at before is not in the log.")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("topic deleted", "their topic was deleted"),
+        ("requested", "they were deleted by a request"),
+        ("expired", "they expired"),
+    ],
+)
+def test_why_offsets_ceased_to_exist_is_the_journals_word(duck: Session, reason: str, words: str) -> None:
+    book = Book()
+    book.write("offsets", log=LOG, group="billing", offsets={"orders-0": 5})
+    book.later(1000)
+    book.write("offsets_deleted", log=LOG, group="billing", reason=reason, partitions=["orders-0"])
+    (found,) = rows(offset_deletions(journal_log(duck.of_arrow(arrow(book.events))), "journal"))
+    assert (found["reason"], found["last_offset"]) == (reason, 5)
+    deletion = {"group": "billing", "log_partition": 9, "at_ms": T0, "group_ended": False, "offsets": 1, "returned": 0}
+    deletion |= {"example": {"topic": "orders", "partition": 0}, "idle_ms": 1000, "how": "deleted", "reason": reason}
+    told = next(one for one in findings(facts(deletions=[deletion])) if one.kind == "deleted")
+    assert f": {words}" in told.text
+    assert told.text.endswith("1 s after the last commit.")
+
+
+def commit_of(book: Book, offset: int) -> None:
+    book.commit("app", 1, {"orders-0": offset})
+    book.write("offsets", log=LOG, group="billing", offsets={"orders-0": offset})
+
+
+def read_over() -> Book:
+    """A member whose offset is out of range goes on behind it."""
+    book = Book()
+    commit_of(book, 3)
+    refused = {"partition_index": 0, "error_code": 1, "high_watermark": 10, "records": None}
+    body = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 3}]}]}
+    told = {"responses": [{"topic": "orders", "partitions": [refused]}]}
+    book.call("Fetch", body, told, "app", topics=["orders-0"], error="OFFSET_OUT_OF_RANGE")
+    book.later(1000)
+    book.fetch("app", 8, 2)
+    book.fetch("app", 10, 5)
+    return book
+
+
+def test_records_that_a_member_read_over(duck: Session) -> None:
+    (found,) = rows(offset_skips(duck.of_arrow(arrow(read_over().events))))
+    names = ("group", "client_id", "topic", "partition", "from_offset", "to_offset", "by", "committed", "out_of_range")
+    assert picked([found], *names) == [("billing", "app", "orders", 0, 3, 8, 5, True, True)]
+    (finding,) = findings(facts(skips=[found]))
+    assert "went on to read orders-0 at 8 at" in finding.text
+    assert (
+        "not at the committed offset 3: up to 5 records were not delivered to it; its last Fetch before was"
+        in finding.text
+    )
+
+
+def test_reading_on_committing_and_seeking_beyond_the_end_skip_nothing(duck: Session) -> None:
+    book = Book()
+    book.fetch("app", 0, 10)
+    commit_of(book, 10)
+    book.fetch("app", 10, 0)
+    book.fetch("app", 10, 6)
+    commit_of(book, 16)
+    refused = {"partition_index": 0, "error_code": 1, "high_watermark": 16, "records": None}
+    body = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 40}]}]}
+    told = {"responses": [{"topic": "orders", "partitions": [refused]}]}
+    book.call("Fetch", body, told, "app", topics=["orders-0"], error="OFFSET_OUT_OF_RANGE")
+    book.fetch("app", 16, 3)
+    book.fetch("stranger", 99, 1)
+    assert rows(offset_skips(duck.of_arrow(arrow(book.events)))) == []
+
+
+def test_a_seek_forward_is_told_by_where_it_had_read_up_to(duck: Session) -> None:
+    book = Book()
+    commit_of(book, 0)
+    book.fetch("app", 4, 0)
+    book.fetch("app", 6, 0)
+    found = rows(offset_skips(duck.of_arrow(arrow(book.events))), "to_offset")
+    assert picked(found, "from_offset", "to_offset", "committed") == [(0, 4, True), (4, 6, False)]
+
+
+def test_a_record_of_the_group_that_stands_between_is_no_rewind(duck: Session) -> None:
+    log = Log()
+    log.generation(0, 1)
+    log.commit(10, 100)
+    log.generation(20, 1, ("m-2",))  # a static member came back under another id
+    log.commit(30, 60)
+    log.commit(40, 50)
+    found = rows(offset_regressions(OFFSET_LOG.frame(duck, log.rows)), "log_offset")
+    assert picked(found, "from_offset", "to_offset", "how") == [(100, 60, "regrouped"), (60, 50, "rewind")]
+    texts = [one.text for one in findings(facts(regressions=found))]
+    assert any("after a record of the group of the same generation" in text for text in texts)

@@ -5,7 +5,10 @@ Rules:
 2. ``end`` is the log's end when the window ended, as LOG_ENDS knows it: from the data topics' segments, where the directory has them
    (`log_ends.py`), else from the journal. A copy of ``__consumer_offsets-*`` alone knows no ends: then ``end`` and ``lag`` are null.
 3. Windows in which neither moved have no row: what stood before them stands. A partition's first row is that of its first commit.
-4. Windows begin at multiples of their length since 1970, so that runs can be laid side by side.
+4. An end below the committed offset is either late knowledge (a journal knows ends from Fetch and Produce alone, a copied log's files
+   may be older than the copied offsets), or the offset lies beyond the log's end. It is told, negative, where the log is known to have
+   ended there at the commit's moment or later; else ``lag`` is null.
+5. Windows begin at multiples of their length since 1970, so that runs can be laid side by side.
 """
 
 from __future__ import annotations
@@ -35,7 +38,13 @@ LAG = Table(
         Column("window_ms", LONG, "how long it is", "option"),
         Column("committed", LONG, "offset that stands committed at its end; null where it was deleted", "offset_log"),
         Column("end", LONG, "log end offset at its end; null where it is not known", "log ends"),
-        Column("lag", LONG, "end - committed, not less than 0; null where one of them is", "both"),
+        Column(
+            "lag",
+            LONG,
+            "end - committed; null where one of them is, and where the end that is known is older than the commit and below it."
+            " Negative: committed beyond the log's end",
+            "both",
+        ),
         Column("commits", LONG, "commits in the window", "offset_log"),
         Column(
             "log_offset",
@@ -101,13 +110,15 @@ def lag(log: DataFrame, log_ends: DataFrame, window_ms: int = 10_000) -> DataFra
         f.col("kept.committed").alias("committed"),
         f.col("stood.end").alias("end"),
         f.when(f.col("stood.logged"), "log").when(~f.col("stood.logged"), "journal").alias("source"),
-        f.greatest(f.col("stood.end") - f.col("kept.committed"), f.lit(0)).alias("clamped"),
+        (f.col("stood.end") - f.col("kept.committed")).alias("apart"),
+        (f.col("stood.at_ms") > f.col("kept.at_ms")).alias("later"),
         f.col("window").alias("window_start_ms"),
         f.timestamp_millis("window").alias("window_start"),
         f.lit(window_ms).alias("window_ms"),
     )
     both = f.col("end").isNotNull() & f.col("committed").isNotNull()
-    return LAG.conform(told.withColumn("lag", f.when(both, f.col("clamped"))))
+    known = both & ((f.col("apart") >= 0) | f.col("later"))
+    return LAG.conform(told.withColumn("lag", f.when(known, f.col("apart"))))
 
 
 @on_its_engine
@@ -123,9 +134,12 @@ def group_lag(table: DataFrame) -> DataFrame:
     def change(value: SparkColumn) -> SparkColumn:
         return value - f.coalesce(f.lag(value).over(of_key), f.lit(0))
 
-    moved = table.select(
+    behind = f.greatest(
+        f.coalesce("lag", f.lit(0)), f.lit(0)
+    )  # what lies beyond one log's end makes up for nothing in another
+    moved = table.withColumn("behind", behind).select(
         *("run_id", "group", "window_start_ms", "window_ms", "commits"),
-        change(f.coalesce("lag", f.lit(0))).alias("lag"),
+        change(f.col("behind")).alias("lag"),
         change(f.col("lag").isNotNull().cast("int")).alias("known"),
         change(f.col("committed").isNull().cast("int")).alias("deleted"),
     )
@@ -177,15 +191,21 @@ def _stood(taken: DataFrame, ends: DataFrame) -> DataFrame:
     window = f.greatest("window", "first").alias("window")
     # numbers and booleans alone are aggregated: without a sort
     told = known.groupBy(*_KEY, window).agg(
-        f.max_by("end", "ends_window").alias("end"), f.max_by("logged", "ends_window").alias("logged")
+        f.max_by("end", "ends_window").alias("end"),
+        f.max_by("logged", "ends_window").alias("logged"),
+        f.max_by("ends_at_ms", "ends_window").alias("ends_at_ms"),
     )
-    return told.select(*_KEY, "window", f.struct("end", "logged").alias("stood"))
+    stood = f.struct("end", "logged", f.col("ends_at_ms").alias("at_ms")).alias("stood")
+    return told.select(*_KEY, "window", stood)
 
 
 def _kept(taken: DataFrame) -> DataFrame:
     """By key and window: the last commit or deletion in the log's order, and how many commits there were."""
     return taken.groupBy(*_KEY, "window").agg(
-        f.struct(f.max_by("committed_offset", "effect_offset").alias("committed")).alias("kept"),
+        f.struct(
+            f.max_by("committed_offset", "effect_offset").alias("committed"),
+            f.max_by("at_ms", "effect_offset").alias("at_ms"),
+        ).alias("kept"),
         f.count(f.when(~f.col("deleted"), 1)).alias("commits"),
         f.max("effect_offset").alias("place"),
     )
@@ -197,7 +217,11 @@ def _ends(log_ends: DataFrame, window_ms: int) -> DataFrame:
     last = f.max(f.struct("at_ms", "end", (f.col("source") == "log").alias("logged"))).alias("last")
     ends = log_ends.groupBy("run_id", "topic", "partition", window).agg(last)
     return ends.select(
-        *("run_id", "topic", "partition", "window"), f.col("window").alias("ends_window"), "last.end", "last.logged"
+        *("run_id", "topic", "partition", "window"),
+        f.col("window").alias("ends_window"),
+        "last.end",
+        "last.logged",
+        f.col("last.at_ms").alias("ends_at_ms"),
     )
 
 

@@ -49,6 +49,12 @@ OFFSET_DELETIONS = Table(
             " topic or offset was deleted, or the retention is shorter); null if the last commit is not known",
             "offset_log",
         ),
+        Column(
+            "reason",
+            STRING,
+            "`expired`, `requested` (OffsetDelete, DeleteGroups), `topic deleted`, `unknown`; null from a log, which does not say",
+            "journal",
+        ),
     ),
     "One row for each committed offset that was deleted or expired.",
 )
@@ -67,6 +73,9 @@ def offset_deletions(log: DataFrame, source: str = "log") -> DataFrame:
         f.lead(said).over(order).alias("after"),
     )
     # a tombstone behind a tombstone deletes nothing (Kafka 3 writes them for offsets that it never published)
+    why = log.where((f.col("kind") == "commit_tombstone") & f.col("detail").isNotNull())
+    keys = ["run_id", "log_partition", "log_offset", "group", "topic", "partition"]
+    seen = seen.join(why.select(*keys, f.col("detail").alias("reason")), keys, "left")
     gone = seen.where("deleted").where(~f.coalesce("before.deleted", f.lit(False)))
     idle = f.col("at_ms") - f.col("before.at_ms")
     told = _with_ends(gone, log).select(

@@ -80,11 +80,12 @@ def journal_log(events: DataFrame) -> DataFrame:
     ]
     told = events.where(f.col("coordinator_partition").isNotNull() & f.col("group").isNotNull())
     offsets = told.where(f.col("type").isin("offsets", "offsets_deleted")).select(
-        *shared, f.explode("partitions").alias("p")
+        *shared, "type", "text", f.explode("partitions").alias("p")
     )
     offsets = offsets.select(
         *("run_id", "log_partition", "log_offset", "record_ts_ms", "group"),
         f.when(f.col("p.offset").isNull(), "commit_tombstone").otherwise("commit").alias("kind"),
+        f.when(f.col("type") == "offsets_deleted", f.col("text")).alias("detail"),
         f.col("p.topic").alias("topic"),
         f.col("p.partition").alias("partition"),
         f.col("p.offset").alias("committed_offset"),

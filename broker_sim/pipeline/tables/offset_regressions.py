@@ -40,7 +40,12 @@ OFFSET_REGRESSIONS = Table(
         *moment("before", "when the commit before it took effect", "offset_log"),
         Column("from_offset", LONG, "offset committed before", "offset_log"),
         Column("to_offset", LONG, "offset committed now; less than that", "offset_log"),
-        Column("by", LONG, "records that are read again: from_offset - to_offset", "offset_log"),
+        Column(
+            "by",
+            LONG,
+            "from_offset - to_offset: at most so many records are read again, for compacted ones and markers have offsets, too",
+            "offset_log",
+        ),
         Column(
             "from_generation",
             INT,
@@ -60,7 +65,9 @@ OFFSET_REGRESSIONS = Table(
             STRING,
             "`reset` (the group had no members), `deleted` (the offset had been deleted in between), `truncated` (the topic's log"
             " was cut),"
-            " `rebalance` (a generation began in between), `rewind` (same generation: the consumer itself went back); null if not"
+            " `rebalance` (a generation began in between), `regrouped` (the same generation, but a record of the group"
+            " stands between: a static member that came back, or a group that ended and began anew; of a log alone), `rewind` (same"
+            " generation, nothing between: a member committed it); null if not"
             " known",
             "offset_log",
         ),
@@ -79,11 +86,15 @@ def offset_regressions(log: DataFrame, source: str = "log") -> DataFrame:
     back = _backwards(commits(log))
     told = _with_generations(back, log)
     gone_back = f.col("members") == 0
+    stands_between = (f.col("from_generation") == f.col("to_generation")) & (
+        f.col("to_records") > f.col("from_records")
+    )
     how = (
         f.when(f.col("was_deleted"), "deleted")
         .when(gone_back, "reset")
         .when((f.col("from_epoch") >= 0) & (f.col("to_epoch") > f.col("from_epoch")), "truncated")
         .when(f.col("from_generation") != f.col("to_generation"), "rebalance")
+        .when(stands_between & (f.lit(source) == "log"), "regrouped")
         .when(f.col("from_generation") == f.col("to_generation"), "rewind")
     )
     told = told.select(
@@ -145,6 +156,7 @@ def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
     before = Window.partitionBy(*where).orderBy("place").rowsBetween(Window.unboundedPreceding, 0)
     answered = (
         groups.unionByName(asks, allowMissingColumns=True)
+        .withColumn("records", f.count("state").over(before))
         .withColumn("state", f.last("state", ignorenulls=True).over(before))
         .where(f.col("fall").isNotNull())
     )
@@ -154,5 +166,7 @@ def _with_generations(back: DataFrame, log: DataFrame) -> DataFrame:
         f.max(f.when(then, f.col("state.generation"))).alias("from_generation"),
         f.max(f.when(now, f.col("state.generation"))).alias("to_generation"),
         f.max(f.when(now, f.col("state.members"))).alias("members"),
+        f.max(f.when(then, f.col("records"))).alias("from_records"),
+        f.max(f.when(now, f.col("records"))).alias("to_records"),
     )
-    return told.select(*where, "fall.*", "from_generation", "to_generation", "members")
+    return told.select(*where, "fall.*", "from_generation", "to_generation", "members", "from_records", "to_records")

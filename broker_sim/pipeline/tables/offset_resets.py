@@ -34,11 +34,29 @@ OFFSET_RESETS = Table(
         Column("log_offset", LONG, "of the first record of it; order by it", "offset_log"),
         *moment("at", "when it took effect", "offset_log"),
         Column("partitions", LONG, "how many were set", "offset_log"),
-        Column("back", LONG, "records that are read again: of all partitions that went back", "offset_log"),
-        Column("skipped", LONG, "records that nobody reads: of all partitions that went forward", "offset_log"),
+        Column(
+            "back",
+            LONG,
+            "by how many offsets: of all partitions that went back; at most so many records are read again",
+            "offset_log",
+        ),
+        Column(
+            "skipped", LONG, "by how many: of all that went forward; at most so many records are not read", "offset_log"
+        ),
+        Column(
+            "unknown",
+            LONG,
+            "partitions of which the log holds no offset from before: there was none, or it was cleaned; they may have gone anywhere",
+            "offset_log",
+        ),
         Column("topic", STRING, "topic of the partition that went farthest", "offset_log"),
         Column("partition", INT, "that partition", "offset_log"),
-        Column("from_offset", LONG, "its offset before; null where there was none", "offset_log"),
+        Column(
+            "from_offset",
+            LONG,
+            "its offset before; null where the log holds none, which is not to say that there was none",
+            "offset_log",
+        ),
         Column("to_offset", LONG, "its offset now", "offset_log"),
         *moment("empty_since", "since when the group had no members", "offset_log"),
     ),
@@ -78,6 +96,7 @@ def offset_resets(log: DataFrame) -> DataFrame:
         f.count("*").alias("partitions"),
         f.sum(f.greatest(f.lit(0) - by, f.lit(0))).alias("back"),
         f.sum(f.greatest(by, f.lit(0))).alias("skipped"),
+        f.count(f.when(f.col("before").isNull(), 1)).alias("unknown"),
         farthest.alias("far"),
         f.max("state.at_ms").alias("empty_since_ms"),
     )
@@ -89,6 +108,7 @@ def offset_resets(log: DataFrame) -> DataFrame:
             "partitions",
             "back",
             "skipped",
+            "unknown",
             f.col("far.topic").alias("topic"),
             f.col("far.partition").alias("partition"),
             f.col("far.before").alias("from_offset"),

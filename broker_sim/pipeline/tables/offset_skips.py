@@ -1,0 +1,124 @@
+"""The table offset_skips: records over which a member of a group read: it was not given them, and went on behind them.
+
+Rules:
+1. As `explain.offsets` has it. A client skips where it fetches from an offset behind the one at which it fetched last, and no answer in
+   between brought it records; or where its first Fetch of a partition is behind the group's committed offset.
+2. A difference of offsets is not a number of records: compacted ones and markers have offsets, too. ``by`` is the most that it may be.
+3. A Fetch that was refused is no position, but for OFFSET_OUT_OF_RANGE where the client went forward afterwards: what was there is
+   gone.
+4. A reader is known by client id and host; its group by the requests that it makes as a member. Of a journal alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_sim.pipeline.engine import Window, on_its_engine
+from broker_sim.pipeline.engine import functions as f
+from broker_sim.pipeline.schemas import BOOLEAN, INT, LONG, RUN_ID, STRING, Column, Table, moment
+from broker_sim.pipeline.tables.columns import moments, place
+from broker_sim.pipeline.tables.events import EVENTS, PER_JOURNAL, by_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["OFFSET_SKIPS", "offset_skips"]
+
+OFFSET_SKIPS = Table(
+    "offset_skips",
+    (
+        RUN_ID,
+        Column("group", STRING, "group id; never null", "journal"),
+        Column("client_id", STRING, "who read", "journal"),
+        Column("client_host", STRING, "from where", "journal"),
+        Column("topic", STRING, "topic", "journal"),
+        Column("partition", INT, "partition", "journal"),
+        *moment("at", "when it fetched behind them", "journal"),
+        Column("from_offset", LONG, "the first offset that it was not given", "journal"),
+        Column("to_offset", LONG, "where it went on", "journal"),
+        Column("by", LONG, "to_offset - from_offset: at most so many records", "journal"),
+        Column("committed", BOOLEAN, "whether from_offset was the group's committed offset", "journal"),
+        Column("out_of_range", BOOLEAN, "whether its last Fetch before was answered OFFSET_OUT_OF_RANGE", "journal"),
+    ),
+    "One row for each stretch of offsets that a member of a group read over. Of a journal alone.",
+)
+
+_OUT_OF_RANGE = 1
+_MEMBERS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat")
+_READER = ("run_id", "client_id", "client_host")
+_WHERE = ("topic", "partition")
+
+
+@on_its_engine
+def offset_skips(events: DataFrame) -> DataFrame:
+    """OFFSET_SKIPS of EVENTS."""
+    events = EVENTS.conform(events)
+    known = ~f.col("committed_offset").isNull()
+    moves = _moves(_positions(events)).join(_groups(events), list(_READER))
+    commits = _commits(events)
+    read = commits.select("run_id", "group", "topic").distinct()
+    both = moves.join(read, ["run_id", "group", "topic"], "left_semi").unionByName(commits, allowMissingColumns=True)
+    so_far = (
+        Window.partitionBy("run_id", "group", *_WHERE)
+        .orderBy("place")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    stands = f.last(f.when(known, f.col("committed_offset")), ignorenulls=True).over(so_far)
+    rows = both.withColumn("stands", f.coalesce(stands, f.lit(-1))).where(f.col("offset").isNotNull())
+    base = f.greatest(f.coalesce("before", f.lit(-1)), f.col("stands"))
+    rows = rows.withColumn("base", base).where((f.col("base") >= 0) & (f.col("base") < f.col("offset")))
+    return OFFSET_SKIPS.conform(
+        rows.select(
+            *("run_id", "group", "client_id", "client_host", *_WHERE),
+            *moments("at", f.col("ts_ms")),
+            f.col("base").alias("from_offset"),
+            f.col("offset").alias("to_offset"),
+            (f.col("offset") - f.col("base")).alias("by"),
+            (f.col("base") == f.col("stands")).alias("committed"),
+            f.coalesce(f.col("error_before") == _OUT_OF_RANGE, f.lit(False)).alias("out_of_range"),
+        )
+    )
+
+
+def _positions(events: DataFrame) -> DataFrame:
+    """Where clients fetched (``offset``) and whether answers brought them records (``given``), in the order of ``place``."""
+    fetches = events.where(f.col("api") == "Fetch")
+    asked = by_partition(fetches.where(f.col("type") == "request"), events)
+    told = by_partition(fetches.where(f.col("type") == "response"), events)
+    key = [*PER_JOURNAL, "request"]
+    answers = told.select(
+        *key, *_WHERE, place().alias("place"), "records", f.col("partition_error_code").alias("error")
+    )
+    who = fetches.where(f.col("type") == "request").select(*key, "client_id", "client_host")
+    given = answers.where((f.coalesce("error", f.lit(0)) == 0) & (f.col("records") > 0)).join(who, key)
+    asks = asked.select(*key, "client_id", "client_host", *_WHERE, place().alias("place"), "ts_ms", "offset")
+    asks = asks.join(answers.drop("place", "records"), [*key, *_WHERE], "left")
+    asks = asks.where(f.coalesce("error", f.lit(0)).isin(0, _OUT_OF_RANGE) & f.col("topic").isNotNull())
+    rows = asks.select(*_READER, *_WHERE, "place", "ts_ms", "offset", f.coalesce("error", f.lit(0)).alias("error"))
+    return rows.unionByName(given.select(*_READER, *_WHERE, "place", f.lit(1).alias("given")), allowMissingColumns=True)
+
+
+def _moves(positions: DataFrame) -> DataFrame:
+    """Asks at another offset than the last one, ``before``, since which nothing was given."""
+    per = Window.partitionBy(*_READER, *_WHERE).orderBy("place")
+    so_far = per.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    counted = positions.withColumn("given", f.sum(f.coalesce("given", f.lit(0))).over(so_far))
+    asks = counted.where(f.col("offset").isNotNull()).withColumn("next", f.lead("offset").over(per))
+    asks = asks.where((f.col("error") == 0) | (f.col("next") > f.col("offset")))
+    moves = asks.withColumn("before", f.lag("offset").over(per)).withColumn("error_before", f.lag("error").over(per))
+    moves = moves.withColumn("given_before", f.lag("given").over(per))
+    first = f.col("before").isNull()
+    return moves.where(first | ((f.col("offset") > f.col("before")) & (f.col("given") == f.col("given_before")))).drop(
+        "given", "given_before", "next", "error"
+    )
+
+
+def _groups(events: DataFrame) -> DataFrame:
+    """The groups of which clients are members."""
+    asked = events.where((f.col("type") == "request") & f.col("api").isin(*_MEMBERS) & f.col("group").isNotNull())
+    return asked.where(f.col("member").isNotNull()).select(*_READER, "group").distinct()
+
+
+def _commits(events: DataFrame) -> DataFrame:
+    told = by_partition(events.where(f.col("type") == "offsets"), events)
+    return told.select("run_id", "group", *_WHERE, place().alias("place"), f.col("offset").alias("committed_offset"))
