@@ -146,6 +146,8 @@ class Policy:
     """Members of streams groups may have an instance id."""
     has_task_offsets: bool
     """Members of streams groups report changelog offsets, which the assignor looks at."""
+    streams_roles_change_in_place: bool
+    """A member of a streams group keeps a task that changes between active and standby. Else it gives it up first."""
     emptied_streams_target_is_stored: bool
     """As ``emptied_group_target_is_stored``, of a streams group."""
     share_assignor: str
@@ -228,6 +230,7 @@ SCALA = Policy(
     has_streams_records=False,
     has_static_streams_members=False,
     has_task_offsets=False,
+    streams_roles_change_in_place=False,
     emptied_streams_target_is_stored=False,
     share_assignor="simple",
     share_initialization_waits_for_target=False,
@@ -309,6 +312,7 @@ JAVA = Policy(
     has_static_streams_members=False,
     has_task_offsets=False,
     emptied_streams_target_is_stored=False,
+    streams_roles_change_in_place=False,
     share_assignor="simple until 4.1",
     share_initialization_waits_for_target=False,
     share_deletion_clears_state=False,
@@ -344,6 +348,7 @@ _JAVA_4_4 = replace(
     other_assignor_moves_group=True,
     has_static_streams_members=True,
     has_task_offsets=True,
+    streams_roles_change_in_place=True,
     emptied_streams_target_is_stored=True,
 )
 JAVA_SINCE = (((4, 4), _JAVA_4_4), ((4, 3), _JAVA_4_3), ((4, 2), _JAVA_4_2), ((0, 0), JAVA))

@@ -15,6 +15,9 @@ from kafka_wire.messages.k89_streams_group_describe import (
     StreamsGroupDescribeResponse,
 )
 
+_NOT_STORED = 1
+"""The status of a description that was asked for and that the broker doesn't have."""
+
 
 @behind_timers
 def handle(ctx: RequestContext, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | None:
@@ -30,4 +33,8 @@ def _describe_all(
         return DescribedGroup(error_code=error, group_id=group_id)
 
     off = not ctx.broker.state.config.has_streams_groups
-    return StreamsGroupDescribeResponse(groups=(yield from describe_all(ctx, request, describe, refused, off=off)))
+    groups = yield from describe_all(ctx, request, describe, refused, off=off)
+    for group in groups if request.include_topology_description else ():
+        if group.error_code == Err.NONE:
+            group.topology_description_status = _NOT_STORED
+    return StreamsGroupDescribeResponse(groups=groups)

@@ -5,10 +5,12 @@ Source: GroupMetadataManager.streamsGroupHeartbeat, maybeUpdateStreamsTargetAssi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_sim.coordinator.assignors.sticky import StreamsAssignment, StreamsMember, Task, TaskCount, assign
 from broker_sim.coordinator.classic.vote import java_order
-from broker_sim.coordinator.epochs.holdings import Units, units_of
-from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, reconciled
+from broker_sim.coordinator.epochs.holdings import Held, Units, units_of
+from broker_sim.coordinator.epochs.reconcile import Current, Goal, Reported, Step, reconciled
 from broker_sim.coordinator.epochs.sessions import watch_revocation
 from broker_sim.coordinator.epochs.writes import Changes
 from broker_sim.coordinator.state import ShardState
@@ -125,19 +127,56 @@ def reconcile(
     """Where a member stands after it has ``reported`` its tasks; what is new of it is written down."""
     group = changes.group
     assert isinstance(group, StreamsGroup)
-    latest = group.latest
-    process_id = latest.members[member_id].process_id
+    latest, in_place = group.latest, shard.settings.policy.streams_roles_change_in_place
     target: Units[TaskKey] = {} if group.delayed else latest.target(member_id)
 
     def is_taken(key: TaskKey, number: int) -> bool:
-        return latest.is_taken_from(process_id, key, number)
+        return latest.is_taken_from(member_id, key, number, in_place=in_place)
+
+    def recast(held: Held[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]) -> None:
+        _demote(held, step)
+        _promote(held, target, step, waits)
 
     epoch = max(latest.target_epoch, _FIRST_EPOCH) if group.delayed else latest.target_epoch
-    after = reconciled(before, Goal(epoch, target, is_taken), reported)
+    after = reconciled(before, Goal(epoch, target, is_taken, recast=recast if in_place else None), reported)
     if after != before or member_id not in latest.currents:
         stand(changes, member_id, after)
         watch_revocation(shard, group, member_id, after)
     return after
+
+
+def _demote(held: Held[TaskKey], step: Step[TaskKey]) -> None:
+    """An active task that becomes a standby one is that at once: the member recycles it while it gives up the active one."""
+    for key in [key for key in held if key.role == ACTIVE]:
+        standby = TaskKey(STANDBY, key.subtopology)
+        for number in [number for number in step.taking.get(standby, ()) if number in held[key]]:
+            step.taking[standby].remove(number)
+            _keep(step, standby, number)
+        if step.taking.get(standby) == []:
+            del step.taking[standby]
+
+
+def _promote(held: Held[TaskKey], target: Units[TaskKey], step: Step[TaskKey], waits: Callable[[], bool]) -> None:
+    """A standby task that becomes an active one isn't given up: the member keeps it until it has the active one."""
+    promoted = [
+        (key, TaskKey(ACTIVE, key.subtopology), number)
+        for key in held
+        if key.role == STANDBY
+        for number in held[key]
+        if number in target.get(TaskKey(ACTIVE, key.subtopology), ())
+    ]
+    for key, _, number in promoted:
+        step.revoking.get(key, {}).pop(number, None)
+        if step.revoking.get(key) == {}:
+            del step.revoking[key]
+    has_to_wait = waits()
+    for key, active, number in promoted:
+        if has_to_wait or number not in step.taking.get(active, ()):
+            _keep(step, key, number)
+
+
+def _keep(step: Step[TaskKey], key: TaskKey, number: int) -> None:
+    step.kept[key] = dict(sorted({**step.kept.get(key, {}), number: 0}.items()))
 
 
 def stand(changes: Changes, member_id: str, current: Current[TaskKey]) -> None:

@@ -130,12 +130,16 @@ class StreamsState(EpochState[TaskKey, Member]):
         }
         return other
 
-    def is_taken_from(self, process_id: str, key: TaskKey, number: int) -> bool:
-        """Whether a task can't be given to a member of a process in a role yet: an active one that any member has as active, and any
-        that a member of the same process has in any role."""
+    def is_taken_from(self, member_id: str, key: TaskKey, number: int, *, in_place: bool) -> bool:
+        """Whether a task can't be given to a member in a role yet: an active one that any member has as active, and any that a member
+        of the same process has in any role. ``in_place``: what the member itself has in another role doesn't count."""
+        process_id, assigned = self.members[member_id].process_id, self.current(member_id).assigned
         for role in ROLES:
-            for member_id in self.holders.get(TaskKey(role, key.subtopology), {}).get(number, ()):
-                if role == key.role == ACTIVE or self.members[member_id].process_id == process_id:
+            at = TaskKey(role, key.subtopology)
+            if in_place and role != key.role and number in assigned.get(at, ()):
+                continue
+            for holder in self.holders.get(at, {}).get(number, ()):
+                if role == key.role == ACTIVE or self.members[holder].process_id == process_id:
                     return True
         return False
 
@@ -227,8 +231,8 @@ class StreamsGroup(EpochGroup[StreamsState]):
         return Err.NONE if request.generation <= epoch else _stale(request)
 
     def late_commits(self, request: CommitOffsets, topics: Topics) -> dict[tuple[str, int], Err]:
-        """Which partitions of a commit with an older epoch belong to a task that the member had not got yet at that epoch, or has no
-        more."""
+        """Where any partition of a commit with an older epoch belongs to a task that the member had not got yet at that epoch, or has
+        no more, none of them is taken."""
         if not request.member_id or request.member_id not in self.latest.members:
             return {}
         current, topology = self.latest.current(request.member_id), self.latest.topology
@@ -243,11 +247,9 @@ class StreamsGroup(EpochGroup[StreamsState]):
                     return held[key][partition]
             return float("inf")
 
-        return {
-            (topic, partition): _stale(request)
-            for topic, partition, _ in request.offsets
-            if request.generation < since(topic, partition)
-        }
+        if all(request.generation >= since(topic, partition) for topic, partition, _ in request.offsets):
+            return {}
+        return {(topic, partition): _stale(request) for topic, partition, _ in request.offsets}
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> Err:
         if member_id is None or member_id not in self.latest.members:

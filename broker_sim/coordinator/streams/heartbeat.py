@@ -2,7 +2,9 @@
 
 One request does all there is to do, in Kafka's order, which is that of its records: who it is (19), the topology (23), whether the
 group has moved (17), who should have what (21, 20), where the member stands (22). Whatever may refuse it is looked at before the first
-record. Source: GroupMetadataManager.streamsGroupHeartbeat (4.4).
+record. What is not written of the heartbeat that makes a group is lost with it, as in Kafka, where the records make another object of
+the group: an endpoint, a request for the shutdown, changelog offsets, and the topology that StreamsGroupDescribe shows. Source:
+GroupMetadataManager.streamsGroupHeartbeat (4.4).
 """
 
 from __future__ import annotations
@@ -108,8 +110,9 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
     _say(changes, client, request)
     if group.latest.topology is None:
         changes.add(types.STREAMS_GROUP_TOPOLOGY, log.StreamsGroupTopologyKey(group.group_id), topology)
-    group.shown = found
-    _note_offsets(group, request)
+    if is_known:
+        group.shown = found
+        _note_offsets(group, request)
     move_group(shard, changes, found)
     delay_ms = shard.streams_setting(group.group_id, "initial_rebalance_delay_ms")
     if was_empty and delay_ms > 0 and not group.delayed:
@@ -126,9 +129,11 @@ def _heartbeat(shard: ShardState, token: int, client: Client, request: Request) 
     changed = units(before.assigned) != units(after.assigned)
     _count_endpoints(group, member_id, endpoint, changed)
     answer = _answer(shard, group, request, found, told=request.member_epoch == 0 or changed)
-    answer.endpoint_information_epoch = group.endpoint_epoch if is_known else 0
     status += _more_status(shard, client, group, member_id, found)
     answer.status = status
+    if not is_known:
+        answer.endpoint_information_epoch = group.endpoint_epoch = 0
+        group.shutdown_by = None
     submit(shard, token, changes, (answer, found.missing), refusal)
 
 
@@ -338,6 +343,7 @@ def _answer(shard: ShardState, group: StreamsGroup, request: Request, found: Con
         active_tasks=tasks(ACTIVE),
         standby_tasks=tasks(STANDBY),
         warmup_tasks=tasks(WARMUP),
+        endpoint_information_epoch=group.endpoint_epoch,
         partitions_by_user_endpoint=endpoints,
     )
 

@@ -177,7 +177,7 @@ def _configured(topology: Topology, topics: Topics) -> Configured:
         for one in subtopologies.values()
         for topic in (*one.repartition_source_topics.values(), *one.changelog_topics.values())
     }
-    for name in required_topics(topology):
+    for name in java_order(required_topics(topology)):
         image, wanted = topics.by_name.get(name), internal.get(name)
         if image is not None and wanted is not None and image.partitions != wanted.partitions:
             raise _Misconfigured(

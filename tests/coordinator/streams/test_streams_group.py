@@ -1,4 +1,4 @@
-"""Streams groups on the epoch core: topologies, delays, tasks that change hands, timeouts, static members, and what a load finds."""
+"""Streams groups on the epoch core: delays, tasks that change hands, timeouts, static members, and what a load finds."""
 
 from __future__ import annotations
 
@@ -25,14 +25,10 @@ from kafka_wire.errors import Err
 from kafka_wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.k14_sync_group import SyncGroupRequest
 from kafka_wire.messages.k88_streams_group_heartbeat import (
-    CopartitionGroup,
     Endpoint,
     KeyValue,
-    Subtopology,
     TaskIds,
     TaskOffset,
-    TopicInfo,
-    Topology,
 )
 from kafka_wire.messages.k89_streams_group_describe import DescribedGroup
 from tests.coordinator.streams.harness import COUNTING, LATEST, PLAIN, POLICIES, TIMEOUT_MS, Streams, reloaded
@@ -135,123 +131,6 @@ def test_a_full_group_takes_those_that_are_in_alone() -> None:
     assert core.join("A").active == BOTH_TASKS
 
 
-# topologies
-
-
-def test_a_topology_stays_as_it_is() -> None:
-    core = Streams()
-    core.join("A", Topology(2, PLAIN.subtopologies))
-    for other in (Topology(3, PLAIN.subtopologies), Topology(2, [Subtopology("0", ["t", "u"])])):
-        refused = core.beat("B", 0, topology=other)
-        assert (refused.error_code, refused.error_message) == (42, "Topology updates are not supported yet.")
-    assert core.join("C", Topology(1, [Subtopology("9", ["t"])])).status == [StatusCode.STALE_TOPOLOGY]
-    assert list(core.group().latest.members) == ["A", "C"]
-    core.beat("C")
-    assert core.threads["C"].status == [StatusCode.STALE_TOPOLOGY]
-
-
-def test_a_topology_without_a_sensible_epoch_is_an_error_of_the_server() -> None:
-    core = Streams()
-    assert core.beat("A", 0, topology=Topology(-1)).error_code == Err.UNKNOWN_SERVER_ERROR
-    assert core.log == []
-    assert "g" not in core.shard.groups
-
-
-@ALL
-def test_missing_source_topics_keep_the_group_not_ready(policy: Policy) -> None:
-    core = Streams(policy)
-    thread = core.join("A", Topology(0, [Subtopology("0", ["gone", "t"])]))
-    assert (thread.status, thread.active) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
-    assert described(core).group_state == "NotReady"
-    core.topic("gone", 3)
-    assert core.acknowledge("A").active == {"0": [0, 1, 2]}
-    assert (thread.status, described(core).group_state) == ([], "Stable")
-    core.topic("gone", None)
-    core.acknowledge("A")
-    assert (thread.status, thread.active) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
-
-
-def test_internal_topics_have_as_many_partitions_as_what_they_are_made_of() -> None:
-    core = Streams()
-    thread = core.join("A", COUNTING)
-    assert thread.status == [StatusCode.MISSING_INTERNAL_TOPICS]
-    assert {name: one.partitions for name, one in core.missing.items()} == {"rep": 2, "log": 2}
-    core.create()
-    assert core.acknowledge("A").active == {"0": [0, 1], "1": [0, 1]}
-    assert (thread.status, core.missing) == ([], {})
-
-
-def test_an_internal_topic_with_other_partitions_is_told() -> None:
-    core = Streams()
-    core.topic("rep", 3)
-    core.topic("log", 2)
-    thread = core.join("A", COUNTING)
-    assert thread.status == [StatusCode.INCORRECTLY_PARTITIONED_TOPICS]
-    [status] = core.beat("A").status or ()
-    assert status.status_detail == "Existing topic log has different number of partitions: expected 3, found 2"
-    assert core.missing == {}
-
-
-@pytest.mark.parametrize(
-    ("fixed", "partitions", "words"),
-    [
-        (0, 3, "Following topics do not have the same number of partitions: [{t=2, u=3}]"),
-        (
-            4,
-            2,
-            "Number of partitions [4] of repartition topic [rep] doesn't match number of partitions [2] of the source topic.",
-        ),
-    ],
-)
-def test_topics_that_are_read_together_have_as_many_partitions(fixed: int, partitions: int, words: str) -> None:
-    core = Streams()
-    core.topic("u", partitions)
-    both = Subtopology(
-        "0",
-        ["t", "u"],
-        repartition_sink_topics=["rep"],
-        repartition_source_topics=[TopicInfo("rep", fixed)],
-        copartition_groups=[CopartitionGroup([0, 1], [], [0])],
-    )
-    core.join("A", Topology(0, [both]))
-    [status] = core.beat("A").status or ()
-    assert (status.status_code, status.status_detail) == (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, words)
-
-
-def test_a_copartitioned_repartition_topic_follows_its_neighbours() -> None:
-    core = Streams()
-    core.topic("wide", 5)
-    one = Subtopology("0", ["wide"], repartition_sink_topics=["rep"])
-    both = Subtopology(
-        "1", ["t"], repartition_source_topics=[TopicInfo("rep")], copartition_groups=[CopartitionGroup([0], [], [0])]
-    )
-    core.join("A", Topology(0, [one, both]))
-    assert {name: topic.partitions for name, topic in core.missing.items()} == {"rep": 2}
-
-
-@pytest.mark.parametrize(
-    "subtopologies",
-    [
-        [Subtopology("0", ["t"], repartition_source_topics=[TopicInfo("rep")])],
-        [Subtopology("0", repartition_sink_topics=["rep"], repartition_source_topics=[TopicInfo("rep")])],
-        [Subtopology("0")],
-    ],
-)
-def test_topologies_that_no_topics_make_work_are_refused(subtopologies: list[Subtopology]) -> None:
-    core = Streams()
-    assert core.beat("A", 0, topology=Topology(0, subtopologies)).error_code == Err.STREAMS_INVALID_TOPOLOGY
-    assert core.log == []
-
-
-def test_tasks_that_the_topology_does_not_have_are_refused() -> None:
-    core = Streams()
-    core.join("A")
-    none: list[TaskIds] = []
-    for tasks in ([TaskIds("7", [0])], [TaskIds("0", [2])]):
-        answer = core.beat("A", active_tasks=tasks, standby_tasks=none, warmup_tasks=none)
-        assert answer.error_code == Err.INVALID_REQUEST
-
-
 # delays
 
 
@@ -325,8 +204,8 @@ def test_another_number_of_standby_tasks_moves_the_group() -> None:
     assert core.threads["A"].standby == {"1": [1]}
 
 
-def test_a_task_changes_its_role_when_the_member_has_closed_it() -> None:
-    core = Streams(standby_replicas=1)
+def test_before_4_4_a_task_changes_its_role_when_the_member_has_closed_it() -> None:
+    core = Streams(POLICIES["4.3"], standby_replicas=1)
     counting(core)
     assert core.threads["A"].standby == {"1": [1]}
     core.beat("B", -1)
@@ -335,7 +214,29 @@ def test_a_task_changes_its_role_when_the_member_has_closed_it() -> None:
     assert core.threads["A"].active == {"0": [0], "1": [0]}
     core.settle("A")
     assert core.threads["A"].active == {"0": [0, 1], "1": [0, 1]}
+
+
+def test_a_standby_task_becomes_active_without_being_given_up() -> None:
+    core = Streams(standby_replicas=1)
+    counting(core)
+    core.beat("B", -1)
+    assert core.acknowledge("A").active == {"0": [0, 1], "1": [0, 1]}
     assert core.threads["A"].standby == {}
+
+
+def test_an_active_task_becomes_a_standby_one_while_it_is_given_up() -> None:
+    core = Streams(standby_replicas=1)
+    core.join("A", COUNTING)
+    core.create()
+    core.settle("A")
+    core.join("B", COUNTING)
+    core.beat("A")
+    assert (core.threads["A"].active, core.threads["A"].standby) == ({"0": [0], "1": [0]}, {"1": [1]})
+    assert core.written()[-1][1].state == 2
+    core.beat("B", -1)
+    assert core.beat("A").active_tasks is None, "it waits until the member has given up what it was told to"
+    core.settle("A")
+    assert core.threads["A"].active == {"0": [0, 1], "1": [0, 1]}
 
 
 def test_two_threads_of_a_process_do_not_hold_a_task_twice() -> None:
@@ -466,6 +367,7 @@ def test_a_static_member_that_stays_away_is_expelled() -> None:
 
 def test_endpoints_are_told_when_they_change() -> None:
     core = Streams()
+    core.join("A")
     core.join("A", user_endpoint=Endpoint("host", 1))
     answer = core.beat("A", endpoint_information_epoch=0)
     assert answer.endpoint_information_epoch == 1
@@ -492,6 +394,11 @@ def test_commits_of_older_epochs_are_good_for_tasks_that_stayed() -> None:
     assert commit(core, "A", epoch + 1) is Err.STALE_MEMBER_EPOCH
     assert commit(core, "A", 2) is Err.NONE
     assert commit(core, "A", 2, 1) in (Err.STALE_MEMBER_EPOCH, {("t", 1): Err.STALE_MEMBER_EPOCH})
+    both = [("t", partition, Offset(6, -1, "", core.now_ms)) for partition in (0, 1)]
+    assert core.ask(CommitOffsets("g", 2, "A", None, both, epoch_errors=True)) == {
+        ("t", partition): Err.STALE_MEMBER_EPOCH for partition in (0, 1)
+    }
+    assert core.offset() == 5
     assert commit(core, "X", epoch) is Err.UNKNOWN_MEMBER_ID
     assert commit(core, "A", epoch, errors=False) is Err.UNSUPPORTED_VERSION
     assert commit(core, "", -1) is Err.UNKNOWN_MEMBER_ID
